@@ -29,6 +29,7 @@
 #include <contrail/slowest.h>
 #include <contrail/span.h>
 #include <contrail/sql.h>
+#include <contrail/steps.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>
 #include <contrail/version.h>

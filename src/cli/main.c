@@ -33,6 +33,7 @@ const struct ct_command *const ct_commands[] = {
     &ct_command_check,
     &ct_command_diff,
     &ct_command_sql,
+    &ct_command_steps,
     &ct_command_output,
     &ct_command_exclude_list,
     &ct_command_cache,

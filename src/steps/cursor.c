@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See cursor.h. A copy of the whole place is kept at each 512th step of the block: back is forward from one of those. */
+/* See cursor.h. A copy of the whole place is kept at each 512th step of the block: back is forward from one of those.
+ */
 #include "steps/cursor.h"
 
 #include "base/branch.h"
@@ -303,7 +304,8 @@ take_stamps(struct ct_steps_cursor *c)
   }
 }
 
-/* Takes the next record of the block, entering the next one; false: there is none. *step: it is an event that is one. */
+/* Takes the next record of the block, entering the next one; false: there is none. *step: it is an event that is one.
+ */
 static bool
 advance(struct ct_steps_cursor *c, const struct ct_steps_step **step)
 {
@@ -451,6 +453,27 @@ ct_steps_cursor_back(struct ct_steps_cursor *c)
     step = place->first_step;
   }
   return false;
+}
+
+void
+ct_steps_cursor_scan(struct ct_steps_cursor *c, size_t block, uint64_t end, ct_steps_visit_step *visit, void *context)
+{
+  const struct ct_steps_step *step;
+  const struct ct_steps_step *made = NULL;
+  c->block = block;
+  c->is_in = false;
+  c->follows = false;
+  enter_block(c);
+  uint64_t last = end < c->last ? end : c->last;
+  while (c->is_in && c->block == block && c->where.number < last && (step = ct_steps_cursor_next(c)) != NULL &&
+         c->block == block) {
+    if (!visit(context, step, c)) {
+      return;
+    }
+  }
+  while (c->is_in && c->block == block && c->where.number == c->last && c->last <= end && !is_inside(c)) {
+    advance(c, &made);
+  }
 }
 
 uint64_t

@@ -121,8 +121,8 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
       told |= (uint16_t)(1u << (value->reg & 15));
       break;
     case CT_VALUE_FLAGS:
-      state->cpu.flags = (state->cpu.flags & ~(uint64_t)CT_FLAGS_SIX) |
-                         ct_flags_of_value((uint16_t)number_at(values, value->size));
+      state->cpu.flags =
+          (state->cpu.flags & ~(uint64_t)CT_FLAGS_SIX) | ct_flags_of_value((uint16_t)number_at(values, value->size));
       state->cpu.unknown = 0;
       break;
     case CT_VALUE_STORED:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of a thread between two instructions as far as it is known, and what an instruction with its recorded values
- * makes of it.
+ * The state of a thread between two instructions as far as it is known, and what an instruction with its recorded
+ * values makes of it.
  *
  * Rules: what is not known is never claimed. A register is unknown only when an instruction read a flag that is
  * undefined, or what came of one; what is computed of it is unknown, until it is written otherwise. A vector register
@@ -16,10 +16,10 @@
 enum { CT_STEPS_VECTORS = 32, CT_STEPS_VECTOR_BYTES = 64, CT_STEPS_MASKS = 8 };
 
 struct ct_steps_state {
-  struct ct_cpu cpu;         /* cpu.unknown: of the flags */
-  uint16_t unknown;          /* general registers, a bit each */
-  bool rip_unknown;          /* after a return whose next record is lost */
-  uint8_t masks_known;       /* a bit each */
+  struct ct_cpu cpu;                       /* cpu.unknown: of the flags */
+  uint16_t unknown;                        /* general registers, a bit each */
+  bool rip_unknown;                        /* after a return whose next record is lost */
+  uint8_t masks_known;                     /* a bit each */
   uint8_t vectors_known[CT_STEPS_VECTORS]; /* bytes, from the low end */
   uint64_t mask[CT_STEPS_MASKS];
   uint8_t vector[CT_STEPS_VECTORS][CT_STEPS_VECTOR_BYTES];

@@ -137,9 +137,10 @@ ct_steps_reader_begin(struct ct_steps_reader *reader, size_t block, uint64_t *ri
   const struct ct_steps_place *place = &reader->places[block];
   size_t packed = place->stored - (uint64_t)place->stamps * sizeof(struct ct_stream_stamp);
   uint64_t at = place->offset + sizeof(struct ct_steps_block);
-  bool good = place->packing == CT_STEPS_RAW
-                  ? packed >= sizeof(context) && ct_read_at(reader->fd, &context, sizeof(context), at) == sizeof(context)
-                  : unpack_head(reader, at, packed, &context, sizeof(context));
+  bool good =
+      place->packing == CT_STEPS_RAW
+          ? packed >= sizeof(context) && ct_read_at(reader->fd, &context, sizeof(context), at) == sizeof(context)
+          : unpack_head(reader, at, packed, &context, sizeof(context));
   if (!good || context.event.word != (CT_STREAM_EVENT | CT_STREAM_CONTEXT) || context.reason != CT_CONTEXT_SEGMENT) {
     return false;
   }

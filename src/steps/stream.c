@@ -11,8 +11,8 @@ ct_stream_context_is_good(const uint8_t *data, size_t bytes, struct ct_stream_co
   }
   memcpy(&context, data, sizeof(context));
   bool vectors = context.vectors == 0 || context.vectors == 16 || context.vectors == 32;
-  bool each = context.vectors == 0 || context.vector_bytes == 16 || context.vector_bytes == 32 ||
-              context.vector_bytes == 64;
+  bool each =
+      context.vectors == 0 || context.vector_bytes == 16 || context.vector_bytes == 32 || context.vector_bytes == 64;
   bool masks = context.masks == 0 || context.masks == 8;
   if (!vectors || !each || !masks || bytes - sizeof(context) < ct_stream_context_rest(&context)) {
     return false;
@@ -83,8 +83,7 @@ ct_stream_take_other(struct ct_units *units, const uint8_t *at, size_t left, str
   if (event.bytes > left || !event_is_good(kind, at, event.bytes)) {
     return;
   }
-  *out =
-      (struct ct_record){.kind = CT_RECORD_EVENT, .event_kind = (uint8_t)kind, .bytes = event.bytes, .data = at};
+  *out = (struct ct_record){.kind = CT_RECORD_EVENT, .event_kind = (uint8_t)kind, .bytes = event.bytes, .data = at};
 }
 
 /* Its time stamp: all but CT_STREAM_MEMORY have one. */

@@ -43,6 +43,7 @@ TARGETS = {
     "values": ["-max_len=1024"],
     "store": ["-max_len=256"],
     "check": ["-max_len=128"],
+    "steps": ["-max_len=4096"],
 }
 FOUND_BYTES_MAX = 40000
 LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]

@@ -134,8 +134,9 @@ put_memory(uint64_t address, uint64_t size)
 {
   uint8_t bytes[4096];
   size_t kept = machine_peek(r.pid, address, bytes, size < sizeof(bytes) ? size : sizeof(bytes));
-  struct ct_stream_memory event = {
-      .event = {CT_STREAM_EVENT | CT_STREAM_MEMORY, (uint32_t)(sizeof(event) + kept)}, .address = address, .size = size};
+  struct ct_stream_memory event = {.event = {CT_STREAM_EVENT | CT_STREAM_MEMORY, (uint32_t)(sizeof(event) + kept)},
+                                   .address = address,
+                                   .size = size};
   put(&event, sizeof(event));
   put(bytes, kept);
 }
@@ -143,10 +144,8 @@ put_memory(uint64_t address, uint64_t size)
 static void
 put_end(enum ct_stream_end_reason reason, int status)
 {
-  struct ct_stream_end event = {.event = {CT_STREAM_EVENT | CT_STREAM_END, sizeof(event)},
-                                .tsc = __rdtsc(),
-                                .reason = reason,
-                                .status = status};
+  struct ct_stream_end event = {
+      .event = {CT_STREAM_EVENT | CT_STREAM_END, sizeof(event)}, .tsc = __rdtsc(), .reason = reason, .status = status};
   put(&event, sizeof(event));
 }
 
@@ -186,10 +185,9 @@ end_run(void)
     struct {
       struct ct_steps_unit head;
       uint8_t code[UNIT_MAX * 15];
-    } added = {.head = {.pc = r.run_pc,
-                        .id = r.units,
-                        .code_bytes = (uint16_t)r.run_code_bytes,
-                        .insns = (uint8_t)r.run_insns}};
+    } added = {
+        .head = {
+            .pc = r.run_pc, .id = r.units, .code_bytes = (uint16_t)r.run_code_bytes, .insns = (uint8_t)r.run_insns}};
     memcpy(added.code, r.run_code, r.run_code_bytes);
     ct_steps_writer_units(r.writer, &added, sizeof(added.head) + r.run_code_bytes);
     *unit = (struct known_unit){
@@ -623,9 +621,9 @@ compare(const char *path, const char *states_path)
   uint64_t count = 0, bad = 0, unknown = 0;
   while ((step = ct_steps_cursor_next(cursor)) != NULL && fread(&witness, sizeof(witness), 1, states) == 1) {
     const struct ct_steps_state *state = ct_steps_cursor_state(cursor);
-    const char *why = step->number != count       ? "its number"
+    const char *why = step->number != count    ? "its number"
                       : step->pc != witness.pc ? "its address"
-                                                  : difference(state, &witness, vectors);
+                                               : difference(state, &witness, vectors);
     unknown += state->unknown != 0;
     if (why != NULL && bad++ < 5) {
       printf("step %" PRIu64 " at %" PRIx64 ": %s\n", count, step->pc, why);

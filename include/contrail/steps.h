@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Steps: the instructions that a thread has executed, as the instruction tracer recorded them, one a line: number,
+ * thread, function, disassembly, the registers and memory that it changed, with values. What is not known is shown as
+ * such, never guessed. Also who last wrote a register or some bytes of memory before a step.
+ *
+ * The first question about a large file of steps makes an index, which is kept beside it (steps.TID.index).
+ */
+#ifndef CONTRAIL_STEPS_H
+#define CONTRAIL_STEPS_H
+
+#include <contrail/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ct_steps_options {
+  size_t struct_size;
+  uint32_t tid;     /* of the thread; 0: the only one, or each by itself */
+  bool has_step;    /* step is given: the first one that is shown, or before which something was written */
+  bool has_address; /* address is given */
+  bool back;        /* from the step (or the end) towards the beginning */
+  bool tail;        /* the last ones */
+  bool registers;   /* the whole state before each step */
+  bool source;      /* lines of the source, by the modules' files as they are now */
+  bool intel;       /* syntax; else that of AT&T */
+  bool json;        /* a step a line */
+  uint64_t step;
+  uint64_t limit;         /* so many of them; 0: all */
+  uint64_t address;       /* only steps at this address */
+  const char *function;   /* only in functions that match this glob; NULL: all */
+  const char *last_write; /* "rax", "rflags", "xmm3", or "0x7ffe12345678:8" (8 bytes): the step that last wrote it */
+};
+
+/* What there is to tell besides the output; text lives in here. */
+struct ct_steps_notes {
+  size_t struct_size;
+  uint64_t shown;
+  uint64_t inconsistent; /* places at which the records contradict each other, of what was read */
+  char damage[256];      /* "": none */
+};
+
+/*
+ * Writes the steps of the trace (a folder with files steps.TID, or one such file) to out. 0; CT_ENOENT, CT_EACCES,
+ * CT_EFORMAT: it cannot be read; CT_EINVAL: an option cannot be understood; CT_ERANGE: there is no such thread or step;
+ * CT_EIO: it cannot be written.
+ */
+int ct_steps_write(const char *path, const struct ct_steps_options *options, FILE *out, struct ct_steps_notes *notes,
+                   struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

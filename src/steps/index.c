@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See index.h. The file, little endian:
+ *
+ *   head     struct head
+ *   blocks   struct summary for each
+ *   data     of each block: its filter over words, that over units, its ranges
+ *
+ * A filter is lines of 64 bytes: the key's hash chooses the line and five bits in it, so that a question reads one.
+ */
+#include "steps/index.h"
+
+#include "base/crc32.h"
+#include "base/file.h"
+#include "steps/cursor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC "ctsidx1"
+enum { LINE = 64, BITS_PER_KEY = 12, BITS = 5, LONG_STORE = 512, RANGES_MAX = 4096 };
+
+struct head {
+  char magic[8];
+  uint64_t file_bytes; /* of the steps */
+  uint64_t steps, blocks;
+  uint64_t data_bytes;
+  uint32_t last_check; /* of the last block: two files of the same size are told apart */
+  uint32_t check;      /* crc32 of what follows this head */
+};
+
+struct summary {
+  uint64_t at; /* in the data */
+  uint32_t word_lines, unit_lines, ranges;
+  uint16_t registers; /* written, a bit each */
+  uint8_t is_long;    /* more ranges than are kept: anything may be written */
+  uint8_t has_alone;
+};
+
+struct range {
+  uint64_t start, end;
+};
+
+struct ct_steps_index {
+  struct head head;
+  uint8_t *bytes; /* summaries and data */
+  size_t size, capacity;
+  const struct summary *summaries; /* in bytes */
+  const uint8_t *data;
+};
+
+static inline uint64_t
+hash_of(uint64_t key)
+{
+  key *= 0x9e3779b97f4a7c15ull;
+  key ^= key >> 32;
+  return key * 0xd6e8feb86659fd93ull;
+}
+
+static inline uint32_t
+line_of(uint64_t hash, uint32_t lines)
+{
+  return (uint32_t)(((hash >> 32) * lines) >> 32);
+}
+
+static void
+filter_add(uint8_t *lines, uint32_t count, uint64_t key)
+{
+  uint64_t hash = hash_of(key), bits = hash * 0xff51afd7ed558ccdull;
+  uint8_t *line = lines + (size_t)line_of(hash, count) * LINE;
+  for (int i = 0; i < BITS; i++, bits >>= 9) {
+    line[(bits & 511) >> 3] |= (uint8_t)(1u << (bits & 7));
+  }
+}
+
+static bool
+filter_has(const uint8_t *lines, uint32_t count, uint64_t key)
+{
+  uint64_t hash = hash_of(key), bits = hash * 0xff51afd7ed558ccdull;
+  const uint8_t *line = lines + (size_t)line_of(hash, count) * LINE;
+  for (int i = 0; i < BITS && count != 0; i++, bits >>= 9) {
+    if ((line[(bits & 511) >> 3] >> (bits & 7) & 1) == 0) {
+      return false;
+    }
+  }
+  return count != 0;
+}
+
+/* ---- sets of keys, emptied for each block ---- */
+
+struct set {
+  uint64_t *slots; /* key + 1; 0: free */
+  uint64_t *keys;
+  size_t count, mask, capacity;
+};
+
+static bool
+set_grow(struct set *set)
+{
+  size_t size = set->slots == NULL ? 1024 : 2 * (set->mask + 1);
+  uint64_t *slots = calloc(size, sizeof(*slots)), *keys = realloc(set->keys, size / 2 * sizeof(*keys));
+  set->keys = keys != NULL ? keys : set->keys;
+  if (slots == NULL || keys == NULL) {
+    free(slots);
+    return false;
+  }
+  for (size_t i = 0; i < set->count; i++) {
+    size_t at = hash_of(keys[i]) & (size - 1);
+    while (slots[at] != 0) {
+      at = (at + 1) & (size - 1);
+    }
+    slots[at] = keys[i] + 1;
+  }
+  free(set->slots);
+  set->slots = slots;
+  set->mask = size - 1;
+  set->capacity = size / 2;
+  return true;
+}
+
+static inline bool
+set_add(struct set *set, uint64_t key)
+{
+  if (set->count == set->capacity && !set_grow(set)) {
+    return false;
+  }
+  size_t at = hash_of(key) & set->mask;
+  while (set->slots[at] != 0) {
+    if (set->slots[at] == key + 1) {
+      return true;
+    }
+    at = (at + 1) & set->mask;
+  }
+  set->slots[at] = key + 1;
+  set->keys[set->count++] = key;
+  return true;
+}
+
+static void
+set_empty(struct set *set)
+{
+  if (set->slots != NULL) {
+    memset(set->slots, 0, (set->mask + 1) * sizeof(*set->slots));
+  }
+  set->count = 0;
+}
+
+/* ---- making ---- */
+
+struct maker {
+  struct set words, units;
+  struct range *ranges;
+  size_t range_count;
+  struct summary summary;
+  const struct ct_steps_plan *last;
+  bool failed;
+};
+
+static void
+note_write(struct maker *m, uint64_t address, uint64_t bytes)
+{
+  if (bytes == 0 || m->summary.is_long) {
+    return;
+  }
+  uint64_t end = address + bytes - 1 < address ? UINT64_MAX : address + bytes - 1;
+  if (bytes <= LONG_STORE) {
+    for (uint64_t word = address >> 3; word <= end >> 3; word++) {
+      m->failed |= !set_add(&m->words, word);
+    }
+  } else if (m->range_count < RANGES_MAX) {
+    m->ranges[m->range_count++] = (struct range){address, end};
+  } else {
+    m->summary.is_long = 1;
+  }
+}
+
+static bool
+visit_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
+{
+  struct maker *m = context;
+  (void)cursor;
+  if (step->plan != m->last && step->plan != NULL) {
+    m->last = step->plan;
+    m->failed |= !set_add(&m->units, step->plan->id);
+  }
+  m->summary.has_alone |= step->plan == NULL;
+  m->summary.registers |= step->effects != NULL ? step->effects->writes : 0xffff;
+  for (unsigned i = 0; i < step->did.store_count; i++) {
+    const struct ct_mem_store *store = &step->did.stores[i];
+    uint64_t bytes;
+    note_write(m, store->address, __builtin_mul_overflow(store->count, store->size, &bytes) ? UINT64_MAX : bytes);
+  }
+  return !m->failed;
+}
+
+static void
+visit_event(void *context, const struct ct_steps_event *event)
+{
+  struct maker *m = context;
+  struct ct_stream_memory memory;
+  if (event->kind == CT_STREAM_MEMORY) {
+    memcpy(&memory, event->data, sizeof(memory));
+    note_write(m, memory.address, memory.size);
+  }
+}
+
+static uint32_t
+lines_for(size_t keys)
+{
+  return (uint32_t)((keys * BITS_PER_KEY + 8 * LINE - 1) / (8 * LINE));
+}
+
+/* Room at the end of the bytes, zeroed; NULL: out of memory. */
+static uint8_t *
+more(struct ct_steps_index *index, size_t bytes)
+{
+  if (bytes > index->capacity - index->size) {
+    size_t capacity = 2 * (index->size + bytes);
+    uint8_t *grown = realloc(index->bytes, capacity);
+    if (grown == NULL) {
+      return NULL;
+    }
+    index->bytes = grown;
+    index->capacity = capacity;
+  }
+  uint8_t *at = index->bytes + index->size;
+  memset(at, 0, bytes);
+  index->size += bytes;
+  return at;
+}
+
+static bool
+put_block(struct ct_steps_index *index, struct maker *m, size_t block, size_t data_at)
+{
+  m->summary.word_lines = lines_for(m->words.count);
+  m->summary.unit_lines = lines_for(m->units.count);
+  m->summary.ranges = (uint32_t)m->range_count;
+  m->summary.at = index->size - data_at;
+  size_t words = (size_t)m->summary.word_lines * LINE, units = (size_t)m->summary.unit_lines * LINE;
+  size_t ranges = m->range_count * sizeof(struct range);
+  uint8_t *at = more(index, words + units + ranges);
+  if (at == NULL || m->failed) {
+    return false;
+  }
+  for (size_t i = 0; i < m->words.count; i++) {
+    filter_add(at, m->summary.word_lines, m->words.keys[i]);
+  }
+  for (size_t i = 0; i < m->units.count; i++) {
+    filter_add(at + words, m->summary.unit_lines, m->units.keys[i]);
+  }
+  memcpy(at + words + units, m->ranges, ranges);
+  memcpy(index->bytes + block * sizeof(m->summary), &m->summary, sizeof(m->summary));
+  return true;
+}
+
+static int
+make(struct ct_steps_reader *reader, struct ct_steps_index *index)
+{
+  size_t blocks = ct_steps_reader_blocks(reader), data_at = blocks * sizeof(struct summary);
+  struct maker m = {.ranges = malloc(RANGES_MAX * sizeof(*m.ranges))};
+  struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
+  bool good = cursor != NULL && m.ranges != NULL && more(index, data_at + 1) != NULL;
+  index->size = data_at;
+  for (size_t block = 0; block < blocks && good; block++) {
+    set_empty(&m.words);
+    set_empty(&m.units);
+    m.range_count = 0;
+    m.last = NULL;
+    m.summary = (struct summary){.at = 0};
+    ct_steps_cursor_events(cursor, visit_event, &m);
+    ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, &m);
+    good = put_block(index, &m, block, data_at);
+  }
+  ct_steps_cursor_close(cursor);
+  free(m.words.slots);
+  free(m.words.keys);
+  free(m.units.slots);
+  free(m.units.keys);
+  free(m.ranges);
+  return good ? 0 : CT_ENOMEM;
+}
+
+/* ---- the file ---- */
+
+static struct head
+head_of(const struct ct_steps_reader *reader)
+{
+  size_t blocks = ct_steps_reader_blocks(reader);
+  struct head head = {.magic = MAGIC,
+                      .file_bytes = ct_steps_reader_bytes(reader),
+                      .steps = ct_steps_reader_steps(reader),
+                      .blocks = blocks};
+  head.last_check = blocks != 0 ? ct_steps_reader_place(reader, blocks - 1)->check : 0;
+  return head;
+}
+
+/* Whether what the summaries say lies in the data. */
+static bool
+is_whole(const struct ct_steps_index *index)
+{
+  for (uint64_t i = 0; i < index->head.blocks; i++) {
+    const struct summary *s = &index->summaries[i];
+    uint64_t bytes = ((uint64_t)s->word_lines + s->unit_lines) * LINE + (uint64_t)s->ranges * sizeof(struct range);
+    if (s->at > index->head.data_bytes || bytes > index->head.data_bytes - s->at) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void
+set_pointers(struct ct_steps_index *index)
+{
+  index->summaries = (const struct summary *)index->bytes;
+  index->data = index->bytes + index->head.blocks * sizeof(struct summary);
+}
+
+static bool
+load(const char *path, const struct head *wanted, struct ct_steps_index *index)
+{
+  struct stat status;
+  struct head head;
+  int fd = ct_open_regular(path);
+  bool good = fd >= 0 && fstat(fd, &status) == 0 && ct_read_at(fd, &head, sizeof(head), 0) == sizeof(head) &&
+              memcmp(head.magic, MAGIC, sizeof(MAGIC)) == 0 && head.file_bytes == wanted->file_bytes &&
+              head.steps == wanted->steps && head.blocks == wanted->blocks && head.last_check == wanted->last_check &&
+              head.data_bytes <= (uint64_t)status.st_size &&
+              (uint64_t)status.st_size == sizeof(head) + head.blocks * sizeof(struct summary) + head.data_bytes;
+  if (good) {
+    size_t size = (size_t)status.st_size - sizeof(head);
+    index->bytes = malloc(size + 1);
+    good = index->bytes != NULL && ct_read_at(fd, index->bytes, size, sizeof(head)) == size &&
+           ct_crc32(0, index->bytes, size) == head.check;
+    index->size = index->capacity = size;
+    index->head = head;
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (good) {
+    set_pointers(index);
+    good = is_whole(index);
+  }
+  if (!good) {
+    free(index->bytes);
+    *index = (struct ct_steps_index){.bytes = NULL};
+  }
+  return good;
+}
+
+/* Under another name first: whoever reads it has the old one or the new one. */
+static void
+save(const char *path, const struct ct_steps_index *index)
+{
+  char name[4200];
+  snprintf(name, sizeof(name), "%s.%d", path, (int)getpid());
+  int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) {
+    return;
+  }
+  bool good = write(fd, &index->head, sizeof(index->head)) == sizeof(index->head);
+  for (size_t at = 0; at < index->size && good;) {
+    ssize_t n = write(fd, index->bytes + at, index->size - at);
+    good = n > 0 || (n < 0 && errno == EINTR);
+    at += n > 0 ? (size_t)n : 0;
+  }
+  good = close(fd) == 0 && good;
+  if (!good || rename(name, path) != 0) {
+    unlink(name);
+  }
+}
+
+int
+ct_steps_index_open(struct ct_steps_reader *reader, struct ct_steps_index **out)
+{
+  char path[4096];
+  struct ct_steps_index *index = calloc(1, sizeof(*index));
+  if (index == NULL) {
+    return CT_ENOMEM;
+  }
+  struct head head = head_of(reader);
+  bool named = snprintf(path, sizeof(path), "%s.index", ct_steps_reader_path(reader)) < (int)sizeof(path);
+  if (named && load(path, &head, index)) {
+    *out = index;
+    return 0;
+  }
+  int code = make(reader, index);
+  if (code != 0) {
+    ct_steps_index_close(index);
+    return code;
+  }
+  index->head = head;
+  index->head.data_bytes = index->size - head.blocks * sizeof(struct summary);
+  index->head.check = ct_crc32(0, index->bytes, index->size);
+  set_pointers(index);
+  if (named) {
+    save(path, index);
+  }
+  *out = index;
+  return 0;
+}
+
+void
+ct_steps_index_close(struct ct_steps_index *index)
+{
+  if (index != NULL) {
+    free(index->bytes);
+    free(index);
+  }
+}
+
+/* ---- questions ---- */
+
+bool
+ct_steps_index_may_write(const struct ct_steps_index *index, size_t block, uint64_t address, uint64_t size)
+{
+  const struct summary *s = &index->summaries[block];
+  uint64_t end = address + size - 1;
+  if (s->is_long || size > LONG_STORE || end < address) {
+    return true;
+  }
+  for (uint64_t word = address >> 3; word <= end >> 3; word++) {
+    if (filter_has(index->data + s->at, s->word_lines, word)) {
+      return true;
+    }
+  }
+  const uint8_t *ranges = index->data + s->at + ((uint64_t)s->word_lines + s->unit_lines) * LINE;
+  for (uint32_t i = 0; i < s->ranges; i++) {
+    struct range range;
+    memcpy(&range, ranges + i * sizeof(range), sizeof(range));
+    if (range.start <= end && address <= range.end) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool
+ct_steps_index_may_run(const struct ct_steps_index *index, size_t block, uint32_t unit)
+{
+  const struct summary *s = &index->summaries[block];
+  return filter_has(index->data + s->at + (size_t)s->word_lines * LINE, s->unit_lines, unit);
+}
+
+bool
+ct_steps_index_has_alone(const struct ct_steps_index *index, size_t block)
+{
+  return index->summaries[block].has_alone != 0;
+}
+
+uint64_t
+ct_steps_index_bytes(const struct ct_steps_index *index)
+{
+  return sizeof(index->head) + index->size;
+}

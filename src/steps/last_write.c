@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who last wrote a register or some bytes of memory: blocks are read backwards. What was written a moment ago is in
+ * the first few; then the index says which blocks can be left out.
+ */
+#include "steps/view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WITHOUT_INDEX = 24 };
+
+struct search {
+  const struct ct_steps_target *target;
+  uint64_t before;
+  enum ct_steps_write_kind kind;
+  uint64_t step;
+};
+
+bool
+ct_steps_parse_target(const char *text, struct ct_steps_target *target)
+{
+  char *end;
+  *target = (struct ct_steps_target){.kind = CT_STEPS_REGISTER};
+  text += text[0] == '%';
+  for (unsigned reg = 0; reg < 16; reg++) {
+    if (strcmp(text, ct_steps_register_name(reg)) == 0) {
+      target->reg = reg;
+      return true;
+    }
+  }
+  if (strcmp(text, "rflags") == 0 || strcmp(text, "eflags") == 0) {
+    target->kind = CT_STEPS_FLAGS;
+    return true;
+  }
+  if (strlen(text) > 3 && strchr("xyz", text[0]) != NULL && text[1] == 'm' && text[2] == 'm') {
+    unsigned long reg = strtoul(text + 3, &end, 10);
+    target->kind = CT_STEPS_VECTOR_REGISTER;
+    target->reg = (unsigned)reg;
+    return *end == 0 && reg < CT_STEPS_VECTORS && text[3] >= '0' && text[3] <= '9';
+  }
+  target->kind = CT_STEPS_MEMORY_BYTES;
+  target->size = 8;
+  if (text[0] < '0' || text[0] > '9') {
+    return false;
+  }
+  target->address = strtoull(text, &end, 0);
+  if (*end == ':' && end[1] >= '0' && end[1] <= '9') {
+    target->size = strtoull(end + 1, &end, 0);
+  }
+  return *end == 0 && target->size != 0 && target->size <= 4096 && target->address + target->size > target->address;
+}
+
+static bool
+overlaps(const struct ct_steps_target *target, uint64_t address, uint64_t bytes)
+{
+  uint64_t last = address + bytes - 1 < address ? UINT64_MAX : address + bytes - 1;
+  return bytes != 0 && address <= target->address + target->size - 1 && target->address <= last;
+}
+
+static bool
+writes(const struct ct_steps_step *step, const struct ct_steps_target *target)
+{
+  const struct ct_effects *e = step->effects;
+  uint64_t bytes;
+  switch (target->kind) {
+  case CT_STEPS_REGISTER:
+    return e == NULL || (e->writes >> target->reg & 1) != 0;
+  case CT_STEPS_FLAGS:
+    return e == NULL || e->flags_written != 0 || (e->traits & CT_EFFECT_WRITES_DF) != 0;
+  case CT_STEPS_VECTOR_REGISTER:
+    return e == NULL || (e->vectors_written >> target->reg & 1) != 0;
+  default:
+    for (unsigned i = 0; i < step->did.store_count; i++) {
+      const struct ct_mem_store *store = &step->did.stores[i];
+      bytes = __builtin_mul_overflow(store->count, store->size, &bytes) ? UINT64_MAX : store->count * store->size;
+      if (overlaps(target, store->address, bytes)) {
+        return true;
+      }
+    }
+    return false;
+  }
+}
+
+static bool
+visit_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
+{
+  struct search *search = context;
+  (void)cursor;
+  if (__builtin_expect(writes(step, search->target), 0)) {
+    search->kind = CT_STEPS_WRITE_STEP;
+    search->step = step->number;
+  }
+  return true;
+}
+
+static void
+visit_event(void *context, const struct ct_steps_event *event)
+{
+  struct search *search = context;
+  struct ct_stream_memory memory;
+  struct ct_stream_context state;
+  if (event->step > search->before) {
+    return;
+  }
+  if (event->kind == CT_STREAM_MEMORY && search->target->kind == CT_STEPS_MEMORY_BYTES && event->step > 0) {
+    memcpy(&memory, event->data, sizeof(memory));
+    if (overlaps(search->target, memory.address, memory.size)) {
+      search->kind = CT_STEPS_WRITE_KERNEL;
+      search->step = event->step - 1;
+    }
+  }
+  if (event->kind == CT_STREAM_CONTEXT && search->target->kind != CT_STEPS_MEMORY_BYTES) {
+    memcpy(&state, event->data, sizeof(state));
+    if (state.reason == CT_CONTEXT_HANDLER || state.reason == CT_CONTEXT_GAP || state.reason == CT_CONTEXT_EXEC ||
+        state.reason == CT_CONTEXT_BEGIN) {
+      search->kind = CT_STEPS_WRITE_CONTEXT;
+      search->step = event->step;
+    }
+  }
+}
+
+int
+ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **index, const struct ct_steps_target *target,
+                    uint64_t before, enum ct_steps_write_kind *kind, uint64_t *step)
+{
+  struct search search = {.target = target, .before = before};
+  struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
+  int code = cursor != NULL ? 0 : CT_ENOMEM;
+  size_t read = 0;
+  size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, before) + 1 : 0;
+  ct_steps_cursor_events(cursor, visit_event, &search);
+  while (block > 0 && code == 0 && search.kind == CT_STEPS_WRITE_NONE) {
+    block--;
+    if (target->kind == CT_STEPS_MEMORY_BYTES && ++read > WITHOUT_INDEX) {
+      if (*index == NULL) {
+        code = ct_steps_index_open(reader, index);
+      }
+      if (code != 0 || !ct_steps_index_may_write(*index, block, target->address, target->size)) {
+        continue;
+      }
+    }
+    ct_steps_cursor_scan(cursor, block, before, visit_step, &search);
+  }
+  ct_steps_cursor_close(cursor);
+  *kind = search.kind;
+  *step = search.step;
+  return code;
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/* See names.h. A module is opened when the first address in it is asked for. */
+#include "steps/names.h"
+
+#include "base/demangle.h"
+#include "base/glob.h"
+#include "target/functions.h"
+#include "target/source.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct file {
+  char *path;
+  struct ct_elf *elf; /* NULL: cannot be opened, or not yet */
+  bool is_tried, sources_tried;
+  uint64_t *addresses; /* of the lines in sources, sorted */
+  size_t count;
+  struct ct_sources *sources;
+};
+
+/* A mapping of code. */
+struct place {
+  uint64_t start, end, offset;
+  size_t file;
+};
+
+struct map {
+  uint64_t first_step;
+  struct place *places;
+  size_t count;
+};
+
+struct ct_steps_names {
+  struct ct_steps_reader *reader;
+  struct file *files;
+  size_t file_count;
+  struct map *maps;
+  size_t map_count;
+};
+
+/* ---- maps ---- */
+
+static bool
+enter_file(struct ct_steps_names *names, const char *path, size_t length, size_t *number)
+{
+  for (size_t i = 0; i < names->file_count; i++) {
+    if (strncmp(names->files[i].path, path, length) == 0 && names->files[i].path[length] == 0) {
+      *number = i;
+      return true;
+    }
+  }
+  struct file *files = reallocarray(names->files, names->file_count + 1, sizeof(*files));
+  char *copy = strndup(path, length);
+  names->files = files != NULL ? files : names->files;
+  if (files == NULL || copy == NULL) {
+    free(copy);
+    return false;
+  }
+  files[names->file_count] = (struct file){.path = copy};
+  *number = names->file_count++;
+  return true;
+}
+
+static bool
+take_line(struct ct_steps_names *names, struct map *map, const char *line, size_t length)
+{
+  char text[4400], rights[5] = "";
+  struct place place = {.start = 0};
+  int path = 0;
+  if (length >= sizeof(text)) {
+    return true;
+  }
+  memcpy(text, line, length);
+  text[length] = 0;
+  if (sscanf(text, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %*s %n", &place.start, &place.end, rights,
+             &place.offset, &path) < 4 ||
+      path == 0 || rights[2] != 'x' || place.start >= place.end) {
+    return true;
+  }
+  struct place *places = reallocarray(map->places, map->count + 1, sizeof(*places));
+  if (places == NULL) {
+    return false;
+  }
+  map->places = places;
+  if (!enter_file(names, text + path, strlen(text + path), &place.file)) {
+    return false;
+  }
+  places[map->count++] = place;
+  return true;
+}
+
+static bool
+take_map(struct ct_steps_names *names, const struct ct_steps_modules *modules, struct map *map)
+{
+  map->first_step = modules->first_step;
+  for (const char *line = modules->text; *line != 0;) {
+    size_t length = strcspn(line, "\n");
+    if (!take_line(names, map, line, length)) {
+      return false;
+    }
+    line += length + (line[length] == '\n');
+  }
+  return true;
+}
+
+struct ct_steps_names *
+ct_steps_names_create(struct ct_steps_reader *reader)
+{
+  const struct ct_steps_modules *modules;
+  size_t count = ct_steps_reader_modules(reader, &modules);
+  struct ct_steps_names *names = calloc(1, sizeof(*names));
+  if (names == NULL) {
+    return NULL;
+  }
+  names->reader = reader;
+  names->maps = calloc(count + 1, sizeof(*names->maps));
+  names->map_count = names->maps != NULL ? count : 0;
+  bool good = names->maps != NULL;
+  for (size_t i = 0; i < count && good; i++) {
+    good = take_map(names, &modules[i], &names->maps[i]);
+  }
+  if (!good) {
+    ct_steps_names_free(names);
+    return NULL;
+  }
+  return names;
+}
+
+void
+ct_steps_names_free(struct ct_steps_names *names)
+{
+  if (names == NULL) {
+    return;
+  }
+  for (size_t i = 0; i < names->file_count; i++) {
+    ct_sources_free(names->files[i].sources);
+    ct_elf_close(names->files[i].elf);
+    free(names->files[i].addresses);
+    free(names->files[i].path);
+  }
+  for (size_t i = 0; i < names->map_count; i++) {
+    free(names->maps[i].places);
+  }
+  free(names->files);
+  free(names->maps);
+  free(names);
+}
+
+static const struct place *
+place_in(const struct map *map, uint64_t address)
+{
+  for (size_t i = 0; i < map->count; i++) {
+    if (address >= map->places[i].start && address < map->places[i].end) {
+      return &map->places[i];
+    }
+  }
+  return NULL;
+}
+
+/* By the map that held there; or else the next one that has the address: a map is written some time after a change. */
+static const struct place *
+place_of(const struct ct_steps_names *names, uint64_t step, uint64_t address)
+{
+  size_t current = 0;
+  const struct place *place = NULL;
+  while (current + 1 < names->map_count && names->maps[current + 1].first_step <= step) {
+    current++;
+  }
+  for (size_t i = current; i < names->map_count && place == NULL; i++) {
+    place = place_in(&names->maps[i], address);
+  }
+  for (size_t i = current; i > 0 && place == NULL; i--) {
+    place = place_in(&names->maps[i - 1], address);
+  }
+  return place;
+}
+
+/* ---- functions ---- */
+
+static struct ct_elf *
+elf_of(struct file *file)
+{
+  const struct ct_function *functions;
+  size_t count;
+  if (!file->is_tried) {
+    file->is_tried = true;
+    if (file->path[0] != '/' || ct_elf_open(file->path, &file->elf, NULL) != 0) {
+      file->elf = NULL;
+    } else if (ct_elf_functions(file->elf, &functions, &count, NULL) != 0) {
+      ct_elf_close(file->elf);
+      file->elf = NULL;
+    }
+  }
+  return file->elf;
+}
+
+/* What is to be added to an address of the file to have that of the process; false: it is of no segment. */
+static bool
+bias_of(const struct ct_elf *elf, const struct place *place, uint64_t *bias)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(elf, &segments);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t first = segments[i].offset & ~(uint64_t)4095;
+    if ((segments[i].flags & 1) != 0 && place->offset >= first &&
+        place->offset < segments[i].offset + segments[i].file_bytes) {
+      *bias = place->start - (segments[i].address - segments[i].offset + place->offset);
+      return true;
+    }
+  }
+  return false;
+}
+
+static void
+put_function(const struct ct_function *function, uint64_t offset, char *text, size_t size)
+{
+  char *name = ct_demangle_name(function->name);
+  const char *shown = name != NULL ? name : function->name;
+  int length = (int)(name != NULL ? ct_demangled_name_length(name) : strlen(shown));
+  if (offset != 0) {
+    snprintf(text, size, "%.*s+0x%" PRIx64, length, shown, offset);
+  } else {
+    snprintf(text, size, "%.*s", length, shown);
+  }
+  free(name);
+}
+
+void
+ct_steps_names_label(struct ct_steps_names *names, uint64_t step, uint64_t address, char *text, size_t size)
+{
+  const struct place *place = place_of(names, step, address);
+  uint64_t bias;
+  if (place == NULL) {
+    snprintf(text, size, "0x%" PRIx64, address);
+    return;
+  }
+  struct file *file = &names->files[place->file];
+  struct ct_elf *elf = elf_of(file);
+  if (elf != NULL && bias_of(elf, place, &bias)) {
+    const struct ct_function *function = ct_elf_function_around(elf, address - bias);
+    if (function != NULL && function->name != NULL) {
+      put_function(function, address - bias - function->address, text, size);
+      return;
+    }
+  }
+  const char *slash = strrchr(file->path, '/'), *name = slash != NULL ? slash + 1 : file->path;
+  snprintf(text, size, "%s+0x%" PRIx64, name[0] != 0 ? name : "anonymous", address - place->start + place->offset);
+}
+
+/* ---- lines ---- */
+
+static int
+compare_addresses(const void *a, const void *b)
+{
+  uint64_t x, y;
+  memcpy(&x, a, sizeof(x));
+  memcpy(&y, b, sizeof(y));
+  return x < y ? -1 : x > y;
+}
+
+/* Of all instructions of the module that the trace has, at once: each question walks over all units of the file. */
+static void
+read_lines(struct ct_steps_names *names, struct file *file, const struct place *place, uint64_t bias)
+{
+  struct ct_units *units = ct_steps_reader_units(names->reader);
+  size_t capacity = 0, count = 0;
+  file->sources_tried = true;
+  for (size_t i = 0; i < ct_units_count(units); i++) {
+    struct ct_steps_plan *plan = ct_units_item(units, i);
+    capacity += plan->pc >= place->start && plan->pc < place->end ? plan->insns : 0u;
+  }
+  file->addresses = malloc((capacity + 1) * sizeof(*file->addresses));
+  for (size_t i = 0; i < ct_units_count(units) && file->addresses != NULL; i++) {
+    struct ct_steps_plan *plan = ct_units_item(units, i);
+    if (plan->pc < place->start || plan->pc >= place->end || ct_units_decode(units, plan->id) == NULL) {
+      continue;
+    }
+    for (unsigned k = 0; k < plan->insns; k++) {
+      file->addresses[count++] = plan->insn[k].pc - bias;
+    }
+  }
+  if (file->addresses == NULL) {
+    return;
+  }
+  qsort(file->addresses, count, sizeof(*file->addresses), compare_addresses);
+  for (size_t i = 0; i < count; i++) {
+    if (file->count == 0 || file->addresses[file->count - 1] != file->addresses[i]) {
+      file->addresses[file->count++] = file->addresses[i];
+    }
+  }
+  if (ct_sources_read(file->elf, file->addresses, file->count, &file->sources) != 0) {
+    file->sources = NULL;
+  }
+}
+
+const char *
+ct_steps_names_source(struct ct_steps_names *names, uint64_t step, uint64_t address, uint32_t *line)
+{
+  const struct place *place = place_of(names, step, address);
+  struct file *file = place != NULL ? &names->files[place->file] : NULL;
+  uint64_t bias;
+  if (file == NULL || elf_of(file) == NULL || !bias_of(file->elf, place, &bias)) {
+    return NULL;
+  }
+  if (!file->sources_tried) {
+    read_lines(names, file, place, bias);
+  }
+  uint64_t key = address - bias;
+  const uint64_t *found =
+      file->sources != NULL ? bsearch(&key, file->addresses, file->count, sizeof(key), compare_addresses) : NULL;
+  if (found == NULL) {
+    return NULL;
+  }
+  const struct ct_source_line *source = &file->sources->functions[found - file->addresses];
+  *line = source->line;
+  return source->file != CT_NO_SOURCE ? file->sources->files[source->file] : NULL;
+}
+
+/* ---- by name ---- */
+
+static bool
+matches(const struct ct_glob *glob, const char *raw)
+{
+  char *name = ct_demangle_name(raw);
+  bool good = ct_glob_matches(glob, raw, strlen(raw)) ||
+              (name != NULL && ct_glob_matches(glob, name, ct_demangled_name_length(name)));
+  free(name);
+  return good;
+}
+
+static bool
+add_functions(struct ct_steps_names *names, const struct place *place, const struct ct_glob *glob,
+              struct ct_steps_range **ranges, size_t *count)
+{
+  const struct ct_function *functions;
+  size_t functions_count;
+  uint64_t bias;
+  struct ct_elf *elf = elf_of(&names->files[place->file]);
+  if (elf == NULL || !bias_of(elf, place, &bias) || ct_elf_functions(elf, &functions, &functions_count, NULL) != 0) {
+    return true;
+  }
+  for (size_t i = 0; i < functions_count; i++) {
+    const struct ct_function *function = &functions[i];
+    if (function->name == NULL || !matches(glob, function->name)) {
+      continue;
+    }
+    struct ct_steps_range *more = reallocarray(*ranges, *count + 1, sizeof(*more));
+    if (more == NULL) {
+      return false;
+    }
+    *ranges = more;
+    more[(*count)++] = (struct ct_steps_range){.start = function->address + bias,
+                                               .end = function->address + bias + (function->size | !function->size)};
+  }
+  return true;
+}
+
+int
+ct_steps_names_find(struct ct_steps_names *names, const char *pattern, struct ct_steps_range **ranges, size_t *count,
+                    struct ct_diag *diag)
+{
+  struct ct_glob *glob;
+  struct ct_steps_range *found = NULL;
+  size_t found_count = 0;
+  int code = ct_glob_compile(pattern, strlen(pattern), &glob, diag);
+  for (size_t i = 0; i < names->map_count && code == 0; i++) {
+    for (size_t k = 0; k < names->maps[i].count && code == 0; k++) {
+      const struct place *place = &names->maps[i].places[k];
+      bool again = i > 0 && place_in(&names->maps[i - 1], place->start) != NULL &&
+                   place_in(&names->maps[i - 1], place->start)->file == place->file;
+      if (!again && !add_functions(names, place, glob, &found, &found_count)) {
+        code = CT_ENOMEM;
+      }
+    }
+  }
+  if (code == CT_EINVAL) {
+    return code;
+  }
+  ct_glob_free(glob);
+  if (code != 0) {
+    free(found);
+    return ct_fail(diag, code, "out of memory");
+  }
+  *ranges = found;
+  *count = found_count;
+  return 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names for the addresses of a thread's steps: modules by the lines of /proc/PID/maps that are in the file, functions
+ * and lines by the modules' files as they are now (they may have been changed since; nothing in the trace tells).
+ */
+#ifndef CT_STEPS_NAMES_H
+#define CT_STEPS_NAMES_H
+
+#include "steps/reader.h"
+
+struct ct_steps_names;
+
+/* NULL: out of memory. The reader must outlive it. */
+struct ct_steps_names *ct_steps_names_create(struct ct_steps_reader *reader);
+void ct_steps_names_free(struct ct_steps_names *names); /* accepts NULL */
+
+/* "function+0x12", "module+0x1234", or the address. */
+void ct_steps_names_label(struct ct_steps_names *names, uint64_t step, uint64_t address, char *text, size_t size);
+/* The line that an address belongs to; NULL: not known. The first question about a module reads its lines. */
+const char *ct_steps_names_source(struct ct_steps_names *names, uint64_t step, uint64_t address, uint32_t *line);
+
+/* Addresses from start up to before end. */
+struct ct_steps_range {
+  uint64_t start, end;
+};
+/* Those of all functions, of all modules, whose name matches the glob. 0, CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
+ */
+int ct_steps_names_find(struct ct_steps_names *names, const char *pattern, struct ct_steps_range **ranges,
+                        size_t *count, struct ct_diag *diag);
+
+#endif

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See view.h. Steps are shown forward from a place, with the events between them; or backwards, a block at a time:
+ * which of its steps are wanted, then these once more, each into a text of its own, and the texts from the last to the
+ * first.
+ */
+#include "steps/view.h"
+
+#include "base/sized.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SMALL_BLOCKS = 48, TAIL_DEFAULT = 20 };
+
+/* Which steps of a thread are wanted, and where they go. */
+struct view {
+  struct ct_steps_lines lines;
+  struct ct_steps_cursor *cursor;
+  struct ct_steps_index *index; /* NULL: not needed so far */
+  struct ct_steps_range *ranges;
+  size_t range_count;
+  bool has_ranges;
+  uint8_t *units; /* a byte for each unit: has an instruction that is wanted; NULL: all have */
+  uint64_t left;  /* to show */
+  uint64_t shown;
+  struct ct_steps_state before;
+  uint64_t from, *found;
+  size_t found_count, found_capacity, found_at;
+  char **texts;
+  bool shows_events;
+  int code;
+};
+
+/* ---- which ---- */
+
+static bool
+is_wanted(const struct view *view, uint64_t pc)
+{
+  for (size_t i = 0; i < view->range_count; i++) {
+    if (pc >= view->ranges[i].start && pc < view->ranges[i].end) {
+      return true;
+    }
+  }
+  return !view->has_ranges;
+}
+
+static int
+mark_units(struct view *view)
+{
+  struct ct_units *units = ct_steps_reader_units(view->lines.reader);
+  size_t count = ct_units_count(units);
+  view->units = calloc(count + 1, 1);
+  if (view->units == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_steps_plan *plan = ct_units_item(units, i);
+    for (size_t k = 0; k < view->range_count && view->units[i] == 0; k++) {
+      view->units[i] = plan->pc < view->ranges[k].end && plan->pc + plan->code_bytes > view->ranges[k].start;
+    }
+  }
+  return 0;
+}
+
+/* False: no step of the block is wanted. */
+static bool
+block_is_wanted(struct view *view, size_t block)
+{
+  if (!view->has_ranges) {
+    return true;
+  }
+  if (view->index == NULL && ct_steps_reader_blocks(view->lines.reader) > SMALL_BLOCKS && view->code == 0) {
+    view->code = ct_steps_index_open(view->lines.reader, &view->index);
+  }
+  if (view->index == NULL || ct_steps_index_has_alone(view->index, block)) {
+    return view->code == 0;
+  }
+  struct ct_units *units = ct_steps_reader_units(view->lines.reader);
+  for (size_t i = 0; i < ct_units_count(units); i++) {
+    if (view->units[i] != 0 && ct_steps_index_may_run(view->index, block, ct_units_item(units, i)->id)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static int
+choose(struct view *view, struct ct_diag *diag)
+{
+  const struct ct_steps_options *options = view->lines.options;
+  if (options->function != NULL) {
+    int code = ct_steps_names_find(view->lines.names, options->function, &view->ranges, &view->range_count, diag);
+    if (code != 0) {
+      return code;
+    }
+    if (view->range_count == 0) {
+      return ct_fail(diag, CT_ERANGE, "no function of the trace's modules is called %s", options->function);
+    }
+  }
+  if (options->has_address) {
+    bool inside = options->function == NULL || is_wanted(view, options->address);
+    free(view->ranges);
+    view->ranges = malloc(sizeof(*view->ranges));
+    if (view->ranges == NULL) {
+      return ct_fail(diag, CT_ENOMEM, "out of memory");
+    }
+    view->ranges[0] = (struct ct_steps_range){options->address, options->address + 1};
+    view->range_count = inside ? 1 : 0;
+  }
+  view->has_ranges = options->function != NULL || options->has_address;
+  return mark_units(view) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
+}
+
+/* ---- forward ---- */
+
+static void
+copy_state(struct ct_steps_state *to, const struct ct_steps_state *from)
+{
+  memcpy(to, from, sizeof(*to));
+}
+
+static bool
+show_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
+{
+  struct view *view = context;
+  if (step->number >= view->from && is_wanted(view, step->pc)) {
+    ct_steps_put_step(&view->lines, step, &view->before, cursor);
+    view->shown++;
+    view->left--;
+  }
+  copy_state(&view->before, ct_steps_cursor_state(cursor));
+  return view->left != 0 && !ferror(view->lines.out);
+}
+
+static void
+show_event(void *context, const struct ct_steps_event *event)
+{
+  struct view *view = context;
+  if (view->shows_events && event->step >= view->from && (event->step > view->from || event->step == 0) &&
+      view->left != 0) {
+    ct_steps_put_event(&view->lines, event);
+  }
+  if (event->kind == CT_STREAM_CONTEXT) {
+    /* The cursor takes it after this. */
+    ct_steps_take_context(&view->before, event->data);
+  }
+}
+
+static void
+show_forward(struct view *view, uint64_t from)
+{
+  struct ct_steps_reader *reader = view->lines.reader;
+  view->from = from;
+  view->shows_events = !view->has_ranges;
+  ct_steps_cursor_events(view->cursor, show_event, view);
+  for (size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, from) : 0;
+       block < ct_steps_reader_blocks(reader) && view->left != 0 && !ferror(view->lines.out); block++) {
+    if (block_is_wanted(view, block)) {
+      ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, show_step, view);
+    }
+  }
+}
+
+/* ---- back ---- */
+
+static bool
+collect_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
+{
+  struct view *view = context;
+  (void)cursor;
+  if (!is_wanted(view, step->pc)) {
+    return true;
+  }
+  if (view->found_count == view->found_capacity) {
+    size_t capacity = view->found_capacity == 0 ? 1024 : 2 * view->found_capacity;
+    uint64_t *found = realloc(view->found, capacity * sizeof(*found));
+    if (found == NULL) {
+      view->code = CT_ENOMEM;
+      return false;
+    }
+    view->found = found;
+    view->found_capacity = capacity;
+  }
+  view->found[view->found_count++] = step->number;
+  return true;
+}
+
+/* Those of found, from found_at on, into texts. */
+static bool
+keep_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
+{
+  struct view *view = context;
+  if (view->found_at < view->found_count && step->number == view->found[view->found_at]) {
+    size_t bytes;
+    FILE *out = view->lines.out;
+    view->lines.out = open_memstream(&view->texts[view->found_at], &bytes);
+    if (view->lines.out != NULL) {
+      ct_steps_put_step(&view->lines, step, &view->before, cursor);
+      fclose(view->lines.out);
+    }
+    view->lines.out = out;
+    view->found_at++;
+  }
+  copy_state(&view->before, ct_steps_cursor_state(cursor));
+  return view->found_at < view->found_count;
+}
+
+static void
+show_block_back(struct view *view, size_t block, uint64_t end)
+{
+  view->found_count = 0;
+  view->shows_events = false;
+  ct_steps_cursor_events(view->cursor, NULL, NULL);
+  ct_steps_cursor_scan(view->cursor, block, end, collect_step, view);
+  size_t first = view->found_count > view->left ? view->found_count - view->left : 0;
+  view->found_at = first;
+  view->texts = calloc(view->found_count + 1, sizeof(*view->texts));
+  if (view->texts == NULL) {
+    view->code = CT_ENOMEM;
+    return;
+  }
+  if (view->found_count != 0) {
+    ct_steps_cursor_events(view->cursor, show_event, view);
+    ct_steps_cursor_scan(view->cursor, block, end, keep_step, view);
+  }
+  for (size_t i = view->found_count; i > first; i--) {
+    fputs(view->texts[i - 1] != NULL ? view->texts[i - 1] : "", view->lines.out);
+    free(view->texts[i - 1]);
+    view->shown++;
+    view->left--;
+  }
+  free(view->texts);
+}
+
+static void
+show_back(struct view *view, uint64_t end)
+{
+  size_t block =
+      ct_steps_reader_blocks(view->lines.reader) != 0 ? ct_steps_reader_find(view->lines.reader, end) + 1 : 0;
+  while (block > 0 && view->left != 0 && view->code == 0 && !ferror(view->lines.out)) {
+    block--;
+    if (block_is_wanted(view, block)) {
+      show_block_back(view, block, end);
+    }
+  }
+}
+
+/* The number of the step from which on there are as many as are left to show. */
+static uint64_t
+tail_begin(struct view *view)
+{
+  uint64_t wanted = view->left, first = 0;
+  for (size_t block = ct_steps_reader_blocks(view->lines.reader); block > 0 && wanted != 0 && view->code == 0;) {
+    block--;
+    view->found_count = 0;
+    if (block_is_wanted(view, block)) {
+      ct_steps_cursor_events(view->cursor, NULL, NULL);
+      ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, collect_step, view);
+    }
+    size_t taken = view->found_count < wanted ? view->found_count : (size_t)wanted;
+    wanted -= taken;
+    first = taken != 0 ? view->found[view->found_count - taken] : first;
+  }
+  return first;
+}
+
+/* ---- the last writer ---- */
+
+static int
+show_last_write(struct view *view, struct ct_diag *diag)
+{
+  const struct ct_steps_options *options = view->lines.options;
+  struct ct_steps_target target;
+  enum ct_steps_write_kind kind;
+  uint64_t step, before = options->has_step ? options->step : UINT64_MAX;
+  if (!ct_steps_parse_target(options->last_write, &target)) {
+    return ct_fail(diag, CT_EINVAL, "'%s' is neither a register nor an address with a size (0x1234:8)",
+                   options->last_write);
+  }
+  int code = ct_steps_last_write(view->lines.reader, &view->index, &target, before, &kind, &step);
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory");
+  }
+  if (kind == CT_STEPS_WRITE_NONE) {
+    return 0;
+  }
+  FILE *out = view->lines.out;
+  if (kind == CT_STEPS_WRITE_KERNEL || kind == CT_STEPS_WRITE_CONTEXT) {
+    const char *text = kind == CT_STEPS_WRITE_KERNEL ? "written by the kernel, in the system call"
+                       : step == 0                   ? "as it was when the recording began"
+                                                     : "written by a signal's delivery, or in a gap, just before";
+    if (options->json) {
+      fprintf(out, "{\"step\":%" PRIu64 ",\"tid\":%" PRId32 ",\"event\":\"%s\"}\n", step,
+              ct_steps_reader_head(view->lines.reader)->tid, text);
+    } else {
+      fprintf(out, "%10s  -- %s\n", "", text);
+    }
+  }
+  view->left = 1;
+  show_forward(view, step);
+  return 0;
+}
+
+/* ---- a thread ---- */
+
+static int
+show(struct view *view, struct ct_diag *diag)
+{
+  const struct ct_steps_options *options = view->lines.options;
+  uint64_t steps = ct_steps_reader_steps(view->lines.reader);
+  view->left = options->limit != 0 ? options->limit : options->tail ? TAIL_DEFAULT : UINT64_MAX;
+  if (options->has_step && options->step >= steps && options->last_write == NULL) {
+    return ct_fail(diag, CT_ERANGE, "thread %" PRId32 " has no step %" PRIu64 ": it has %" PRIu64,
+                   ct_steps_reader_head(view->lines.reader)->tid, options->step, steps);
+  }
+  if (options->last_write != NULL) {
+    return show_last_write(view, diag);
+  }
+  int code = choose(view, diag);
+  if (code != 0) {
+    return code;
+  }
+  if (options->back) {
+    show_back(view, options->has_step ? options->step + 1 : UINT64_MAX);
+  } else {
+    uint64_t from = options->tail ? tail_begin(view) : options->has_step ? options->step : 0;
+    show_forward(view, from);
+  }
+  return view->code == 0 ? 0 : ct_fail(diag, view->code, "out of memory");
+}
+
+static int
+show_file(const char *path, const struct ct_steps_options *options, bool many, FILE *out, struct ct_steps_notes *notes,
+          struct ct_diag *diag)
+{
+  struct ct_steps_reader *reader;
+  struct view *view = calloc(1, sizeof(*view));
+  int code = view != NULL ? ct_steps_reader_open(path, &reader, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
+  if (code != 0) {
+    free(view);
+    return code;
+  }
+  view->lines = (struct ct_steps_lines){.options = options,
+                                        .reader = reader,
+                                        .names = ct_steps_names_create(reader),
+                                        .out = out,
+                                        .has_many_threads = many};
+  view->cursor = ct_steps_cursor_open(reader);
+  bool good = view->lines.names != NULL && view->cursor != NULL;
+  code = good ? show(view, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
+  notes->shown += view->shown;
+  notes->inconsistent += view->cursor != NULL ? ct_steps_cursor_inconsistent(view->cursor) : 0;
+  if (notes->damage[0] == 0) {
+    snprintf(notes->damage, sizeof(notes->damage), "%s", ct_steps_reader_damage(reader));
+  }
+  ct_steps_cursor_close(view->cursor);
+  ct_steps_names_free(view->lines.names);
+  ct_steps_index_close(view->index);
+  ct_steps_reader_close(reader);
+  free(view->ranges);
+  free(view->units);
+  free(view->found);
+  free(view);
+  return code;
+}
+
+/* ---- the folder ---- */
+
+static int
+compare_ids(const void *a, const void *b)
+{
+  uint32_t x, y;
+  memcpy(&x, a, sizeof(x));
+  memcpy(&y, b, sizeof(y));
+  return x < y ? -1 : x > y;
+}
+
+/* The ids of the files steps.TID, sorted; to be freed. */
+static int
+list_threads(const char *path, uint32_t **tids, size_t *count, struct ct_diag *diag)
+{
+  DIR *folder = opendir(path);
+  struct dirent *entry;
+  *tids = NULL;
+  *count = 0;
+  if (folder == NULL) {
+    return ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
+  }
+  while ((entry = readdir(folder)) != NULL) {
+    char *end = NULL;
+    unsigned long tid = strncmp(entry->d_name, "steps.", 6) == 0 ? strtoul(entry->d_name + 6, &end, 10) : 0;
+    if (end == NULL || end == entry->d_name + 6 || *end != 0 || tid > UINT32_MAX) {
+      continue;
+    }
+    uint32_t *more = realloc(*tids, (*count + 1) * sizeof(**tids));
+    if (more == NULL) {
+      closedir(folder);
+      return ct_fail(diag, CT_ENOMEM, "out of memory");
+    }
+    *tids = more;
+    more[(*count)++] = (uint32_t)tid;
+  }
+  closedir(folder);
+  if (*count == 0) {
+    return ct_fail(diag, CT_ENOENT, "%s: there are no steps in it (they are recorded by contrail itrace)", path);
+  }
+  qsort(*tids, *count, sizeof(**tids), compare_ids);
+  return 0;
+}
+
+static int
+show_folder(const char *path, const struct ct_steps_options *options, FILE *out, struct ct_steps_notes *notes,
+            struct ct_diag *diag)
+{
+  char file[4096];
+  uint32_t *tids;
+  size_t count;
+  int code = list_threads(path, &tids, &count, diag);
+  bool found = false;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    if (options->tid != 0 && options->tid != tids[i]) {
+      continue;
+    }
+    found = true;
+    if (snprintf(file, sizeof(file), "%s/steps.%" PRIu32, path, tids[i]) >= (int)sizeof(file)) {
+      code = ct_fail(diag, CT_EINVAL, "%s: the name is too long", path);
+    } else {
+      code = show_file(file, options, count > 1, out, notes, diag);
+    }
+  }
+  free(tids);
+  return code == 0 && !found ? ct_fail(diag, CT_ERANGE, "%s: no thread %" PRIu32, path, options->tid) : code;
+}
+
+int
+ct_steps_write(const char *path, const struct ct_steps_options *given, FILE *out, struct ct_steps_notes *notes,
+               struct ct_diag *diag)
+{
+  struct ct_steps_options options;
+  struct ct_steps_notes own = {.struct_size = sizeof(own)};
+  struct stat status;
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  if (code != 0) {
+    return code;
+  }
+  if (stat(path, &status) != 0) {
+    return ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
+  }
+  code = S_ISDIR(status.st_mode) ? show_folder(path, &options, out, &own, diag)
+                                 : show_file(path, &options, false, out, &own, diag);
+  if (code == 0 && (fflush(out) != 0 || ferror(out))) {
+    code = ct_fail(diag, CT_EIO, "cannot write: %s", strerror(errno));
+  }
+  if (code == 0 && notes != NULL) {
+    code = ct_sized_give(notes, &own, sizeof(own), diag);
+  }
+  return code;
+}
