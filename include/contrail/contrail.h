@@ -18,6 +18,7 @@
 #include <contrail/hot_functions.h>
 #include <contrail/graph.h>
 #include <contrail/info.h>
+#include <contrail/itrace.h>
 #include <contrail/output.h>
 #include <contrail/plan.h>
 #include <contrail/recover.h>

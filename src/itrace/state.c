@@ -207,6 +207,15 @@ tells_pc(const siginfo_t *info)
   return info->si_code > 0 && (info->si_signo == SIGILL || info->si_signo == SIGFPE || info->si_signo == SIGTRAP);
 }
 
+void
+ct_tracer_note_mappings(struct ct_itrace *tracer)
+{
+  if (tracer->recorder != NULL && tracer->has_new_mappings && tracer->space.slots != NULL) {
+    tracer->has_new_mappings = false;
+    ct_recorder_note_modules(tracer->recorder);
+  }
+}
+
 static bool
 is_fault(const struct ct_traced_event *event)
 {
@@ -222,6 +231,9 @@ ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bo
   tracer->steps_call = is_call;
   tracer->has_own_trap = (regs->eflags & FLAG_TF) != 0;
   tracer->is_in_call = tracer->steps_into_handler = false;
+  if (is_call) {
+    ct_tracer_note_mappings(tracer);
+  }
   if (tracer->recorder != NULL) {
     ct_recorder_step(tracer->recorder, regs->rip);
   }
@@ -333,6 +345,7 @@ is_to_be_stepped(struct ct_itrace *tracer, const uint64_t regs[16])
 {
   uint64_t start = regs[CT_RDI], end = start + regs[CT_RSI];
   tracer->code->is_old = true;
+  tracer->has_new_mappings |= regs[CT_RAX] != SYS_mmap || (regs[CT_RDX] & PROT_EXEC) != 0;
   switch (regs[CT_RAX]) {
   case SYS_mmap:
     if ((regs[CT_R10] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == 0) {

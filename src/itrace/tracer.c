@@ -25,7 +25,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -163,6 +166,7 @@ let_go(struct ct_itrace *tracer)
     return ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN);
   }
   if (tracer->recorder != NULL) {
+    ct_tracer_note_mappings(tracer);
     ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
   if (tracer->space.slots != NULL && ct_traced_borrow(&tracer->process, tracer->tid, NULL) == 0) {
@@ -196,6 +200,7 @@ interrupted(struct ct_itrace *tracer)
   if (is_step) {
     return ct_tracer_step(tracer, &regs, tracer->steps_call);
   }
+  ct_tracer_note_mappings(tracer);
   ct_recorder_room(tracer->recorder, UINT64_MAX);
   tracer->reason = CT_CONTEXT_SEGMENT;
   return ct_tracer_enter(tracer);
@@ -247,6 +252,18 @@ stepped(struct ct_itrace *tracer)
   return enter_space(tracer);
 }
 
+/* The thread ends where it is: what it was executing belongs to its records. */
+static void
+settle_records(struct ct_itrace *tracer)
+{
+  struct user_regs_struct regs;
+  bool spoilt;
+  if (tracer->recorder != NULL && ct_traced_regs(tracer->tid, &regs) == 0) {
+    ct_tracer_recover(tracer, &regs, &spoilt, NULL);
+    ct_tracer_note_mappings(tracer);
+  }
+}
+
 static int
 handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
 {
@@ -292,6 +309,9 @@ handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
     return ct_traced_go(tracer->tid, as_before, 0);
   case CT_TRACED_EXEC:
     return has_exec(tracer);
+  case CT_TRACED_ENDS:
+    settle_records(tracer);
+    return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
   default:
     return ct_traced_go(tracer->tid, as_before, event->signal);
   }
@@ -397,8 +417,8 @@ static int
 begin_program(struct ct_itrace *tracer)
 {
   sigset_t mask;
-  if (tracer->options.mask != NULL) {
-    mask = *tracer->options.mask;
+  if (tracer->options.signal_mask != NULL) {
+    memcpy(&mask, tracer->options.signal_mask, sizeof(mask));
   } else {
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
   }
@@ -411,12 +431,14 @@ begin_program(struct ct_itrace *tracer)
 static int
 begin_records(struct ct_itrace *tracer)
 {
-  struct ct_recorder_options options = {.path = tracer->options.path,
-                                        .has_vectors = !tracer->options.no_vectors,
-                                        .is_lossless = tracer->options.is_lossless};
-  return options.path == NULL
-             ? 0
-             : ct_recorder_create(&options, tracer->process.pid, tracer->tid, &tracer->recorder, &tracer->diag);
+  char path[PATH_MAX];
+  struct ct_recorder_options options = {
+      .path = path, .has_vectors = !tracer->options.no_vectors, .is_lossless = tracer->options.is_lossless};
+  if (tracer->options.directory == NULL) {
+    return 0;
+  }
+  snprintf(path, sizeof(path), "%s/steps.%d", tracer->options.directory, (int)tracer->tid);
+  return ct_recorder_create(&options, tracer->process.pid, tracer->tid, &tracer->recorder, &tracer->diag);
 }
 
 /* After a failure the thread goes on where it is, if it can. */
@@ -465,6 +487,12 @@ tracer_main(void *context)
 
 /* ---- the interface ---- */
 
+static size_t
+min_size(size_t a, size_t b)
+{
+  return a < b ? a : b;
+}
+
 static void
 end_records(struct ct_itrace *tracer)
 {
@@ -504,7 +532,7 @@ ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out,
   if (tracer == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  tracer->options = *options;
+  memcpy(&tracer->options, options, min_size(options->struct_size, sizeof(*options)));
   tracer->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   tracer->space.fd = -1;
   tracer->bell = &tracer->no_bell;
@@ -564,7 +592,9 @@ ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struc
     tracer->summary.source_bytes = tracer->stats.source_bytes;
     tracer->summary.code_bytes = tracer->stats.code_bytes;
     tracer->summary.flushes = tracer->stats.flushes;
-    *summary = tracer->summary;
+    size_t size = min_size(summary->struct_size, sizeof(*summary));
+    tracer->summary.struct_size = size;
+    memcpy(summary, &tracer->summary, size);
   }
   int code = tracer->code_of_end;
   if (code != 0) {

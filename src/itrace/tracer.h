@@ -3,7 +3,7 @@
 #ifndef CT_ITRACE_TRACER_H
 #define CT_ITRACE_TRACER_H
 
-#include "itrace/itrace.h"
+#include <contrail/itrace.h>
 #include "itrace/recorder.h"
 #include "itrace/space.h"
 
@@ -44,6 +44,7 @@ struct ct_itrace {
   enum ct_tracer_state state;
   struct ct_recorder *recorder;  /* NULL: there are no records */
   enum ct_context_reason reason; /* why it goes on translated, the next time */
+  bool has_new_mappings; /* since they were noted with its records */
   bool wants_room;               /* has been interrupted for that: the segment of records is full */
   bool wants_step; /* has been interrupted for that: the instruction where it waits is executed where it is */
   bool steps_call; /* the instruction is a system call */
@@ -82,6 +83,8 @@ int ct_tracer_enter(struct ct_itrace *tracer);
 void ct_tracer_in_handler(struct ct_itrace *tracer);
 /* The thread waits: answers it. */
 int ct_tracer_answer(struct ct_itrace *tracer);
+/* What is mapped where belongs to the records, if that has changed; before it changes again. */
+void ct_tracer_note_mappings(struct ct_itrace *tracer);
 /* The instruction where it is, with these registers, is executed where it is. */
 int ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bool is_call);
 /* How it goes on after a stop that changes nothing. */

@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 #define OPTIONS                                                                                                        \
-  (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC)
+  (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC |       \
+   PTRACE_O_TRACEEXIT)
 
 /* What the kernel keeps in rax of a thread that is stopped in a system call (linux/errno.h). */
 enum { RESTART_SYS = -512, RESTART_NO_HAND = -514, RESTART_BLOCK = -516 };
@@ -90,6 +91,9 @@ classify(pid_t tid, int status, struct ct_traced_event *event)
     break;
   case PTRACE_EVENT_EXEC:
     event->stop = CT_TRACED_EXEC;
+    break;
+  case PTRACE_EVENT_EXIT:
+    event->stop = CT_TRACED_ENDS;
     break;
   default:
     event->stop = CT_TRACED_OTHER;

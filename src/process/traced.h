@@ -21,6 +21,7 @@ enum ct_traced_stop {
   CT_TRACED_GROUP_STOP, /* its process is stopped, as by SIGSTOP */
   CT_TRACED_CHILD,      /* it has made a thread or a process (message), which is stopped, too, or about to */
   CT_TRACED_EXEC,       /* message: the id that it had before */
+  CT_TRACED_ENDS,       /* it is about to end; its registers are still there */
   CT_TRACED_OTHER,      /* let it go on as it was */
 };
 

@@ -5,10 +5,10 @@
  *   translated [-v] -- PROGRAM [ARG]...             its first thread from its first instruction on; ends as the program
  * does translated [-v] [-t TID] [-s SECONDS] PID       a thread of a process that runs, until then or a line comes on
  * stdin -v: what was translated, on stderr
- *   -o FILE    records its steps; -l: without loss, -g: without vector registers
+ *   -o DIR     records its steps in DIR/steps.TID; -l: without loss, -g: without vector registers
  */
 #include "cli/signals.h"
-#include "itrace/itrace.h"
+#include <contrail/itrace.h>
 
 #include <contrail/text.h>
 
@@ -52,9 +52,13 @@ failure(int exec_errno, const struct ct_diag *diag)
 static int
 run_thread(pid_t pid, pid_t tid, double seconds)
 {
-  struct ct_itrace_options begin = {
-      .pid = pid, .tid = tid, .path = records, .is_lossless = is_lossless, .no_vectors = no_vectors};
-  struct ct_itrace_summary summary;
+  struct ct_itrace_options begin = {.struct_size = sizeof(begin),
+                                    .pid = pid,
+                                    .tid = tid,
+                                    .directory = records,
+                                    .is_lossless = is_lossless,
+                                    .no_vectors = no_vectors};
+  struct ct_itrace_summary summary = {.struct_size = sizeof(summary)};
   struct ct_itrace *tracer;
   struct ct_diag diag = {""};
   if (ct_itrace_begin(&begin, &tracer, NULL, &diag) != 0) {
@@ -73,12 +77,13 @@ static int
 run_program(char **argv)
 {
   struct ct_signals *signals = ct_signals_create();
-  struct ct_itrace_options begin = {.argv = argv,
-                                    .mask = ct_signals_mask(signals),
-                                    .path = records,
+  struct ct_itrace_options begin = {.struct_size = sizeof(begin),
+                                    .argv = argv,
+                                    .signal_mask = ct_signals_mask(signals),
+                                    .directory = records,
                                     .is_lossless = is_lossless,
                                     .no_vectors = no_vectors};
-  struct ct_itrace_summary summary;
+  struct ct_itrace_summary summary = {.struct_size = sizeof(summary)};
   struct ct_itrace *tracer;
   struct ct_diag diag = {""};
   int exec_errno = 0;
@@ -103,15 +108,13 @@ run_program(char **argv)
   return WEXITSTATUS(summary.wait_status);
 }
 
-/* CONTRAIL_TEST_STEPS: a folder, for a file of each run. */
+/* CONTRAIL_TEST_STEPS: a folder for the steps of each run. */
 static void
 records_by_environment(void)
 {
-  static char path[4096];
   const char *folder = getenv("CONTRAIL_TEST_STEPS");
   if (records == NULL && folder != NULL && folder[0] != 0) {
-    snprintf(path, sizeof(path), "%s/steps.%d", folder, (int)getpid());
-    records = path;
+    records = folder;
     is_lossless = true;
   }
 }

@@ -29,7 +29,7 @@ ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "target", "trace", "span", "index"}
 ALLOWED["export"] = {"base", "trace", "span", "views"}  # nothing points back
 ALLOWED["sql"] = {"base", "trace", "span", "index", "views", "export"}
-ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql", "steps"}  # their public headers only
+ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql", "steps", "itrace"}  # their public headers only
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
@@ -38,7 +38,7 @@ PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "p
           "select": "select", "rule": "select",
           "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "sql": "sql", "view": "views", "report": "views",
           "export": "export", "replay": "views", "filter": "views", "info": "views", "output": "views",
-          "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views", "diff": "views", "steps": "steps"}
+          "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views", "diff": "views", "steps": "steps", "itrace": "itrace"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}

@@ -5,30 +5,35 @@
  *
  * A tracer is used by one thread at a time.
  */
-#ifndef CT_ITRACE_ITRACE_H
-#define CT_ITRACE_ITRACE_H
+#ifndef CONTRAIL_ITRACE_H
+#define CONTRAIL_ITRACE_H
 
 #include <contrail/error.h>
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct ct_itrace;
 
 struct ct_itrace_options {
+  size_t struct_size;
   pid_t pid, tid; /* of a thread that runs; pid 0: argv */
   char *const
       *argv; /* a program to start, whose first thread is traced from its first instruction; looked up in PATH */
-  const sigset_t *mask; /* its signal mask; NULL: that of the caller */
-  const char *path;     /* of the file for its records; NULL: none are made */
-  bool no_vectors;      /* without vector and mask registers */
-  bool is_lossless;     /* it waits when the file does not keep up */
+  const void *signal_mask; /* sigset_t, its signal mask; NULL: that of the caller */
+  const char *directory;   /* where its steps go (contrail/steps.h), as file steps.TID; NULL: nothing is recorded */
+  bool no_vectors;         /* without vector and mask registers */
+  bool is_lossless;        /* it waits when the file does not keep up */
 };
 
 struct ct_itrace_summary {
+  size_t struct_size;    /* to be filled in */
   bool has_ended;        /* the thread, or the program */
   int wait_status;       /* then: of a program that was started, as waitpid gives it */
   uint64_t units;        /* blocks that were translated */
@@ -42,7 +47,8 @@ struct ct_itrace_summary {
   uint64_t recorded;                             /* instructions in the file */
 };
 
-/* Begins. 0 or an error; *exec_errno (may be NULL): of a program that could not be started, else 0. */
+/* Begins; the strings are the caller's until the end. 0 or an error; *exec_errno (may be NULL): of a program that could
+ * not be started, else 0. */
 int ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **tracer, int *exec_errno,
                     struct ct_diag *diag);
 /* The id of the process. */
@@ -51,5 +57,9 @@ pid_t ct_itrace_pid(const struct ct_itrace *tracer);
 int ct_itrace_fd(const struct ct_itrace *tracer);
 /* Lets the thread go, if it still runs, and frees the tracer. 0, or why it could not be traced to the end. */
 int ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail itrace: record every instruction of a thread. */
+#include "cli/command.h"
+#include "cli/quantity.h"
+#include "cli/signals.h"
+
+#include <contrail/itrace.h>
+#include <contrail/text.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { EXIT_TRACER = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127, STEP_MS = 50 };
+
+struct itrace {
+  const char *directory;
+  const char *thread; /* its id; NULL: the first one */
+  double seconds;     /* 0: until it ends, or contrail is interrupted */
+  bool is_lossy, no_vectors, quiet;
+};
+
+static int
+apply_for(const struct ct_applied *applied)
+{
+  return ct_parse_duration(applied->value, true, applied->member)
+             ? CT_EXIT_OK
+             : ct_usage_error(applied->command, "--for takes a time such as 10s, 500ms or 2m, not '%s'",
+                              applied->value);
+}
+
+static const struct ct_option options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .argument = "DIR",
+     .help = "where the steps go (default " CT_DEFAULT_TRACE "): a new or an empty directory",
+     .values = CT_COMPLETE_DIRECTORY,
+     .apply = ct_apply_text,
+     .offset = offsetof(struct itrace, directory)},
+    {.name = "thread",
+     .letter = 't',
+     .argument = "TID",
+     .help = "this thread of the process PID (default: its first one)",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct itrace, thread)},
+    {.name = "for",
+     .argument = "TIME",
+     .help = "let the thread go after that time: 10s, 500ms, 2m (default: on Ctrl-C, or when it ends)",
+     .apply = apply_for,
+     .offset = offsetof(struct itrace, seconds)},
+    {.name = "lossy",
+     .help = "lose records, which is counted, rather than have the thread wait for the file",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct itrace, is_lossy)},
+    {.name = "no-vector",
+     .help = "without vector and mask registers: smaller, and faster",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct itrace, no_vectors)},
+    {.name = "quiet",
+     .letter = 'q',
+     .help = "say nothing but what went wrong",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct itrace, quiet)},
+    CT_OPTIONS_END,
+};
+
+static int
+failed(const struct ct_diag *diag)
+{
+  ct_command_failed(&ct_command_itrace, "%s", diag->text);
+  return EXIT_TRACER;
+}
+
+/* A new directory, or an empty one of ours. */
+static bool
+make_directory(const char *path, bool *made, struct ct_diag *diag)
+{
+  struct stat info;
+  *made = mkdir(path, 0700) == 0;
+  if (*made) {
+    return true;
+  }
+  if (errno != EEXIST) {
+    snprintf(diag->text, sizeof(diag->text), "cannot create %s: %s", path, strerror(errno));
+    return false;
+  }
+  DIR *stream = opendir(path);
+  if (stream == NULL || fstat(dirfd(stream), &info) != 0) {
+    snprintf(diag->text, sizeof(diag->text), "%s already exists and is not a directory that can be read", path);
+    return false;
+  }
+  bool is_empty = true;
+  for (const struct dirent *entry; is_empty && (entry = readdir(stream)) != NULL;) {
+    is_empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+  }
+  closedir(stream);
+  if (!is_empty || info.st_uid != geteuid() || (info.st_mode & 022) != 0) {
+    snprintf(diag->text, sizeof(diag->text), "%s already exists and %s; give another name (-o), or remove it", path,
+             !is_empty ? "is not empty" : "others may write there");
+    return false;
+  }
+  return true;
+}
+
+static void
+tell(const struct itrace *wanted, const struct ct_itrace_summary *s)
+{
+  char steps[CT_COUNT_CHARS], lost[CT_DURATION_CHARS], size[CT_DURATION_CHARS];
+  if (wanted->quiet && s->lost_bytes == 0) {
+    return;
+  }
+  fprintf(stderr, "contrail: %s instructions in ", ct_format_count(steps, s->recorded));
+  ct_put_printable(stderr, wanted->directory, SIZE_MAX);
+  fprintf(stderr, ", %s", ct_format_bytes(size, s->file_bytes));
+  if (s->lost_bytes != 0) {
+    fprintf(stderr, "; %s of records are lost: the file did not keep up (see --lossy)",
+            ct_format_bytes(lost, s->lost_bytes));
+  }
+  fputs("; look at it with: contrail steps\n", stderr);
+}
+
+static void
+fill(const struct itrace *wanted, struct ct_itrace_options *begin)
+{
+  begin->struct_size = sizeof(*begin);
+  begin->directory = wanted->directory;
+  begin->is_lossless = !wanted->is_lossy;
+  begin->no_vectors = wanted->no_vectors;
+}
+
+/* The thread has ended, the time is over, or contrail has got a signal. */
+static void
+wait_for_end(const struct ct_itrace *tracer, const struct ct_signals *signals, double seconds)
+{
+  struct pollfd done = {.fd = ct_itrace_fd(tracer), .events = POLLIN};
+  double left = seconds * 1000;
+  while (!ct_signals_enough(signals) && (seconds == 0 || left > 0)) {
+    int step = seconds == 0 || left > STEP_MS ? STEP_MS : (int)left + 1;
+    if (poll(&done, 1, step) == 1) {
+      return;
+    }
+    left -= step;
+  }
+}
+
+static int
+trace_thread(const struct itrace *wanted, const char *process)
+{
+  struct ct_itrace_options begin = {.pid = 0};
+  struct ct_itrace_summary summary = {.struct_size = sizeof(summary)};
+  struct ct_itrace *tracer;
+  struct ct_diag diag = {""};
+  int code = ct_parse_pid(&ct_command_itrace, process, &begin.pid);
+  begin.tid = begin.pid;
+  if (code == CT_EXIT_OK && wanted->thread != NULL) {
+    code = ct_parse_pid(&ct_command_itrace, wanted->thread, &begin.tid);
+  }
+  if (code != CT_EXIT_OK) {
+    return code;
+  }
+  struct ct_signals *signals = ct_signals_create();
+  if (signals == NULL) {
+    return ct_command_failed(&ct_command_itrace, "out of memory");
+  }
+  ct_signals_forget_program(signals);
+  fill(wanted, &begin);
+  if (ct_itrace_begin(&begin, &tracer, NULL, &diag) != 0) {
+    return failed(&diag);
+  }
+  ct_signals_serve(signals, 0, NULL, NULL);
+  wait_for_end(tracer, signals, wanted->seconds);
+  code = ct_itrace_end(tracer, &summary, &diag);
+  ct_signals_stop(signals);
+  if (code != 0) {
+    return failed(&diag);
+  }
+  tell(wanted, &summary);
+  return CT_EXIT_OK;
+}
+
+static int
+trace_program(const struct itrace *wanted, char **argv)
+{
+  struct ct_signals *signals = ct_signals_create();
+  struct ct_itrace_options begin = {.argv = argv};
+  struct ct_itrace_summary summary = {.struct_size = sizeof(summary)};
+  struct ct_itrace *tracer;
+  struct ct_diag diag = {""};
+  int exec_errno = 0;
+  if (signals == NULL) {
+    return ct_command_failed(&ct_command_itrace, "out of memory");
+  }
+  fill(wanted, &begin);
+  begin.signal_mask = ct_signals_mask(signals);
+  if (ct_itrace_begin(&begin, &tracer, &exec_errno, &diag) != 0) {
+    if (exec_errno != 0) {
+      ct_command_failed(&ct_command_itrace, "%s: %s", argv[0], strerror(exec_errno));
+    } else {
+      failed(&diag);
+    }
+    return exec_errno == 0                                 ? EXIT_TRACER
+           : exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND
+                                                           : EXIT_NOT_EXECUTABLE;
+  }
+  ct_signals_serve(signals, ct_itrace_pid(tracer), NULL, NULL);
+  struct pollfd done = {.fd = ct_itrace_fd(tracer), .events = POLLIN};
+  if (wanted->seconds == 0) {
+    while (poll(&done, 1, -1) != 1) {
+    }
+  } else {
+    poll(&done, 1, (int)(wanted->seconds * 1000));
+  }
+  pid_t pid = ct_itrace_pid(tracer);
+  int code = ct_itrace_end(tracer, &summary, &diag);
+  if (code == 0 && !summary.has_ended) { /* it goes on untraced */
+    code = waitpid(pid, &summary.wait_status, 0) == pid ? 0 : CT_EIO;
+  }
+  ct_signals_forget_program(signals);
+  ct_signals_stop(signals);
+  if (code != 0) {
+    return failed(&diag);
+  }
+  tell(wanted, &summary);
+  if (WIFSIGNALED(summary.wait_status)) {
+    ct_signals_die_of(signals, WTERMSIG(summary.wait_status));
+    return 128 + WTERMSIG(summary.wait_status);
+  }
+  return WEXITSTATUS(summary.wait_status);
+}
+
+static int
+run_itrace(int argc, char **argv)
+{
+  struct itrace wanted = {.directory = CT_DEFAULT_TRACE};
+  struct ct_diag diag = {""};
+  bool made = false;
+  int code = ct_parse(&ct_command_itrace, argc, argv, &wanted);
+  if (code != -1) {
+    return code;
+  }
+  bool is_program = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
+  if (argc - optind < 1) {
+    return ct_usage_error(&ct_command_itrace, "which program (-- PROGRAM ARG...), or which process?");
+  }
+  if (!is_program && argc - optind > 1) {
+    return ct_usage_error(&ct_command_itrace, "one process at a time; a program's arguments follow --");
+  }
+  if (!make_directory(wanted.directory, &made, &diag)) {
+    return failed(&diag);
+  }
+  code = is_program ? trace_program(&wanted, argv + optind) : trace_thread(&wanted, argv[optind]);
+  if (made && code >= EXIT_TRACER) {
+    rmdir(wanted.directory); /* if there is nothing in it */
+  }
+  return code;
+}
+
+const struct ct_command ct_command_itrace = {
+    .name = "itrace",
+    .summary = "record every instruction of a thread",
+    .synopsis = "[OPTION]... -- PROGRAM [ARG]...\n[OPTION]... [--thread TID] PID",
+    .about = "Records every instruction of the program's first thread, or of a thread of a process that\n"
+             "runs, with the values that it read and wrote; contrail steps shows them. The thread runs\n"
+             "translated copies of its code meanwhile, so it is some times slower; other threads, and\n"
+             "children, are not touched. A debugger cannot have the thread at the same time.\n"
+             "Memory that the kernel writes in system calls is not recorded.\n",
+    .options = options,
+    .closing = "Exit status: the program's own, 128+N when signal N ended it; 0 of a process that runs;\n"
+               "125 when recording failed, 126 and 127 when the program cannot be run; 2 for wrong usage.\n",
+    .operands = CT_COMPLETE_PROGRAM,
+    .stops_at_operand = true,
+    .run = run_itrace,
+};
