@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""What a thread costs that runs translated code (nothing is recorded yet), against the same untraced.
+"""What a thread costs that runs translated code, and that of the instruction tracer's records, against the same untraced.
 
     bench/run.sh translated [--quick]
 
 Five workloads (bench/translated.c), each by its own processor time: a CRC, recursive calls, libc's qsort, a search tree, sqlite;
-untraced and translated in turns, the median ratio, without the first run of each, which makes the units. Then programs from
-start to end: time by the clock and processor time of program and tracer, and what was translated.
+untraced, translated, and recorded in turns, the median ratio, without the first run of each, which makes the units. Recorded
+to a file on the other processor at work: with loss where that does not keep up (what a record costs the thread), without
+vector registers and with them; then without loss, by the clock. Then programs from start to end: time by the clock and processor
+time of program and tracer, and what was translated.
 """
 import os
 import re
 import shutil
 import statistics
 import subprocess
+import tempfile
 import time
 
 PROCESSOR = max(os.sched_getaffinity(0))
@@ -20,9 +23,10 @@ PROGRAMS = [("python3", ["/usr/bin/python3", "-c", "import json; print(len(json.
             ("gcc", ["gcc", "-O2", "-c", "-o", "/dev/null", "bench/translated.c"])]
 
 
-def workloads(words):
-    result = subprocess.run(["taskset", "-c", str(PROCESSOR), *words], capture_output=True, text=True, check=True)
-    return {name: [float(time) for time in times.split()] for name, times in re.findall(r"^(\w+) ([\d. ]+)$", result.stdout, re.M)}
+def workloads(words, *arguments):
+    """Of each the three times, by the processor's clock and by the wall's."""
+    result = subprocess.run([*words, *arguments], capture_output=True, text=True, check=True)
+    return {name: [float(time) for time in times.split()] for name, times in re.findall(r"^(\w+) ([\d. ]+)$", result.stdout, re.M)}, result.stderr
 
 
 def whole(words):
@@ -40,16 +44,28 @@ def translated(options, folder):
     binary = os.path.join(folder, "workloads")
     subprocess.run(["gcc", "-O2", "-o", binary, "bench/translated.c", "-lsqlite3"], check=True)
     rounds = 2 if options.quick else 5
-    ratios, seconds = {}, {}
+    ways = [("translated", []), ("recorded", ["-g", "-o"]), ("vectors", ["-o"]), ("no loss", ["-l", "-o"])]
+    ratios, seconds, told = {}, {}, {}
     for _ in range(rounds):
-        plain, moved = workloads([binary]), workloads([command, "--", binary])
+        plain, _ = workloads(["taskset", "-c", str(PROCESSOR), binary])
         for name, times in plain.items():
             seconds.setdefault(name, []).append(min(times[1:]))
-            ratios.setdefault(name, []).append(min(moved[name][1:]) / min(times[1:]))
-    print(f"translated code, without records: processor time of the thread against untraced, medians of {rounds}")
+        for way, words in ways:
+            for name in plain if way != "no loss" else ("sqlite",) if seconds["sqlite"][1:] == [] else ():
+                steps = tempfile.mkdtemp(dir=folder)
+                moved, said = workloads([command, "-v", *words, *([steps] if words else []), "--", binary], name, "wall" if way == "no loss" else "cpu")
+                ratios.setdefault(name, {}).setdefault(way, []).append(min(moved[name][1:]) / min(plain[name][1:]))
+                told[name, way] = re.search(r"^records: (\d+) instructions, (\d+) bytes, lost (\d+), file (\d+)", said, re.M)
+                shutil.rmtree(steps)
+    print(f"times untraced, medians of {rounds}: translated; recorded without vector registers, and with them (to a file, with loss: the\n"
+          "thread's processor time); without loss (by the clock)")
     for name, found in ratios.items():
-        results[name] = statistics.median(found)
-        print(f"  {name:<8} {statistics.median(found):5.2f} x   ({min(found):.2f} to {max(found):.2f}; untraced {statistics.median(seconds[name]):.3f} s)")
+        results[name] = {way: statistics.median(each) for way, each in found.items()}
+        print(f"  {name:<8}" + "".join(f" {statistics.median(found[way]):6.2f} x" for way, _ in ways if way in found) +
+              f"   (untraced {statistics.median(seconds[name]):.3f} s)")
+    steps, raw, _, stored = (int(number) for number in told["sqlite", "no loss"].groups())
+    results["sqlite"].update(bytes=stored / steps, raw_bytes=raw / steps)
+    print(f"  sqlite's file: {stored / steps:.3f} bytes an instruction, {raw / steps:.2f} in memory")
     print("from start to end, with the tracer")
     for name, words in PROGRAMS:
         if shutil.which(words[0]) is None:

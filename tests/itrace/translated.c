@@ -35,6 +35,8 @@ tell(const struct ct_itrace_summary *s)
             "translated: %" PRIu64 " units, %" PRIu64 " instructions, %" PRIu64 " bytes made of %" PRIu64 ", %" PRIu64
             " requests, %" PRIu64 " steps, %" PRIu64 " signals, %" PRIu64 " flushes\n",
             s->units, s->instructions, s->code_bytes, s->source_bytes, s->requests, s->steps, s->signals, s->flushes);
+  }
+  if (is_verbose && records != NULL) {
     fprintf(stderr, "records: %" PRIu64 " instructions, %" PRIu64 " bytes, lost %" PRIu64 ", file %" PRIu64 "\n",
             s->recorded, s->record_bytes, s->lost_bytes, s->file_bytes);
   }
