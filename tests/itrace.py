@@ -284,5 +284,83 @@ def recorded(scene):
     return f"{turns} times"
 
 
+class Ends:
+    """How a program may end while its steps are recorded: the mode, its status, and what the last step is."""
+    SOURCE = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static volatile int x;
+static void *other(void *mode) { usleep(100000); if (*(char *)mode == 'k') kill(getpid(), SIGKILL); _exit(3); }
+int main(int c, char **v)
+{
+  pthread_t thread;
+  if (*v[1] == 'r') return 5;
+  if (*v[1] == 'a') abort();
+  if (*v[1] == 's') { x = 8; __asm__ volatile("bad: movl $1, (%0)" :: "r"((long)x) : "memory"); }
+  pthread_create(&thread, 0, other, v[1]);
+  for (;;) x++;
+}
+"""
+    WAYS = {"returns": (5, "syscall"), "aborts": (134, "syscall"), "segfault": (139, "movslq|movsxd|cltq|cdqe"), "killed": (137, ""),
+            "exit_elsewhere": (3, "")}
+
+
+def steps_of(scene, expected, *words):
+    """Plays it with its steps recorded; how many there are. Output and status are the same, and the records agree."""
+    directory = scene.path("steps")
+    result = scene.execute(scene.contrail, "itrace", "-q", "-o", directory, "--", *words, timeout=SECONDS)
+    status = result.returncode if result.returncode >= 0 else 128 - result.returncode
+    expect((status, result.stdout) == expected[:2] and result.stderr == expected[2], f"{status} {result.stdout[-200:]} {result.stderr[-200:]}")
+    (name,) = os.listdir(directory)
+    walked = scene.execute(os.path.join(scene.options.build, "tests", "stepped"), "walk", os.path.join(directory, name))
+    expect(walked.returncode == 0, walked.stdout + walked.stderr)
+    return walked.stdout.strip()
+
+
+@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops"))
+def records_with_signals(scene, name):
+    program, mode = scene.made("signals"), name.split("/")[1]
+    return steps_of(scene, scene.outcome(program, mode), program, mode)
+
+
+@each(("records/sort", "records/sqlite3", "records/python3", "records/bash"))
+def records_of_programs(scene, name):
+    words = {"sort": ("sort", "-n", "/etc/services"), "sqlite3": ("sqlite3", ":memory:", "select sum(value * 7 % 3) from generate_series(1, 3000)"),
+             "python3": ("/usr/bin/python3", "-c", "import json; print(len(json.dumps(list(range(5000)))))"),
+             "bash": ("bash", "-c", "trap 'echo trapped' USR1; for i in 1 2 3; do kill -USR1 $$; echo $i | cat; done; exit 4")}[name.split("/")[1]]
+    need(words[0])
+    return steps_of(scene, scene.outcome(*words), *words)
+
+
+@each(tuple(f"records/{name}" for name in Ends.WAYS))
+def records_to_the_end(scene, name):
+    """Nothing is missing at the end, however it comes."""
+    way = name.split("/")[1]
+    program = scene.path("ends")
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, scene.write("ends.c", Ends.SOURCE)], check=True)
+    status, last = Ends.WAYS[way]
+    steps_of(scene, (status, "", ""), program, way)
+    lines = scene.run(scene.contrail, "steps", "--json", "--tail", "-n", "1", scene.path("steps")).splitlines()
+    text = json.dumps([json.loads(line) for line in lines])
+    expect(any(word in text for word in last.split("|")), text)
+
+
+@case("records/equal_to_single_steps")
+def equal_to_single_steps(scene):
+    """The same program by ptrace, one step after the other, and by the recorder: every register and flag of every step."""
+    need("setarch")
+    program = scene.compile("itrace/alone.c", "-O2", "-w", "-nostdlib", "-static", "-fno-builtin", "-fno-tree-loop-distribute-patterns")
+    stepped, states = os.path.join(scene.options.build, "tests", "stepped"), scene.path("states")
+    scene.run("setarch", "-R", stepped, "record", "-v", "-n", "10000000", "-w", states, scene.path("slow"), "--", program)
+    scene.run("setarch", "-R", scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", program)
+    (name,) = os.listdir(scene.path("steps"))
+    result = scene.execute(stepped, "compare", os.path.join(scene.path("steps"), name), states)
+    first = result.stdout.splitlines()[0]
+    expect(" 0 differ, 0 inconsistent" in first and int(first.split()[0]) > 50000, result.stdout)
+    return first
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

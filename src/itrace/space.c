@@ -115,7 +115,7 @@ choose_syscalls(struct ct_itrace_space *space)
 {
   static const uint16_t seen[] = {SYS_rt_sigreturn, SYS_clone,    SYS_fork,          SYS_vfork, SYS_clone3,
                                   SYS_execve,       SYS_execveat, SYS_munmap,        SYS_mmap,  SYS_mprotect,
-                                  SYS_mremap,       SYS_shmat,    SYS_pkey_mprotect, SYS_shmdt};
+                                  SYS_mremap,       SYS_shmat,    SYS_pkey_mprotect, SYS_shmdt,   SYS_arch_prctl};
   uint8_t *bytes = (uint8_t *)space->slots + CT_ITRACE_SYSCALLS_AT;
   memset(bytes, 1, CT_ITRACE_SYSCALLS);
   for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++) {

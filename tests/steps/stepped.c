@@ -6,6 +6,7 @@
  *
  *   stepped record [-v] [-n STEPS] [-s BYTES] [-w STATES] FILE -- PROGRAM [ARG]...
  *   stepped compare FILE STATES        each step of the reader, forward; 1: they differ
+ *   stepped walk FILE                  each step of the reader, forward; 1: a record contradicts those before it
  *   stepped repeat TIMES FILE FILE     the same records many times
  *
  * -v: vector registers too; -s: a segment's size. Signals are recorded; other threads and children are not. It ends at
@@ -693,6 +694,29 @@ repeat(uint64_t times, const char *from, const char *to)
   return ct_steps_writer_close(writer, &diag) != 0;
 }
 
+static int
+walk(const char *path)
+{
+  struct ct_steps_reader *reader;
+  struct ct_diag diag = {""};
+  uint64_t count = 0;
+  if (ct_steps_reader_open(path, &reader, &diag) != 0) {
+    die(diag.text);
+  }
+  struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
+  while (cursor != NULL && ct_steps_cursor_next(cursor) != NULL) {
+    count++;
+  }
+  uint64_t inconsistent = ct_steps_cursor_inconsistent(cursor), all = ct_steps_reader_steps(reader);
+  const char *damage = ct_steps_reader_damage(reader);
+  printf("%" PRIu64 " steps of %" PRIu64 ", %" PRIu64 " inconsistent%s%s\n", count, all, inconsistent,
+         damage[0] != 0 ? ", " : "", damage);
+  bool is_good = count == all && inconsistent == 0 && damage[0] == 0;
+  ct_steps_cursor_close(cursor);
+  ct_steps_reader_close(reader);
+  return is_good ? 0 : 1;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -702,9 +726,12 @@ main(int argc, char **argv)
   if (argc == 4 && strcmp(argv[1], "compare") == 0) {
     return compare(argv[2], argv[3]);
   }
+  if (argc == 3 && strcmp(argv[1], "walk") == 0) {
+    return walk(argv[2]);
+  }
   if (argc == 5 && strcmp(argv[1], "repeat") == 0) {
     return repeat(strtoull(argv[2], NULL, 10), argv[3], argv[4]);
   }
-  die("record, compare or repeat; see stepped.c");
+  die("record, compare, walk or repeat; see stepped.c");
   return 2;
 }
