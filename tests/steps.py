@@ -8,6 +8,7 @@ that single steps by ptrace have seen (build/tests/stepped), forward and at any 
 import json
 import os
 import random
+import struct
 
 import harness
 from harness import case, expect, main, need
@@ -76,6 +77,142 @@ def a_wrong_value_is_seen(scene):
         states.write(b"\xa5\x5a\xa5")
     result = scene.execute(scene.tool, "compare", file, scene.states)
     expect(result.returncode == 1 and "step 1500" in result.stdout and "3000 steps, 1 differ" in result.stdout, result.stdout)
+
+
+# ---- contrail steps ----
+
+WITNESS = struct.Struct("<22Q")  # stepped.c's: pc, 16 registers, rip, flags, fs, gs, vectors
+NAMES = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15")
+
+
+def lines(scene, *words):
+    return [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", *words, scene.trace).splitlines()]
+
+
+def steps_only(found):
+    return [line for line in found if "code" in line]
+
+
+def witnesses(scene):
+    with open(scene.states, "rb") as states:
+        return [WITNESS.unpack(part) for part in iter(lambda: states.read(WITNESS.size), b"")]
+
+
+@case
+def lines_have_the_registers(scene):
+    """Each line's address and changed registers, and the whole state before it, are those that single steps have seen."""
+    scene.stepped("ls", "-l", "/usr", steps=9000, options=("-v", "-s", "9000"))
+    real, found = witnesses(scene), steps_only(lines(scene, "--registers"))
+    expect([line["step"] for line in found] == list(range(9000)) and len(real) == 9000, f"{len(found)} lines")
+    unknown = 0
+    for line, now, past in zip(found[1:], real[1:], real):
+        expect(int(line["pc"], 16) == now[0], f"{line} is not at {now[0]:x}")
+        for name, value in line["changed"].items():
+            if name in NAMES and value is not None:
+                expect(int(value, 16) == now[1 + NAMES.index(name)], f"{line}: {name} is {now[1 + NAMES.index(name)]:x}")
+        for number, name in enumerate(NAMES):
+            value = line["before"][name]
+            unknown += value is None
+            expect(value is None or int(value, 16) == past[1 + number], f"before {line}: {name} is {past[1 + number]:x}")
+            after = now[1 + number]
+            expect(name in line["changed"] or after == past[1 + number], f"{line}: {name} became {after:x} and is not told")
+    return f"{unknown} registers unknown of {16 * len(found)}"
+
+
+@case
+def chosen(scene):
+    """By number, from the end, backwards, by address and by function."""
+    scene.stepped("ls", "-l", "/usr", steps=20000, options=("-s", "3000"))
+    every = steps_only(lines(scene))
+    expect(steps_only(lines(scene, "--step", "7000", "--limit", "50")) == every[7000:7050], "--step")
+    expect(steps_only(lines(scene, "--tail", "-n", "77")) == every[-77:], "--tail")
+    expect(steps_only(lines(scene, "--back", "--step", "9000", "-n", "3000")) == every[9000:6000:-1], "--back")
+    counts = {}
+    for line in every:
+        counts.setdefault(line["pc"], []).append(line)
+    for address in sorted(counts, key=lambda pc: -len(counts[pc]))[:2] + sorted(counts)[:2]:
+        expect(steps_only(lines(scene, "--address", address)) == counts[address], f"--address {address}")
+    inside = [line for line in every if line["function"].split("+")[0] == "_dl_start"]
+    expect(inside and steps_only(lines(scene, "--function", "_dl_start")) == inside, "--function")
+    expect(steps_only(lines(scene, "--function", "_dl_start", "--tail", "-n", "9")) == inside[-9:], "--function --tail")
+    result = scene.execute(scene.contrail, "steps", "--step", "20000", scene.trace)
+    expect(result.returncode == 1 and "has no step 20000" in result.stderr, result.stderr)
+    return f"{len(counts)} addresses"
+
+
+def overlap(store, address, size):
+    start = int(store["address"], 16)
+    return start < address + size and address < start + store["size"] * store.get("count", 1)
+
+
+@case
+def last_writer(scene):
+    """Of registers and of bytes, as all lines tell; with the index and without."""
+    scene.stepped("sort", "-n", "/proc/self/maps", steps=60000, options=("-s", "2000"))
+    every, chance, index, kernel = lines(scene), random.Random(15), os.path.join(scene.trace, "steps.1.index"), 0
+    for _ in range(12):
+        before, name = chance.randrange(30, 60000), chance.choice(NAMES)
+        expected = [line for line in every if "code" in line and line["step"] < before and name in line["changed"]][-1]
+        found = steps_only(lines(scene, "--last-write", name, "--step", str(before)))
+        expect(found == [expected], f"{name} before {before}: {found}, not {expected}")
+    stores = [(line["step"], store) for line in every for store in line.get("stores", ()) if store["address"]]
+    written = [(line["step"], {"address": words[6], "size": int(words[3])}) for line in every if "kernel wrote" in line.get("event", "")
+               for words in (line["event"].split(),)]
+    expect(len(written) > 1, f"the kernel wrote {len(written)} times")
+    for turn in range(30):
+        step, store = chance.choice(stores if turn % 3 != 0 else written)
+        address, size, before = int(store["address"], 16) + chance.randrange(4), chance.choice((1, 4, 8)), \
+            chance.randrange(step + 1, 60000)
+        found = lines(scene, "--last-write", f"{address:#x}:{size}", "--step", str(before))
+        own = [number for number, other in stores if number < before and overlap(other, address, size)]
+        kernels = [number - 1 for number, other in written if number <= before and overlap(other, address, size)]
+        kernel += max(kernels, default=-1) > max(own, default=-1)
+        expected = max(own + kernels, default=None)
+        expect(steps_only(found)[0]["step"] == expected, f"{address:#x}:{size} before {before}: {found}, not {expected}")
+    expect(os.path.exists(index), "no index was made")
+    result = scene.execute(scene.contrail, "steps", "--last-write", "0x10", scene.trace)
+    expect(result.returncode == 1 and "nothing in the trace wrote that" in result.stderr, result.stderr)
+    with open(index, "r+b") as file:  # a spoiled one is made anew
+        file.seek(3000)
+        file.write(b"\x55" * 40)
+    step, store = stores[100]
+    found = steps_only(lines(scene, "--last-write", f"{store['address']}:{store['size']}", "--step", str(step + 1)))
+    expect(found[0]["step"] == step, f"{found}, not {step}")
+    expect(kernel > 0, "never the kernel")
+    return f"{len(stores)} stores, {kernel} of 30 times the kernel"
+
+
+@case
+def damaged(scene):
+    """Cut, or spoiled anywhere: what comes before is shown, and a line says so."""
+    file = scene.stepped("ls", "-l", "/usr", steps=6000, options=("-v", "-s", "4000"))
+    good = steps_only(lines(scene))
+    with open(file, "rb") as original:
+        data = original.read()
+    chance, told = random.Random(7), 0
+    for turn in range(40):
+        place = chance.randrange(64, len(data))
+        spoiled = data[:place] if turn % 2 == 0 else data[:place] + bytes([data[place] ^ (1 << chance.randrange(8))]) + data[place + 1:]
+        with open(file, "wb") as damaged_file:
+            damaged_file.write(spoiled)
+        result = scene.execute(scene.contrail, "steps", "--json", scene.trace)
+        expect(result.returncode in (0, 1), f"{place}: status {result.returncode}")
+        found = steps_only([json.loads(line) for line in result.stdout.splitlines()])
+        same = sum(1 for one, other in zip(found, good) if one == other)
+        expect(len(found) <= len(good), f"{place}: {len(found)} steps")
+        if len(found) < len(good):
+            expect(result.stderr.count("\n") >= 1, f"{place}: nothing is told")
+            told += 1
+        expect(turn % 2 == 1 or found == good[:len(found)], f"{place}: {same} of {len(found)} are as they were")
+        known = {line["step"]: line for line in good}
+        if turn % 2 == 1 and "DAMAGED" in result.stderr:
+            expect(all(known[line["step"]]["pc"] == line["pc"] for line in found), f"{place}: other addresses")
+    expect(told > 10, f"only {told} were told")
+    for name, data in (("empty", b""), ("foreign", b"ctstepz" + bytes(100)), ("later", b"ctsteps\0\x09" + bytes(80))):
+        with open(file, "wb") as other:
+            other.write(data)
+        result = scene.execute(scene.contrail, "steps", scene.trace)
+        expect(result.returncode == 1 and result.stderr.count("\n") == 1, f"{name}: {result.stderr}")
 
 
 if __name__ == "__main__":
