@@ -183,6 +183,43 @@ def last_writer(scene):
 
 
 @case
+def memory(scene):
+    """Bytes before a step: what all lines before it stored and loaded."""
+    scene.stepped("sort", "-n", "/proc/self/maps", steps=60000, options=("-s", "2000"))
+    every, chance, known = lines(scene), random.Random(4), 0
+    places = [store for line in every for store in line.get("stores", ()) if store["address"]]
+    for _ in range(25):
+        before, place = chance.randrange(2000, 60000), chance.choice(places)
+        address = int(place["address"], 16) - 5
+        expected = [None] * 24
+        for line in every:
+            if "code" not in line:
+                words = line["event"].split()
+                if "kernel wrote" in line["event"] and line["step"] <= before:  # with bytes, which lines do not show
+                    for at in range(int(words[6], 16), int(words[6], 16) + int(words[3])):
+                        if address <= at < address + 24:
+                            expected[at - address] = "kernel"
+                continue
+            if line["step"] >= before:
+                break
+            touched = ([dict(line["load"], known=True)] if "load" in line else []) + line.get("stores", [])
+            for one in touched:
+                if one["address"] is None:
+                    continue
+                start, size = int(one["address"], 16), one["size"]
+                for at in range(max(start, address), min(start + size * one.get("count", 1), address + 24)):
+                    value = one["value"] and not one.get("perhaps") and int(one["value"], 16) >> 8 * ((at - start) % size) & 255
+                    expected[at - address] = None if one["value"] is None or one.get("perhaps") else value
+        result = scene.execute(scene.contrail, "steps", "--json", "--memory", f"{address:#x}:24", "--step", str(before), scene.trace)
+        found = json.loads(result.stdout)["bytes"]
+        known += sum(byte is not None for byte in found)
+        expect(all(one == other or (other == "kernel" and one is not None) for one, other in zip(found, expected)),
+               f"{address:#x} before {before}: {found}, not {expected}")
+    expect(known > 100, f"{known} bytes are known")
+    return f"{known} of 600 bytes known"
+
+
+@case
 def damaged(scene):
     """Cut, or spoiled anywhere: what comes before is shown, and a line says so."""
     file = scene.stepped("ls", "-l", "/usr", steps=6000, options=("-v", "-s", "4000"))

@@ -36,6 +36,7 @@ struct ct_steps_options {
   uint64_t address;       /* only steps at this address */
   const char *function;   /* only in functions that match this glob; NULL: all */
   const char *last_write; /* "rax", "rflags", "xmm3", or "0x7ffe12345678:8" (8 bytes): the step that last wrote it */
+  const char *memory;     /* "0x7ffe12345678:64": these bytes (8) before the step, as far as the trace shows them */
 };
 
 /* What there is to tell besides the output; text lives in here. */

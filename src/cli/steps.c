@@ -64,6 +64,12 @@ static const struct ct_option options[] = {
      .against = "function address tail back limit",
      .apply = ct_apply_text,
      MEMBER(last_write)},
+    {.name = "memory",
+     .argument = "ADDRESS[:SIZE]",
+     .help = "SIZE (8) bytes at ADDRESS before the step, or at the end, as far as the trace shows them",
+     .against = "function address tail back limit last-write",
+     .apply = ct_apply_text,
+     MEMBER(memory)},
     {.name = "thread",
      .letter = 't',
      .argument = "TID",
@@ -117,8 +123,9 @@ run(int argc, char **argv)
     ct_command_failed(&ct_command_steps, "the records contradict each other at %" PRIu64 " places", notes.inconsistent);
   }
   if (notes.shown == 0) {
-    ct_command_failed(&ct_command_steps,
-                      chosen.last_write != NULL ? "nothing in the trace wrote that" : "no such step");
+    ct_command_failed(&ct_command_steps, chosen.last_write != NULL ? "nothing in the trace wrote that"
+                                         : chosen.memory != NULL   ? "nothing in the trace shows that memory"
+                                                                   : "no such step");
     return CT_EXIT_FAILED;
   }
   return CT_EXIT_OK;

@@ -4,7 +4,7 @@
  *
  *   head     struct head
  *   blocks   struct summary for each
- *   data     of each block: its filter over words, that over units, its ranges
+ *   data     of each block: its filters over words that are written, words that are loaded, and units; its ranges
  *
  * A filter is lines of 64 bytes: the key's hash chooses the line and five bits in it, so that a question reads one.
  */
@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC "ctsidx1"
+#define MAGIC "ctsidx2"
 enum { LINE = 64, BITS_PER_KEY = 12, BITS = 5, LONG_STORE = 512, RANGES_MAX = 4096 };
 
 struct head {
@@ -36,10 +36,11 @@ struct head {
 
 struct summary {
   uint64_t at; /* in the data */
-  uint32_t word_lines, unit_lines, ranges;
+  uint32_t word_lines, load_lines, unit_lines, ranges;
   uint16_t registers; /* written, a bit each */
   uint8_t is_long;    /* more ranges than are kept: anything may be written */
   uint8_t has_alone;
+  uint32_t hole;
 };
 
 struct range {
@@ -153,7 +154,7 @@ set_empty(struct set *set)
 /* ---- making ---- */
 
 struct maker {
-  struct set words, units;
+  struct set words, loads, units;
   struct range *ranges;
   size_t range_count;
   struct summary summary;
@@ -190,6 +191,10 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
   }
   m->summary.has_alone |= step->plan == NULL;
   m->summary.registers |= step->effects != NULL ? step->effects->writes : 0xffff;
+  if (step->did.load_size != 0) {
+    m->failed |= !set_add(&m->loads, step->did.load_address >> 3) ||
+                 !set_add(&m->loads, (step->did.load_address + step->did.load_size - 1) >> 3);
+  }
   for (unsigned i = 0; i < step->did.store_count; i++) {
     const struct ct_mem_store *store = &step->did.stores[i];
     uint64_t bytes;
@@ -235,25 +240,59 @@ more(struct ct_steps_index *index, size_t bytes)
 }
 
 static bool
+set_has(const struct set *set, uint64_t key)
+{
+  size_t at = hash_of(key) & set->mask;
+  while (set->count != 0 && set->slots[at] != 0) {
+    if (set->slots[at] == key + 1) {
+      return true;
+    }
+    at = (at + 1) & set->mask;
+  }
+  return false;
+}
+
+/* What is written is in the other filter. */
+static void
+leave_written_out(struct maker *m)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < m->loads.count; i++) {
+    if (!set_has(&m->words, m->loads.keys[i])) {
+      m->loads.keys[kept++] = m->loads.keys[i];
+    }
+  }
+  m->loads.count = kept; /* its slots are emptied before the next block */
+}
+
+static void
+filter_fill(uint8_t *lines, uint32_t count, const struct set *set)
+{
+  for (size_t i = 0; i < set->count; i++) {
+    filter_add(lines, count, set->keys[i]);
+  }
+}
+
+static bool
 put_block(struct ct_steps_index *index, struct maker *m, size_t block, size_t data_at)
 {
   m->summary.word_lines = lines_for(m->words.count);
+  leave_written_out(m);
+  m->summary.load_lines = lines_for(m->loads.count);
   m->summary.unit_lines = lines_for(m->units.count);
   m->summary.ranges = (uint32_t)m->range_count;
   m->summary.at = index->size - data_at;
   size_t words = (size_t)m->summary.word_lines * LINE, units = (size_t)m->summary.unit_lines * LINE;
+  size_t loads = (size_t)m->summary.load_lines * LINE;
   size_t ranges = m->range_count * sizeof(struct range);
-  uint8_t *at = more(index, words + units + ranges);
+  uint8_t *at = more(index, words + loads + units + ranges);
   if (at == NULL || m->failed) {
     return false;
   }
-  for (size_t i = 0; i < m->words.count; i++) {
-    filter_add(at, m->summary.word_lines, m->words.keys[i]);
-  }
-  for (size_t i = 0; i < m->units.count; i++) {
-    filter_add(at + words, m->summary.unit_lines, m->units.keys[i]);
-  }
-  memcpy(at + words + units, m->ranges, ranges);
+  filter_fill(at, m->summary.word_lines, &m->words);
+  filter_fill(at + words, m->summary.load_lines, &m->loads);
+  filter_fill(at + words + loads, m->summary.unit_lines, &m->units);
+  memcpy(at + words + loads + units, m->ranges, ranges);
   memcpy(index->bytes + block * sizeof(m->summary), &m->summary, sizeof(m->summary));
   return true;
 }
@@ -268,6 +307,7 @@ make(struct ct_steps_reader *reader, struct ct_steps_index *index)
   index->size = data_at;
   for (size_t block = 0; block < blocks && good; block++) {
     set_empty(&m.words);
+    set_empty(&m.loads);
     set_empty(&m.units);
     m.range_count = 0;
     m.last = NULL;
@@ -279,6 +319,8 @@ make(struct ct_steps_reader *reader, struct ct_steps_index *index)
   ct_steps_cursor_close(cursor);
   free(m.words.slots);
   free(m.words.keys);
+  free(m.loads.slots);
+  free(m.loads.keys);
   free(m.units.slots);
   free(m.units.keys);
   free(m.ranges);
@@ -305,7 +347,8 @@ is_whole(const struct ct_steps_index *index)
 {
   for (uint64_t i = 0; i < index->head.blocks; i++) {
     const struct summary *s = &index->summaries[i];
-    uint64_t bytes = ((uint64_t)s->word_lines + s->unit_lines) * LINE + (uint64_t)s->ranges * sizeof(struct range);
+    uint64_t bytes =
+        ((uint64_t)s->word_lines + s->load_lines + s->unit_lines) * LINE + (uint64_t)s->ranges * sizeof(struct range);
     if (s->at > index->head.data_bytes || bytes > index->head.data_bytes - s->at) {
       return false;
     }
@@ -429,7 +472,7 @@ ct_steps_index_may_write(const struct ct_steps_index *index, size_t block, uint6
       return true;
     }
   }
-  const uint8_t *ranges = index->data + s->at + ((uint64_t)s->word_lines + s->unit_lines) * LINE;
+  const uint8_t *ranges = index->data + s->at + ((uint64_t)s->word_lines + s->load_lines + s->unit_lines) * LINE;
   for (uint32_t i = 0; i < s->ranges; i++) {
     struct range range;
     memcpy(&range, ranges + i * sizeof(range), sizeof(range));
@@ -441,10 +484,21 @@ ct_steps_index_may_write(const struct ct_steps_index *index, size_t block, uint6
 }
 
 bool
+ct_steps_index_may_touch(const struct ct_steps_index *index, size_t block, uint64_t address, uint64_t size)
+{
+  const struct summary *s = &index->summaries[block];
+  bool may = ct_steps_index_may_write(index, block, address, size);
+  for (uint64_t word = address >> 3; word <= (address + size - 1) >> 3 && !may; word++) {
+    may = filter_has(index->data + s->at + (size_t)s->word_lines * LINE, s->load_lines, word);
+  }
+  return may;
+}
+
+bool
 ct_steps_index_may_run(const struct ct_steps_index *index, size_t block, uint32_t unit)
 {
   const struct summary *s = &index->summaries[block];
-  return filter_has(index->data + s->at + (size_t)s->word_lines * LINE, s->unit_lines, unit);
+  return filter_has(index->data + s->at + ((size_t)s->word_lines + s->load_lines) * LINE, s->unit_lines, unit);
 }
 
 bool

@@ -3,9 +3,9 @@
  * What each block of a thread's steps does, in a few hundred bytes: so that a question about a billion steps reads the
  * blocks that it is about. Kept in a file beside the steps; made anew when it does not belong to them.
  *
- * For each block: the registers that are written; a Bloom filter over the words of memory (8 bytes, aligned) that are
- * written, and one over the units that are executed; long stores as ranges. A filter says "no" or "perhaps"
- * (1 in 100 times when it is not so).
+ * For each block: the registers that are written; Bloom filters over the words of memory (8 bytes, aligned) that are
+ * written, over those that are loaded and not written, and over the units that are executed; long stores as ranges. A
+ * filter says "no" or "perhaps" (1 in 100 times when it is not so).
  */
 #ifndef CT_STEPS_INDEX_H
 #define CT_STEPS_INDEX_H
@@ -23,6 +23,8 @@ void ct_steps_index_close(struct ct_steps_index *index); /* accepts NULL */
 
 /* False: no byte of it is written in the block. */
 bool ct_steps_index_may_write(const struct ct_steps_index *index, size_t block, uint64_t address, uint64_t size);
+/* False: nor is one loaded, as far as loads have values. */
+bool ct_steps_index_may_touch(const struct ct_steps_index *index, size_t block, uint64_t address, uint64_t size);
 /* False: the unit is not executed in the block. */
 bool ct_steps_index_may_run(const struct ct_steps_index *index, size_t block, uint32_t unit);
 /* False: no instruction is executed where it is in the block (CT_STREAM_STEP). */

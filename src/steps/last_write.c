@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Who last wrote a register or some bytes of memory: blocks are read backwards. What was written a moment ago is in
- * the first few; then the index says which blocks can be left out.
+ * the last ones; then the index says which blocks can be left out.
  */
 #include "steps/view.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WITHOUT_INDEX = 24 };
+enum { WITHOUT_INDEX = 30000 }; /* steps */
 
 struct search {
   const struct ct_steps_target *target;
@@ -126,13 +126,16 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
 {
   struct search search = {.target = target, .before = before};
   struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
-  int code = cursor != NULL ? 0 : CT_ENOMEM;
-  size_t read = 0;
+  int code = 0;
+  if (cursor == NULL) {
+    return CT_ENOMEM;
+  }
+  uint64_t read = 0; /* steps of blocks */
   size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, before) + 1 : 0;
   ct_steps_cursor_events(cursor, visit_event, &search);
   while (block > 0 && code == 0 && search.kind == CT_STEPS_WRITE_NONE) {
     block--;
-    if (target->kind == CT_STEPS_MEMORY_BYTES && ++read > WITHOUT_INDEX) {
+    if (target->kind == CT_STEPS_MEMORY_BYTES && read > WITHOUT_INDEX) {
       if (*index == NULL) {
         code = ct_steps_index_open(reader, index);
       }
@@ -140,6 +143,7 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
         continue;
       }
     }
+    read += ct_steps_reader_place(reader, block)->steps;
     ct_steps_cursor_scan(cursor, block, before, visit_step, &search);
   }
   ct_steps_cursor_close(cursor);

@@ -6,6 +6,8 @@
  */
 #include "steps/view.h"
 
+#include "steps/memory.h"
+
 #include "base/sized.h"
 
 #include <dirent.h>
@@ -306,6 +308,54 @@ show_last_write(struct view *view, struct ct_diag *diag)
   return 0;
 }
 
+/* ---- memory ---- */
+
+static void
+put_bytes(const struct view *view, uint64_t address, size_t size, const uint8_t *bytes, const uint8_t *known)
+{
+  bool json = view->lines.options->json;
+  FILE *out = view->lines.out;
+  if (json) {
+    fprintf(out, "{\"tid\":%" PRId32 ",\"address\":\"0x%" PRIx64 "\",\"bytes\":[",
+            ct_steps_reader_head(view->lines.reader)->tid, address);
+  }
+  for (size_t i = 0; i < size; i++) {
+    if (!json && i % 16 == 0) {
+      fprintf(out, "%s0x%" PRIx64 " ", i != 0 ? "\n" : "", address + i);
+    }
+    if (json) {
+      fputs(i != 0 ? "," : "", out);
+    }
+    if (known[i] != 0) {
+      fprintf(out, json ? "%u" : " %02x", bytes[i]);
+    } else {
+      fputs(json ? "null" : " ??", out);
+    }
+  }
+  fputs(json ? "]}\n" : "\n", out);
+}
+
+static int
+show_memory(struct view *view, struct ct_diag *diag)
+{
+  const struct ct_steps_options *options = view->lines.options;
+  struct ct_steps_target target;
+  uint8_t bytes[CT_STEPS_MEMORY_MAX], known[CT_STEPS_MEMORY_MAX];
+  if (!ct_steps_parse_target(options->memory, &target) || target.kind != CT_STEPS_MEMORY_BYTES) {
+    return ct_fail(diag, CT_EINVAL, "'%s' is no address with a size of 1 to 4096 (0x1234:8)", options->memory);
+  }
+  int code = ct_steps_memory(view->lines.reader, &view->index, target.address, target.size,
+                             options->has_step ? options->step : UINT64_MAX, bytes, known);
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory");
+  }
+  put_bytes(view, target.address, target.size, bytes, known);
+  for (size_t i = 0; i < target.size; i++) {
+    view->shown += known[i];
+  }
+  return 0;
+}
+
 /* ---- a thread ---- */
 
 static int
@@ -314,12 +364,15 @@ show(struct view *view, struct ct_diag *diag)
   const struct ct_steps_options *options = view->lines.options;
   uint64_t steps = ct_steps_reader_steps(view->lines.reader);
   view->left = options->limit != 0 ? options->limit : options->tail ? TAIL_DEFAULT : UINT64_MAX;
-  if (options->has_step && options->step >= steps && options->last_write == NULL) {
+  if (options->has_step && options->step >= steps && options->last_write == NULL && options->memory == NULL) {
     return ct_fail(diag, CT_ERANGE, "thread %" PRId32 " has no step %" PRIu64 ": it has %" PRIu64,
                    ct_steps_reader_head(view->lines.reader)->tid, options->step, steps);
   }
   if (options->last_write != NULL) {
     return show_last_write(view, diag);
+  }
+  if (options->memory != NULL) {
+    return show_memory(view, diag);
   }
   int code = choose(view, diag);
   if (code != 0) {

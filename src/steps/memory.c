@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See memory.h. Blocks are read backwards, each of them forward: what a block says of a byte replaces what it said
+ * before, and what later blocks have said stays.
+ */
+#include "steps/memory.h"
+
+#include "steps/cursor.h"
+
+#include <string.h>
+
+enum { WITHOUT_INDEX = 30000 }; /* steps */
+enum { OPEN, KNOWN, LOST }; /* of a byte: nothing is said of it so far; its value is; it was written, but with what */
+
+struct memory {
+  uint64_t address, before;
+  size_t size;
+  uint8_t state[CT_STEPS_MEMORY_MAX], value[CT_STEPS_MEMORY_MAX]; /* of this block */
+};
+
+/* The bytes from address on, of which have are at value (NULL: none); rest of them unknown. */
+static void
+note(struct memory *m, uint64_t address, uint64_t bytes, const uint8_t *value, uint64_t have)
+{
+  uint64_t end = address + bytes < address ? UINT64_MAX : address + bytes;
+  uint64_t first = address > m->address ? address : m->address;
+  uint64_t last = end < m->address + m->size ? end : m->address + m->size;
+  for (uint64_t at = first; at < last; at++) {
+    bool is_known = value != NULL && at - address < have;
+    m->state[at - m->address] = is_known ? KNOWN : LOST;
+    m->value[at - m->address] = is_known ? value[at - address] : 0;
+  }
+}
+
+static void
+note_store(struct memory *m, const struct ct_mem_store *store)
+{
+  uint64_t bytes;
+  if (__builtin_mul_overflow(store->count, store->size, &bytes)) {
+    bytes = UINT64_MAX;
+  }
+  if (store->address >= m->address + m->size || bytes == 0 ||
+      (store->address < m->address && bytes <= m->address - store->address)) {
+    return;
+  }
+  if (!store->known || store->part || store->size > 8) {
+    note(m, store->address, bytes, NULL, 0);
+    return;
+  }
+  /* Elements of the same value: only those that are asked for. */
+  uint64_t skipped = m->address > store->address ? (m->address - store->address) / store->size : 0;
+  for (uint64_t i = skipped; i < store->count; i++) {
+    uint64_t at = store->address + i * store->size;
+    if (at >= m->address + m->size) {
+      break;
+    }
+    note(m, at, store->size, (const uint8_t *)&store->value, store->size);
+  }
+}
+
+static bool
+visit_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
+{
+  struct memory *m = context;
+  (void)cursor;
+  if (step->did.load_size != 0 && step->did.load_address < m->address + m->size &&
+      step->did.load_address + step->did.load_size > m->address) {
+    note(m, step->did.load_address, step->did.load_size, (const uint8_t *)&step->did.loaded, step->did.load_size);
+  }
+  for (unsigned i = 0; i < step->did.store_count; i++) {
+    note_store(m, &step->did.stores[i]);
+  }
+  return true;
+}
+
+static void
+visit_event(void *context, const struct ct_steps_event *event)
+{
+  struct memory *m = context;
+  struct ct_stream_memory memory;
+  if (event->kind == CT_STREAM_MEMORY && event->step <= m->before) {
+    memcpy(&memory, event->data, sizeof(memory));
+    note(m, memory.address, memory.size, event->data + sizeof(memory), event->bytes - sizeof(memory));
+  }
+}
+
+int
+ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, size_t size,
+                uint64_t before, uint8_t *bytes, uint8_t *known)
+{
+  struct memory m = {.address = address, .size = size, .before = before};
+  uint8_t state[CT_STEPS_MEMORY_MAX] = {0};
+  size_t open = size, block = 0;
+  uint64_t read = 0;
+  int code = 0;
+  struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
+  if (cursor == NULL) {
+    return CT_ENOMEM;
+  }
+  if (ct_steps_reader_blocks(reader) != 0) {
+    block = ct_steps_reader_find(reader, before) + 1;
+  }
+  ct_steps_cursor_events(cursor, visit_event, &m);
+  while (block > 0 && open > 0 && code == 0) {
+    block--;
+    if (read > WITHOUT_INDEX && *index == NULL) {
+      code = ct_steps_index_open(reader, index);
+    }
+    if (code != 0 || (*index != NULL && !ct_steps_index_may_touch(*index, block, address, size))) {
+      continue;
+    }
+    read += ct_steps_reader_place(reader, block)->steps;
+    memset(m.state, 0, size);
+    ct_steps_cursor_scan(cursor, block, before, visit_step, &m);
+    for (size_t i = 0; i < size; i++) {
+      if (state[i] == OPEN && m.state[i] != OPEN) {
+        state[i] = m.state[i];
+        bytes[i] = m.value[i];
+        open--;
+      }
+    }
+  }
+  for (size_t i = 0; i < size; i++) {
+    known[i] = state[i] == KNOWN;
+    bytes[i] = known[i] != 0 ? bytes[i] : 0;
+  }
+  ct_steps_cursor_close(cursor);
+  return code;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory as a thread's steps show it: a byte is what the last step before a place stored there, loaded from there, or
+ * the kernel wrote there; unknown when the trace has none of these, or the last of them has no value. Stores of other
+ * threads are not seen.
+ */
+#ifndef CT_STEPS_MEMORY_H
+#define CT_STEPS_MEMORY_H
+
+#include "steps/index.h"
+
+#define CT_STEPS_MEMORY_MAX 4096
+
+/*
+ * The size (at most CT_STEPS_MEMORY_MAX) bytes at address before that step; known: a byte each, 0 or 1. *index: opened
+ * when it is needed, and kept; NULL before the first call. 0 or CT_ENOMEM.
+ */
+int ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, size_t size,
+                    uint64_t before, uint8_t *bytes, uint8_t *known);
+
+#endif
