@@ -30,7 +30,8 @@ struct ct_steps_cursor {
   bool follows;   /* the state is that at the end of the block before */
   bool is_silent; /* on its way to a place: events are told to nobody */
   const uint8_t *end;
-  uint64_t last; /* of the block: number of the first step of the next one */
+  uint64_t last;      /* of the block: number of the first step of the next one */
+  uint64_t next_mark; /* a copy is kept before that step, or the next one that is not alone */
   struct where where;
   struct ct_steps_step step;
   struct ct_steps_unpacked unpacked;
@@ -106,7 +107,7 @@ enter_block(struct ct_steps_cursor *c)
   }
   const struct ct_steps_place *place = ct_steps_reader_place(c->reader, c->block);
   c->mark_count = 0;
-  c->where.number = place->first_step;
+  c->where.number = c->next_mark = place->first_step;
   c->last = place->first_step + place->steps;
   c->where.record.kind = CT_RECORD_NONE;
   c->where.insn = c->where.stamp = 0;
@@ -293,6 +294,7 @@ put_mark(struct ct_steps_cursor *c)
     c->mark_capacity = capacity;
   }
   c->marks[c->mark_count++] = c->where;
+  c->next_mark += MARK_STEPS;
 }
 
 static void
@@ -360,8 +362,8 @@ ct_steps_cursor_next(struct ct_steps_cursor *c)
       return made;
     }
   }
-  uint64_t next = 0, index = c->where.number - (c->last - ct_steps_reader_place(c->reader, c->block)->steps);
-  if (CT_UNLIKELY(index % MARK_STEPS == 0) && index / MARK_STEPS == c->mark_count) {
+  uint64_t next = 0;
+  if (CT_UNLIKELY(c->where.number >= c->next_mark)) {
     put_mark(c);
   }
   const struct ct_steps_plan *plan = c->where.record.plan;
@@ -404,21 +406,26 @@ settle(struct ct_steps_cursor *c)
 static void
 go_to_block(struct ct_steps_cursor *c, size_t block, uint64_t step)
 {
-  size_t mark = 0;
+  const struct ct_steps_place *place = ct_steps_reader_place(c->reader, block);
   bool here = c->is_in && c->block == block;
   if (here && step >= c->where.number) {
     return;
   }
   if (here && c->mark_count != 0) {
-    mark = (size_t)((step - c->marks[0].number) / MARK_STEPS);
+    size_t mark = (size_t)((step - place->first_step) / MARK_STEPS);
     mark = mark < c->mark_count ? mark : c->mark_count - 1;
-    c->where = c->marks[mark];
-    return;
+    while (mark > 0 && c->marks[mark].number > step) {
+      mark--;
+    }
+    if (c->marks[mark].number <= step) {
+      c->where = c->marks[mark];
+      return;
+    }
   }
   c->block = block;
   c->is_in = false;
   c->follows = false;
-  c->where.number = ct_steps_reader_place(c->reader, block)->first_step;
+  c->where.number = place->first_step;
   c->where.record.kind = CT_RECORD_NONE;
   enter_block(c);
 }

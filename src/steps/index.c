@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@
 #include <unistd.h>
 
 #define MAGIC "ctsidx2"
-enum { LINE = 64, BITS_PER_KEY = 12, BITS = 5, LONG_STORE = 512, RANGES_MAX = 4096 };
+enum { LINE = 64, BITS_PER_KEY = 12, BITS = 5, LONG_STORE = 512, RANGES_MAX = 4096, THREADS_MAX = 8 };
 
 struct head {
   char magic[8];
@@ -224,8 +225,8 @@ lines_for(size_t keys)
 static uint8_t *
 more(struct ct_steps_index *index, size_t bytes)
 {
-  if (bytes > index->capacity - index->size) {
-    size_t capacity = 2 * (index->size + bytes);
+  if (bytes > index->capacity - index->size || index->bytes == NULL) {
+    size_t capacity = 2 * (index->size + bytes) + 1;
     uint8_t *grown = realloc(index->bytes, capacity);
     if (grown == NULL) {
       return NULL;
@@ -297,15 +298,29 @@ put_block(struct ct_steps_index *index, struct maker *m, size_t block, size_t da
   return true;
 }
 
-static int
-make(struct ct_steps_reader *reader, struct ct_steps_index *index)
+/* A share of the blocks, by a thread with a reader of its own. */
+struct share {
+  struct ct_steps_reader *reader; /* of the caller: its path */
+  size_t first, end;
+  struct ct_steps_index part; /* summaries of these, then their data */
+  int code;
+  pthread_t thread;
+  bool is_started;
+};
+
+static void *
+make_share(void *argument)
 {
-  size_t blocks = ct_steps_reader_blocks(reader), data_at = blocks * sizeof(struct summary);
+  struct share *share = argument;
+  struct ct_steps_reader *reader = NULL;
   struct maker m = {.ranges = malloc(RANGES_MAX * sizeof(*m.ranges))};
-  struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
-  bool good = cursor != NULL && m.ranges != NULL && more(index, data_at + 1) != NULL;
-  index->size = data_at;
-  for (size_t block = 0; block < blocks && good; block++) {
+  size_t data_at = (share->end - share->first) * sizeof(struct summary);
+  share->code = ct_steps_reader_open(ct_steps_reader_path(share->reader), &reader, NULL);
+  struct ct_steps_cursor *cursor = share->code == 0 ? ct_steps_cursor_open(reader) : NULL;
+  bool good = cursor != NULL && m.ranges != NULL && more(&share->part, data_at + 1) != NULL &&
+              ct_steps_reader_blocks(reader) >= share->end;
+  share->part.size = good ? data_at : 0;
+  for (size_t block = share->first; block < share->end && good; block++) {
     set_empty(&m.words);
     set_empty(&m.loads);
     set_empty(&m.units);
@@ -314,9 +329,10 @@ make(struct ct_steps_reader *reader, struct ct_steps_index *index)
     m.summary = (struct summary){.at = 0};
     ct_steps_cursor_events(cursor, visit_event, &m);
     ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, &m);
-    good = put_block(index, &m, block, data_at);
+    good = put_block(&share->part, &m, block - share->first, data_at);
   }
   ct_steps_cursor_close(cursor);
+  ct_steps_reader_close(reader);
   free(m.words.slots);
   free(m.words.keys);
   free(m.loads.slots);
@@ -324,6 +340,62 @@ make(struct ct_steps_reader *reader, struct ct_steps_index *index)
   free(m.units.slots);
   free(m.units.keys);
   free(m.ranges);
+  share->code = good ? 0 : CT_ENOMEM;
+  return NULL;
+}
+
+/* The shares one after the other: summaries first. */
+static bool
+join(const struct share *shares, unsigned count, size_t blocks, struct ct_steps_index *index)
+{
+  size_t data = 0;
+  bool good = more(index, blocks * sizeof(struct summary)) != NULL;
+  for (unsigned i = 0; i < count && good; i++) {
+    const struct share *share = &shares[i];
+    size_t own = (share->end - share->first) * sizeof(struct summary), bytes = share->part.size - own;
+    uint8_t *at = more(index, bytes);
+    good = at != NULL;
+    if (good) {
+      memcpy(at, share->part.bytes + own, bytes);
+    }
+    for (size_t block = share->first; block < share->end && good; block++) {
+      struct summary summary;
+      memcpy(&summary, share->part.bytes + (block - share->first) * sizeof(summary), sizeof(summary));
+      summary.at += data;
+      memcpy(index->bytes + block * sizeof(summary), &summary, sizeof(summary));
+    }
+    data += bytes;
+  }
+  return good;
+}
+
+static int
+make(struct ct_steps_reader *reader, struct ct_steps_index *index)
+{
+  struct share shares[THREADS_MAX] = {0};
+  size_t blocks = ct_steps_reader_blocks(reader);
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  unsigned count = processors < 1 ? 1 : processors > THREADS_MAX ? THREADS_MAX : (unsigned)processors;
+  count = blocks < 2 * (size_t)count ? 1 : count;
+  for (unsigned i = 0; i < count; i++) {
+    shares[i].reader = reader;
+    shares[i].first = blocks * i / count;
+    shares[i].end = blocks * (i + 1) / count;
+    shares[i].is_started = i > 0 && pthread_create(&shares[i].thread, NULL, make_share, &shares[i]) == 0;
+  }
+  bool good = true;
+  for (unsigned i = 0; i < count; i++) {
+    if (shares[i].is_started) {
+      pthread_join(shares[i].thread, NULL);
+    } else {
+      make_share(&shares[i]);
+    }
+    good = good && shares[i].code == 0;
+  }
+  good = good && join(shares, count, blocks, index);
+  for (unsigned i = 0; i < count; i++) {
+    free(shares[i].part.bytes);
+  }
   return good ? 0 : CT_ENOMEM;
 }
 
