@@ -302,7 +302,7 @@ make_room(struct ct_store *store, uint32_t bytes)
   }
   if (rest >= sizeof(struct ct_store_record)) {
     struct ct_store_record skip = {.record_bytes = (uint32_t)rest, .kind = CT_STORE_SKIP, .sequence = store->next};
-    write_record(store, store->head, &skip, NULL);
+    write_record(store, store->head, &skip, "");
   }
   store->head += rest;
   if (store->first == store->next) {
