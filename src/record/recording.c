@@ -23,7 +23,7 @@
 #define MANIFEST_NS  200000000ull
 
 /* The counts in the manifest of a running recording, which recover needs: not older than so, or than this part of the
- * recording; and this share of the time, at most, is taken for writing them. */
+ * recording; and this share of a processor, at most, is taken for writing them. */
 #define COUNTS_MIN_NS 1000000000ull
 #define COUNTS_MAX_NS 30000000000ull
 #define COUNTS_PART   8
@@ -101,7 +101,8 @@ session_write_manifest(struct ct_session *session, bool complete)
 {
   session->recording.manifest_events = session->sync.status.events; /* only this thread changes it */
   pthread_mutex_lock(&session->recording.writer_lock);
-  uint64_t begin = ct_now_ns(); /* from here on others wait for us */
+  /* From here on others wait for us. Not the time that a busy machine makes of it: the counts would grow old there. */
+  uint64_t begin = ct_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   if (complete) {
     ct_trace_writer_end_detail(session->recording.writer);
     ct_trace_writer_sync(session->recording.writer); /* so that the counts are of what is on the disk */
@@ -112,7 +113,7 @@ session_write_manifest(struct ct_session *session, bool complete)
   pthread_mutex_unlock(&session->recording.writer_lock);
   session->recording.manifest_is_old = false;
   session->recording.manifest_ns = ct_now_ns();
-  session->recording.manifest_took_ns = session->recording.manifest_ns - begin;
+  session->recording.manifest_took_ns = ct_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin;
 }
 
 /* Events have been recorded since the manifest was written, long enough ago. */
