@@ -170,10 +170,34 @@ def detail_without_marks(scene):
 
 
 def details_and_calls(scene, function):
-    """Of the calls of a function: how many, and when those with detail were."""
+    """The recorded calls of a function, in the order of their times: when, and whether with detail."""
     shown = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", "--function", function, scene.trace).splitlines()]
-    enters = [line for line in shown if line["kind"] == "enter" and line["name"] == function]
-    return len(enters), [line["ts_ns"] for line in enters if "detail" in line]
+    return sorted((line["ts_ns"], "detail" in line) for line in shown if line["kind"] == "enter" and line["name"] == function)
+
+
+def record_detail_by_a_rule(scene, rule, program, more):
+    """Whether its functions had detail soon enough, and not much longer than the window: a machine may be too busy for that."""
+    shutil.rmtree(scene.trace, ignore_errors=True)
+    scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--on", rule, "--post", "500ms", *more, "--", program, "matters")
+    window, = scene.windows(1)
+    start = scene.manifest()["start_ns"]
+    mark, end = window["reasons"][0]["ns"] - start, window["end_ns"] - start
+    recorded = details_and_calls(scene, "work")
+    times = [when for when, has_detail in recorded if has_detail]
+    calls = scene.rows()["work"]["calls"]
+    budget = scene.manifest().get("budget", {})
+    may_be_fewer = bool(budget.get("were_out"))  # not even counted: of what a busy machine leaves the process, nine times may be little
+    expect(len(recorded) == calls if "--trace" in more else calls == 12000 or calls < 12000 and may_be_fewer,
+           f"{calls} calls, {len(recorded)} of them recorded; {budget}")
+    detail = scene.rule(rule)["detail"]
+    expect((detail["pattern"], detail["times"] + detail["missed"], detail["on"]) == ("work", 1, False), f"{detail}")
+    expect(not any(has_detail for _, has_detail in details_and_calls(scene, "matters")), "matters has detail")
+    if times:
+        expect(mark < times[0], f"{times[0]} to {times[-1]}, the window: {mark} to {end}")
+        expect(all(has_detail for when, has_detail in recorded if times[0] <= when <= end), "a call in the window has none")
+        expect(times[0] == recorded[0][0] or "--trace" not in more, "calls before the mark are recorded")
+    # What was recorded together with the last of the window is kept, too.
+    return detail["times"] == 1 and len(times) > 100 and times[0] - mark < 250000000 and times[-1] < end + 300000000
 
 
 @case
@@ -181,28 +205,18 @@ def detail_by_a_rule(scene):
     """A rule's functions have detail from its mark to the end of its window, and no others; calls before and after have none."""
     rule = "call matters: detail work"
     program = scene.compile("programs/marked.c", "-O1", "-pthread", name="marked")
+    late = 0
     for more in ((), ("--trace", "main"), ("--last", "32M"), ("--budget", "900%")):
-        shutil.rmtree(scene.trace, ignore_errors=True)
-        scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--on", rule, "--post", "500ms", *more, "--", program, "matters")
-        window, = scene.windows(1)
-        start = scene.manifest()["start_ns"]
-        mark, end = window["reasons"][0]["ns"] - start, window["end_ns"] - start
-        recorded, times = details_and_calls(scene, "work")
-        calls = scene.rows()["work"]["calls"]
-        expect(recorded == calls == len(times) if "--trace" in more else calls == 12000, f"{calls} calls, {len(times)} with detail")
-        expect(min(times) > mark and max(times) < end + 300000000, f"{min(times)} to {max(times)}, the window: {mark} to {end}")
-        expect(len(times) > 1000, f"{len(times)} with detail")
-        detail = scene.rule(rule)["detail"]
-        expect((detail["pattern"], detail["times"], detail["missed"], detail["on"]) == ("work", 1, 0, False), f"{detail}")
-        expect(min(times) - mark < detail["slowest_ns"] + 300000000, f"{min(times) - mark} ns after the mark; {detail}")
-        expect(details_and_calls(scene, "matters")[1] == [], "matters has detail")
-    return f"hooked in {detail['slowest_ns'] / 1e6:.1f} ms"
+        while not record_detail_by_a_rule(scene, rule, program, more):
+            late += 1
+            expect(late < 10, f"too late {late} times: {scene.rule(rule)['detail']}")
+    return f"hooked in {scene.rule(rule)['detail']['slowest_ns'] / 1e6:.1f} ms" + (f", {late} times too late" if late else "")
 
 
 @case
 def detail_by_rules_live(scene):
     """It comes and goes, again and again; with the rule when that is removed; and needs a lane from the start."""
-    scene.start("--on", "call other: detail step", "--post", "200ms", "--pre", "0")
+    scene.start("--on", "call other: detail step", "--post", "1s", "--pre", "0")  # over before a busy recorder comes to it: missed
 
     def detail(of="call other: detail step"):
         return {rule["rule"]: rule for rule in scene.ask("trigger", "list")["rules"]}[of]["detail"]
@@ -218,8 +232,9 @@ def detail_by_rules_live(scene):
     scene.run(scene.contrail, "trigger", "remove", "call nap: detail other")
     scene.do("nap", 1)
     scene.finish()
-    count, times = details_and_calls(scene, "step")
-    expect(count == 330 and len(times) <= 30, f"{len(times)} of {count}")
+    steps = details_and_calls(scene, "step")
+    with_detail = sum(has_detail for _, has_detail in steps)
+    expect(len(steps) == 330 and with_detail <= 30, f"{with_detail} of {len(steps)}")
     scene.windows(4 if scene.rule("call other: detail step")["marks"] == 3 else 0)
     shutil.rmtree(scene.trace)
     scene.start("--on", "call other")
