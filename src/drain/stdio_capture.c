@@ -49,8 +49,12 @@ put(struct ct_drain *drain, const struct ct_capture *capture, uint32_t pieces)
   }
 }
 
-bool
-drain_take_captures(struct ct_drain *drain)
+/*
+ * All runs that began before then. With the time of its own begin that keeps each thread's in order: a thread may put a
+ * run where we have looked already, and its next one where we have not; but that began after us, and so it stays.
+ */
+static bool
+take_before(struct ct_drain *drain, uint64_t end_tsc)
 {
   struct run runs[CT_CAPTURE_PIECES];
   size_t count = 0;
@@ -62,7 +66,13 @@ drain_take_captures(struct ct_drain *drain)
     uint64_t bits = __atomic_exchange_n(&drain->captures->full_map[w], 0, __ATOMIC_ACQUIRE);
     for (; bits != 0; bits &= bits - 1) {
       uint32_t index = w * 64 + (uint32_t)__builtin_ctzll(bits);
-      runs[count++] = (struct run){run_at(drain, index)->tsc, index};
+      uint64_t tsc = __atomic_load_n(&run_at(drain, index)->tsc, __ATOMIC_RELAXED);
+      if (tsc <= end_tsc) {
+        runs[count++] = (struct run){tsc, index};
+      } else {
+        /* release: as the agent's, for our next look */
+        __atomic_fetch_or(&drain->captures->full_map[w], bits & -bits, __ATOMIC_RELEASE);
+      }
     }
   }
   qsort(runs, count, sizeof(runs[0]), compare);
@@ -80,6 +90,12 @@ drain_take_captures(struct ct_drain *drain)
     ct_trace_writer_flush_captures(drain->writer);
   }
   return count != 0;
+}
+
+bool
+drain_take_captures(struct ct_drain *drain)
+{
+  return take_before(drain, __builtin_ia32_rdtsc());
 }
 
 void
@@ -119,6 +135,7 @@ void
 drain_end_captures(struct ct_drain *drain)
 {
   drain_take_captures(drain);
+  take_before(drain, UINT64_MAX); /* the rest, whatever its time: that is the program's word */
   drain->capture_stats = ct_drain_capture_stats(drain);
   drain->captures = NULL;
 }
