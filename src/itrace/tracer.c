@@ -539,12 +539,14 @@ ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out,
   pthread_mutex_init(&tracer->bell_lock, NULL);
   tracer->done_fd = eventfd(0, EFD_CLOEXEC);
   tracer->code = calloc(1, sizeof(*tracer->code));
+  if (tracer->code != NULL) {
+    tracer->code->process = &tracer->process;
+  }
   if (tracer->code == NULL || tracer->done_fd < 0 ||
       ct_worker_create(&tracer->thread, NULL, tracer_main, tracer) != 0) {
     free_tracer(tracer);
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  tracer->code->process = &tracer->process;
   while (atomic_load_explicit(&tracer->begun, memory_order_acquire) == 0) {
     syscall(SYS_futex, &tracer->begun, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
   }
