@@ -117,6 +117,16 @@ def code(scene, name):
 
 
 @case
+def wrong_usage(scene):
+    """One line, status 2, and no directory is left."""
+    out = scene.path("steps")
+    for words in (("--thread", "5", "--", "true"), ("word",), ("1", "2"), ("--for", "0s", "1")):
+        status, _, errors = scene.outcome(scene.contrail, "itrace", "-o", out, *words)
+        expect(status == 2 and errors.count("\n") == 1, f"{words}: {status} {errors}")
+        expect(not os.path.exists(out), f"{words}: a directory is left")
+
+
+@case
 def libraries(scene):
     """Other code at the same address, 200 times."""
     program = scene.made("code")

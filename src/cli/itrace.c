@@ -252,11 +252,15 @@ run_itrace(int argc, char **argv)
   if (!is_program && argc - optind > 1) {
     return ct_usage_error(&ct_command_itrace, "one process at a time; a program's arguments follow --");
   }
+  if (is_program && wanted.thread != NULL) {
+    return ct_usage_error(&ct_command_itrace,
+                          "--thread goes with a process: of a program the first thread is recorded");
+  }
   if (!make_directory(wanted.directory, &made, &diag)) {
     return failed(&diag);
   }
   code = is_program ? trace_program(&wanted, argv + optind) : trace_thread(&wanted, argv[optind]);
-  if (made && code >= EXIT_TRACER) {
+  if (made && code != CT_EXIT_OK) {
     rmdir(wanted.directory); /* if there is nothing in it */
   }
   return code;
