@@ -116,6 +116,20 @@ def code(scene, name):
     scene.same(scene.made("code"), name)
 
 
+def recorded_twice(scene, *words):
+    """Natively, and recorded by the command."""
+    expected = scene.outcome(*words)
+    got = scene.outcome(scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", *words)
+    expect(got == expected, f"{got}, not {expected}")
+    expect("contradicts" not in scene.run(scene.contrail, "steps", scene.path("steps")), "records contradict each other")
+
+
+@case
+def rewritten_ahead_recorded(scene):
+    """Stores at addresses relative to rip, over what follows in their blocks."""
+    recorded_twice(scene, scene.made("code"), "rewritten_ahead")
+
+
 @case
 def wrong_usage(scene):
     """One line, status 2, and no directory is left."""

@@ -503,10 +503,26 @@ take(const struct ct_translation_place *place, struct block *block, struct ct_so
   return true;
 }
 
+/* Does it store, at an address that is relative to its own, near the unit at pc, so perhaps over what follows in it? */
+static bool
+stores_near(const struct ct_source_insn *insn, uint64_t pc)
+{
+  enum { NEAR = 256 }; /* more than a unit whose code may change has of bytes, and than a store has */
+  for (int k = 0; insn->is_rip && k < insn->effects.access_count; k++) {
+    const struct ct_access *access = &insn->effects.access[k];
+    if ((access->how & CT_ACCESS_RIP) != 0 && (access->how & CT_ACCESS_WRITE) != 0) {
+      return insn->address - pc + NEAR < 2 * (uint64_t)NEAR;
+    }
+  }
+  return false;
+}
+
 static void
-read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size, uint32_t most,
+read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size, bool is_checked,
            struct block *block)
 {
+  enum { CHECKED_INSNS_MAX = 12 };
+  uint32_t most = is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
   block->count = block->recorded = 0;
   block->used = 0;
   block->is_open = true;
@@ -523,6 +539,10 @@ read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t 
     }
     if (!take(place, block, insn)) {
       block->is_cut = true;
+      break;
+    }
+    if (block->is_open && is_checked && place->records && stores_near(insn, pc)) {
+      block->is_cut = true; /* the next unit compares what is there then */
       break;
     }
   }
@@ -607,13 +627,12 @@ void
 ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
                   bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_unit *unit)
 {
-  enum { CHECKED_INSNS_MAX = 12 };
   struct block block;
   struct ct_writer w = {.place = place, .out = out, .unit = unit, .start = out->length, .first_exit = first_exit};
   w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
   w.now.r15_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
-  read_block(place, pc, code, size, is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX, &block);
+  read_block(place, pc, code, size, is_checked, &block);
   unit->pc = pc;
   unit->return_address = 0;
   unit->exit_count = unit->recovery_count = unit->record_bytes = 0;
