@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RULES_WAIT_NS 500000000 /* for the controller to find out who handles a signal */
+#define RULES_WAIT_NS 5000000000 /* for the controller, on a busy machine, to find out who handles a signal */
 
 void
 ct_drain_rules(struct ct_drain *drain, struct ct_rules *rules)
