@@ -371,6 +371,13 @@ def records_to_the_end(scene, name):
     expect(any(word in text for word in last.split("|")), text)
 
 
+@case("records/race")
+def records_of_a_race(scene):
+    """Reading for the record and reading for the instruction are one."""
+    program = scene.made("race", "-mno-red-zone")
+    return steps_of(scene, (0, "race: all right\n", ""), program)
+
+
 @case("records/equal_to_single_steps")
 def equal_to_single_steps(scene):
     """The same program by ptrace, one step after the other, and by the recorder: every register and flag of every step."""

@@ -600,7 +600,9 @@ emit_block_of(struct ct_writer *w, struct block *block)
       if (w->has_record) {
         ct_record_before(w, insn);
       }
-      copy(w, insn);
+      if (!w->has_record || !ct_record_copy(w, insn)) {
+        copy(w, insn);
+      }
       if (w->has_record) {
         ct_record_after(w, insn);
       }

@@ -34,6 +34,8 @@ struct ct_source_insn {
   bool has_memory, is_rip, is_lea, is_lea_wide;
   bool cannot_borrow; /* its memory operand cannot have another base in place of rip */
   uint8_t rm;         /* without memory: the register */
+  uint8_t imm_bytes;  /* at its end */
+  bool is_plain;      /* no VEX and the like, and its memory operand is in ModRM */
   /* Of records: */
   struct ct_effects effects;
   struct ct_value values[CT_VALUES_MAX];
@@ -91,6 +93,7 @@ bool ct_record_decode(const struct ct_translation_place *place, struct ct_source
 bool ct_record_takes(const struct ct_source_insn *insn, struct ct_recording *recording);
 void ct_record_begin(struct ct_writer *w, const struct ct_recording *recording);
 void ct_record_before(struct ct_writer *w, const struct ct_source_insn *insn);
+bool ct_record_copy(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_end(struct ct_writer *w, uint64_t pc);
 /* Between ct_record_end and the last instruction, at pc: is there room? rcx is free, its value in its slot. */

@@ -237,6 +237,56 @@ store_vector(struct ct_writer *w, const struct ct_source_insn *insn, const struc
   }
 }
 
+/* ---- what was read for the record, in place of memory ---- */
+
+/* Where the opcode begins; *rex: the prefix before it, 0: none. */
+static size_t
+opcode_at(const struct ct_source_insn *insn, uint8_t *rex)
+{
+  static const uint8_t prefixes[] = {0x66, 0x67, 0xf2, 0xf3, 0xf0, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65};
+  size_t at = 0;
+  while (memchr(prefixes, insn->code[at], sizeof(prefixes)) != NULL) {
+    at++;
+  }
+  *rex = (insn->code[at] & 0xf0) == 0x40 ? insn->code[at] : 0;
+  return at + (*rex != 0);
+}
+
+/*
+ * Emits the instruction with the scratch register, which holds what it would read, in place of its memory operand: it
+ * then works with just what the record says, whatever another thread writes meanwhile. False: not this one.
+ */
+bool
+ct_record_copy(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  const struct ct_effects *effects = &insn->effects;
+  uint8_t rex, modrm = insn->code[insn->modrm_at];
+  if (insn->value_count == 0 || insn->values[0].kind != CT_VALUE_LOADED || !insn->is_plain ||
+      effects->access_count != 1 || effects->access[0].how & CT_ACCESS_WRITE ||
+      (effects->traits & CT_EFFECT_LOCKED) != 0) {
+    return false;
+  }
+  size_t opcode = opcode_at(insn, &rex);
+  bool has_byte = insn->values[0].size == 1, wants_rex = w->scratch >= CT_R8 || (has_byte && w->scratch >= CT_RSP);
+  bool is_group = (insn->code[opcode] & 0xf0) == 0x80 || (insn->code[opcode] & 0xf0) == 0xf0;
+  if (has_byte && !is_group && rex == 0 && wants_rex && (modrm >> 3 & 7) >= 4) {
+    return false; /* ah and the like, which there are not with a REX prefix */
+  }
+  ct_writer_note(w, insn->pc);
+  for (size_t i = 0; i < opcode - (rex != 0); i++) {
+    if (insn->code[i] != insn->segment || insn->segment == 0) {
+      ct_emit_u8(w->out, insn->code[i]);
+    }
+  }
+  if (rex != 0 || wants_rex) {
+    ct_emit_u8(w->out, (uint8_t)(0x40 | (rex & 0xc) | w->scratch >> 3));
+  }
+  ct_emit_bytes(w->out, insn->code + opcode, insn->modrm_at - opcode);
+  ct_emit_u8(w->out, (uint8_t)(0xc0 | (modrm & 0x38) | (w->scratch & 7)));
+  ct_emit_bytes(w->out, insn->code + insn->length - insn->imm_bytes, insn->imm_bytes);
+  return true;
+}
+
 void
 ct_record_before(struct ct_writer *w, const struct ct_source_insn *insn)
 {
