@@ -11,7 +11,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -22,41 +21,22 @@
 #define REST_MAX_NS  1000000u
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 
-/*
- * As waitpid with WNOHANG, but a stop is looked at and not taken: what the thread gets when we are killed now is what
- * nobody has taken (current->exit_code), and so it gets its signal.
- */
-static pid_t
-look(pid_t tid, int *status, int options)
-{
-  siginfo_t info = {0};
-  options |= WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
-  if (waitid(tid > 0 ? P_PID : P_ALL, tid > 0 ? (id_t)tid : 0, &info, options) != 0) {
-    return -1;
-  }
-  if (info.si_pid != 0 && (info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED)) {
-    *status = info.si_status << 8 | 0x7f; /* as waitpid has it */
-    return info.si_pid;
-  }
-  return info.si_pid != 0 ? waitpid(info.si_pid, status, __WALL | WNOHANG) : 0;
-}
-
 pid_t
 ct_wait_until(pid_t tid, int *status, bool (*is_enough)(void *context), void *context)
 {
-  pid_t got = look(tid, status, __WNOTHREAD);
+  pid_t got = waitpid(tid, status, __WALL | __WNOTHREAD | WNOHANG);
   if (got != 0) {
     return got;
   }
   uint64_t since = ct_now_ns();
   int slack = prctl(PR_GET_TIMERSLACK);
   prctl(PR_SET_TIMERSLACK, 1);
-  while ((got = look(tid, status, __WNOTHREAD)) == 0 || (got < 0 && errno == EINTR)) {
+  while ((got = waitpid(tid, status, __WALL | __WNOTHREAD | WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
     uint64_t rest = (ct_now_ns() - since) / 8;
     rest = rest < REST_MIN_NS ? REST_MIN_NS : rest;
     if (rest > REST_MAX_NS) {
       rest = REST_MAX_NS;
-      if (tid > 0 && ct_process_state(tid) == 'Z' && look(tid, status, __WNOTHREAD) == 0) {
+      if (tid > 0 && ct_process_state(tid) == 'Z' && waitpid(tid, status, __WALL | __WNOTHREAD | WNOHANG) == 0) {
         got = -1;
         errno = ESRCH;
         break;
@@ -90,7 +70,7 @@ static bool
 release(struct ct_process *process, pid_t tid)
 {
   int status = 0;
-  pid_t got = look(tid, &status, 0);
+  pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
   if (got == 0 || (got < 0 && errno == EINTR)) {
     return false;
   }

@@ -8,8 +8,7 @@
 /*
  * Waits for the next stop of a traced thread, or its end; as waitpid, but never for a zombie that the kernel does
  * not report: a leader that has been killed is reported only when all other threads have been waited for (-1, ESRCH).
- * A stop is not taken, so that the thread gets its signal when we are killed then; it is told again until the thread
- * goes on. tid -1: of any thread that this one traces. 0: is_enough has said so, which is asked again and again.
+ * tid -1: of any thread that this one traces. 0: is_enough has said so, which is asked again and again.
  */
 pid_t ct_wait_until(pid_t tid, int *status, bool (*is_enough)(void *context), void *context);
 
