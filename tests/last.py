@@ -137,9 +137,10 @@ def exact(scene):
     program = scene.build(COUNT)
     not_kept = scene.last("1M", "--args", "--trace", "step", "--", program, "600")
     steps = scene.steps()
-    expect(steps[-1] == 599999 and consecutive(steps), "not the last calls, or not all of them")
+    expect(consecutive(steps), "not all of the last calls")
     if scene.info()["dropped"]:
         return f"{len(steps)} calls; the machine was too busy for more"
+    expect(steps[-1] == 599999, "not the last calls")
     before = 600000 - len(steps)
     expect(not_kept in (2 * before, 2 * before - 1), f"{not_kept} events are said not to be kept, of {before} calls")
     manifest, info = scene.manifest(), scene.info()
@@ -322,7 +323,7 @@ def killed(scene):
     holes = [pair for pair in zip(steps, steps[1:]) if pair[1] != pair[0] + 1][:3]
     expect(not holes and (len(steps) > 50000 or scene.info()["dropped"]),
            f"not all of the last calls: {len(steps)} steps, {steps[:1]} to {steps[-1:]}, dropped {scene.info()['dropped']}, holes {holes}")
-    expect(2 * steps[-1] > recorded - 100000 or scene.info()["dropped"], f"up to call {steps[-1]}, but {recorded} events had been recorded")
+    expect(scene.info()["dropped"] or 2 * steps[-1] > recorded - 100000, f"up to call {steps[-1:]}, but {recorded} events had been recorded")
     expect(scene.manifest()["state"] == "recovered", "the state is wrong")
     first = scene.run(scene.contrail, "info", scene.trace).splitlines()
     expect(first[0].startswith("holds the last ") and first[1].startswith("RECOVERED"), first[0])
@@ -484,8 +485,10 @@ def followed(scene):
     children = [child["directory"] for child in scene.manifest()["children"]]
     expect(len(children) == 3, f"{len(children)} children")
     for child in children:
-        steps = scene.steps(os.path.join(scene.trace, child))
-        expect(steps[-1] == 999999 and consecutive(steps) and 10000 < len(steps) < 900000, "not the last calls")
+        steps, dropped = scene.steps(os.path.join(scene.trace, child)), scene.info(os.path.join(scene.trace, child))["dropped"]
+        expect(consecutive(steps), "not all of the last calls")
+        expect(dropped or (steps[-1] == 999999 and 10000 < len(steps) < 900000),  # with --last nobody waits on a busy machine
+               f"not the last calls: {len(steps)}, {steps[:1]} to {steps[-1:]}")
     expect(scene.stores() == [], "stores are left")
 
 
