@@ -277,6 +277,8 @@ def dump_while_running(scene):
         answer = json.loads(scene.run(scene.contrail, "dump", "--json", str(scene.session(process)["pid"])))["dump"]
         expect(answer["directory"] == f"{scene.trace}.dump-{turn}", "not the name that was to be expected")
         info, steps = scene.info(answer["directory"]), scene.steps(answer["directory"])
+        if info["dropped"] and not steps:
+            continue  # a busy machine: what was last is a loss
         expect(info["complete"] and info["events"] == answer["events"], "not complete")
         end = scene.run("/bin/sh", "-c", f"{scene.contrail} replay --json {answer['directory']} | tail -n 100")
         typed = [line["arguments"][0] for line in harness.parse_lines(end) if "arguments" in line]

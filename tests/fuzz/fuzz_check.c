@@ -12,7 +12,7 @@ write_again(const struct ct_check *check)
 {
   char *text = NULL;
   struct ct_check again;
-  if (strncmp(check->pattern, "no", 2) == 0 && strchr(" \t", check->pattern[2]) != NULL) {
+  if (strncmp(check->pattern, "no", 2) == 0 && strchr(" \t\n\v\f\r", check->pattern[2]) != NULL) {
     return; /* "no open no losses": with the pattern first it would be a line of the other form */
   }
   CHECK(asprintf(&text, "%s.%s %s %.0f%s", check->pattern, fields[check->field], ops[check->op], check->number,
