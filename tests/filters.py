@@ -464,12 +464,13 @@ def off_in_pieces(scene):
     if scene.rows()["nap"]["off_ns"] is None:
         raise harness.Skip("no time off the processor")
     for first, last in ((10, 60), (100, 250), (-20, 100), (200, 400), (250, 310)):
-        piece = f"{scene.trace}@{begin + first * 10**6}ns..{begin + last * 10**6}ns"
+        start = max(begin + first * 10**6, 0)
+        piece = f"{scene.trace}@{start}ns..{begin + last * 10**6}ns"
         row, lines = scene.rows(trace=piece)["main"], scene.lines(trace=piece)
         expect(row["total_ns"] * 0.7 < row["off_ns"] <= row["total_ns"], f"{piece}: {row}")
         away = sum(line["duration_ns"] for line in lines if line["kind"] == "away")
         expect((first < 0 or abs(away - row["off_ns"]) < 10**6) and max(line["ts_ns"] for line in lines) <= begin + last * 10**6, f"{piece}: {away}, {row}")
-        scene.run(scene.contrail, "cut", "--from", f"{begin + first * 10**6}ns", "--to", f"{begin + last * 10**6}ns", scene.trace,
+        scene.run(scene.contrail, "cut", "--from", f"{start}ns", "--to", f"{begin + last * 10**6}ns", scene.trace,
                   "-o", scene.path(f"cut{first}"))
         cut = scene.rows(trace=scene.path(f"cut{first}"))["main"]
         expect(cut["off_ns"] == row["off_ns"], f"{piece}: {row}, and of the cut trace {cut}")
