@@ -341,7 +341,7 @@ TERMINAL = {
                  ("Running",), *FG, "C-c", *END),
     "background_read": ("run job read &", ("ready",), "sleep 2; jobs", ("Stopped",), "fg", ("fg\nrun job read",), "> words",
                         ("read words",), *END),
-    "background_write": ("stty tostop; run job run 100 &", "sleep 4; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
+    "background_write": ("stty tostop; run job run 100 & sleep 4; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
     "suspended_shell": ("run bash --norc", ("bash-",), "> PS1='% '", ("\n%",), "echo inner", ("\ninner",), "suspend", ("Stopped",),
                         "echo outer", ("\nouter",), "fg", ("fg\nrun bash",), "> ", "> echo again", ("\nagain",), "exit 7", *END),
 }
