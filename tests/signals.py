@@ -339,7 +339,7 @@ TERMINAL = {
     "kill_job": ("run job run &", ("ready",), "kill %1; while kill -0 %1 2>&-; do sleep 1; done", ("Terminated",), *END),
     "stop_job": ("run job run &", ("ready",), "kill -STOP %1; sleep 2; jobs", ("Stopped",), "kill -CONT %1; sleep 2; jobs",
                  ("Running",), *FG, "C-c", *END),
-    "background_read": ("run job read &", ("ready",), "sleep 2; jobs", ("Stopped",), "fg", ("fg\nrun job read",), "> words",
+    "background_read": ("run job read & sleep 2; jobs", ("Stopped",), "fg", ("fg\nrun job read",), "> words",
                         ("read words",), *END),
     "background_write": ("stty tostop; run job run 100 & sleep 4; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
     "suspended_shell": ("run bash --norc", ("bash-",), "> PS1='% '", ("\n%",), "echo inner", ("\ninner",), "suspend", ("Stopped",),
