@@ -252,6 +252,14 @@ opcode_at(const struct ct_source_insn *insn, uint8_t *rex)
   return at + (*rex != 0);
 }
 
+/* Those of one byte that have a part of the opcode where others have a register. */
+static bool
+has_extended_opcode(uint8_t opcode)
+{
+  static const uint8_t groups[] = {0x80, 0x81, 0x83, 0xf6, 0xf7, 0xfe, 0xff};
+  return memchr(groups, opcode, sizeof(groups)) != NULL;
+}
+
 /*
  * Emits the instruction with the scratch register, which holds what it would read, in place of its memory operand: it
  * then works with just what the record says, whatever another thread writes meanwhile. False: not this one.
@@ -268,7 +276,7 @@ ct_record_copy(struct ct_writer *w, const struct ct_source_insn *insn)
   }
   size_t opcode = opcode_at(insn, &rex);
   bool has_byte = insn->values[0].size == 1, wants_rex = w->scratch >= CT_R8 || (has_byte && w->scratch >= CT_RSP);
-  bool is_group = (insn->code[opcode] & 0xf0) == 0x80 || (insn->code[opcode] & 0xf0) == 0xf0;
+  bool is_group = has_extended_opcode(insn->code[opcode]);
   if (has_byte && !is_group && rex == 0 && wants_rex && (modrm >> 3 & 7) >= 4) {
     return false; /* ah and the like, which there are not with a REX prefix */
   }

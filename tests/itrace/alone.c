@@ -56,6 +56,21 @@ string(uint64_t x)
   return x + count + *(to - 1);
 }
 
+/* ah and the like, which are other registers where an instruction has a REX prefix. */
+N static uint64_t
+high(uint64_t x)
+{
+  const uint8_t *from = bytes + (x & 1023);
+  uint64_t a = x, b = x >> 8, c = 0, d = x >> 3;
+  __asm__ volatile(
+      "movb (%4), %%ah; testb %%bh, 1(%4); adcb 2(%4), %%ch; setz %%cl; cmpb %%dh, 3(%4); adcb $0, %%cl;"
+      "addb 4(%4), %%dh; xorb 5(%4), %%bl; orb 6(%4), %%bh; subb 7(%4), %%al; cmpb $7, 8(%4); adcb $0, %%dl"
+      : "+a"(a), "+b"(b), "+c"(c), "+d"(d)
+      : "r"(from)
+      : "cc", "memory");
+  return a ^ b << 16 ^ c << 32 ^ d << 40;
+}
+
 N static double
 floats(double x)
 {
@@ -65,7 +80,7 @@ floats(double x)
   return values[(int)x & 255] > 3.0 ? 1.0 : x + 1.0;
 }
 
-static uint64_t (*volatile const functions[])(uint64_t) = {mix, add, turn, string};
+static uint64_t (*volatile const functions[])(uint64_t) = {mix, add, turn, string, high, mix, high, add};
 
 N static void
 work(void)
@@ -73,7 +88,7 @@ work(void)
   uint64_t x = 88172645463325252ull;
   double y = 1;
   for (int round = 0; round < 2000; round++) {
-    x = functions[round & 3](x);
+    x = functions[round & 7](x);
     table[round & 511] ^= x;
     bytes[x & 4095] = (uint8_t)round;
     if (round % 64 == 0) {
@@ -86,8 +101,7 @@ work(void)
   call(231, (long)(x & 1), 0, 0);
 }
 
-void __attribute__((force_align_arg_pointer))
-_start(void)
+void __attribute__((force_align_arg_pointer)) _start(void)
 {
   work();
 }
