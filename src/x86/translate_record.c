@@ -275,6 +275,9 @@ ct_record_copy(struct ct_writer *w, const struct ct_source_insn *insn)
     return false;
   }
   size_t opcode = opcode_at(insn, &rex);
+  if (insn->code[opcode] == 0x0f && insn->code[opcode + 1] == 0x38) {
+    return false; /* movbe has no form with two registers */
+  }
   bool has_byte = insn->values[0].size == 1, wants_rex = w->scratch >= CT_R8 || (has_byte && w->scratch >= CT_RSP);
   bool is_group = has_extended_opcode(insn->code[opcode]);
   if (has_byte && !is_group && rex == 0 && wants_rex && (modrm >> 3 & 7) >= 4) {

@@ -56,6 +56,17 @@ string(uint64_t x)
   return x + count + *(to - 1);
 }
 
+static int has_movbe;
+
+/* Its form with two registers is no instruction, or another one. */
+N static uint64_t
+swapped(const uint8_t *from)
+{
+  uint64_t x;
+  __asm__ volatile("movbe (%1), %0" : "=r"(x) : "r"(from) : "memory");
+  return x;
+}
+
 /* ah and the like, which are other registers where an instruction has a REX prefix. */
 N static uint64_t
 high(uint64_t x)
@@ -68,7 +79,7 @@ high(uint64_t x)
       : "+a"(a), "+b"(b), "+c"(c), "+d"(d)
       : "r"(from)
       : "cc", "memory");
-  return a ^ b << 16 ^ c << 32 ^ d << 40;
+  return a ^ b << 16 ^ c << 32 ^ d << 40 ^ (has_movbe ? swapped(from) : 0);
 }
 
 N static double
@@ -87,6 +98,9 @@ work(void)
 {
   uint64_t x = 88172645463325252ull;
   double y = 1;
+  uint32_t a = 1, b, c = 0, d;
+  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  has_movbe = c >> 22 & 1;
   for (int round = 0; round < 2000; round++) {
     x = functions[round & 7](x);
     table[round & 511] ^= x;
