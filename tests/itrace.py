@@ -382,7 +382,9 @@ def records_of_a_race(scene):
 def equal_to_single_steps(scene):
     """The same program by ptrace, one step after the other, and by the recorder: every register and flag of every step."""
     need("setarch")
-    program = scene.compile("itrace/alone.c", "-O2", "-w", "-nostdlib", "-static", "-fno-builtin", "-fno-tree-loop-distribute-patterns")
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        has_movbe = int(" movbe " in file.read())
+    program = scene.compile("itrace/alone.c", f"-DHAS_MOVBE={has_movbe}", "-O2", "-w", "-nostdlib", "-static", "-fno-builtin", "-fno-tree-loop-distribute-patterns")
     stepped, states = os.path.join(scene.options.build, "tests", "stepped"), scene.path("states")
     scene.run("setarch", "-R", stepped, "record", "-v", "-n", "10000000", "-w", states, scene.path("slow"), "--", program)
     scene.run("setarch", "-R", scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", program)

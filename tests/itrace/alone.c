@@ -56,7 +56,9 @@ string(uint64_t x)
   return x + count + *(to - 1);
 }
 
-static int has_movbe;
+#ifndef HAS_MOVBE
+#define HAS_MOVBE 0
+#endif
 
 /* Its form with two registers is no instruction, or another one. */
 N static uint64_t
@@ -79,7 +81,7 @@ high(uint64_t x)
       : "+a"(a), "+b"(b), "+c"(c), "+d"(d)
       : "r"(from)
       : "cc", "memory");
-  return a ^ b << 16 ^ c << 32 ^ d << 40 ^ (has_movbe ? swapped(from) : 0);
+  return a ^ b << 16 ^ c << 32 ^ d << 40 ^ (HAS_MOVBE ? swapped(from) : 0);
 }
 
 N static double
@@ -98,9 +100,6 @@ work(void)
 {
   uint64_t x = 88172645463325252ull;
   double y = 1;
-  uint32_t a = 1, b, c = 0, d;
-  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  has_movbe = c >> 22 & 1;
   for (int round = 0; round < 2000; round++) {
     x = functions[round & 7](x);
     table[round & 511] ^= x;
