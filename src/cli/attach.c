@@ -53,15 +53,6 @@ parse_process(const struct ct_command *command, const char *text, pid_t *pid)
 }
 
 static int
-apply_for(const struct ct_applied *applied)
-{
-  return ct_parse_duration(applied->value, true, applied->member)
-             ? CT_EXIT_OK
-             : ct_usage_error(applied->command, "--for takes a time such as 10s, 500ms or 2m, not '%s'",
-                              applied->value);
-}
-
-static int
 apply_deadline(const struct ct_applied *applied)
 {
   double seconds;
@@ -78,7 +69,7 @@ static const struct ct_option options[] = {
     {.name = "for",
      .argument = "TIME",
      .help = "detach after that time: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM or SIGHUP, or when the process ends)",
-     .apply = apply_for,
+     .apply = ct_apply_for,
      .offset = offsetof(struct attach, seconds)},
     {.name = "deadline",
      .argument = "TIME",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the commands share; see command.h. */
 #include "cli/command.h"
+#include "cli/quantity.h"
 
 #include <contrail/control.h>
 #include <contrail/text.h>
@@ -59,6 +60,15 @@ ct_parse_number(const char *text, uint64_t max, uint64_t *value)
   }
   *value = n;
   return true;
+}
+
+int
+ct_apply_for(const struct ct_applied *applied)
+{
+  return ct_parse_duration(applied->value, true, applied->member)
+             ? CT_EXIT_OK
+             : ct_usage_error(applied->command, "--for takes a time such as 10s, 500ms or 2m, not '%s'",
+                              applied->value);
 }
 
 int

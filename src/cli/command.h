@@ -80,6 +80,8 @@ int ct_command_failed(const struct ct_command *command, const char *fmt, ...) __
 bool ct_parse_number(const char *text, uint64_t max, uint64_t *value);
 /* CT_EXIT_OK, or the exit code after a message. */
 int ct_parse_pid(const struct ct_command *command, const char *text, pid_t *pid);
+/* --for of attach and itrace. Member: double, seconds. */
+int ct_apply_for(const struct ct_applied *applied);
 
 struct ct_exclude;
 /* The options --exclude, --exclude-from and --exclude-hot. Member: struct ct_exclude *, made when there is none. */

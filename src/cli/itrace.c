@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail itrace: record every instruction of a thread. */
 #include "cli/command.h"
-#include "cli/quantity.h"
 #include "cli/signals.h"
 
 #include <contrail/itrace.h>
@@ -27,15 +26,6 @@ struct itrace {
   bool is_lossy, no_vectors, quiet;
 };
 
-static int
-apply_for(const struct ct_applied *applied)
-{
-  return ct_parse_duration(applied->value, true, applied->member)
-             ? CT_EXIT_OK
-             : ct_usage_error(applied->command, "--for takes a time such as 10s, 500ms or 2m, not '%s'",
-                              applied->value);
-}
-
 static const struct ct_option options[] = {
     {.name = "output",
      .letter = 'o',
@@ -53,7 +43,7 @@ static const struct ct_option options[] = {
     {.name = "for",
      .argument = "TIME",
      .help = "let the thread go after that time: 10s, 500ms, 2m (default: on Ctrl-C, or when it ends)",
-     .apply = apply_for,
+     .apply = ct_apply_for,
      .offset = offsetof(struct itrace, seconds)},
     {.name = "lossy",
      .help = "lose records, which is counted, rather than have the thread wait for the file",
