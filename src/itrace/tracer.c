@@ -344,6 +344,23 @@ look(struct ct_itrace *tracer)
   return code;
 }
 
+/* It has been killed. It stops once more on its way, and may not have stopped there yet. */
+static int
+await_end(struct ct_itrace *tracer)
+{
+  struct ct_traced_event event = {.stop = CT_TRACED_RUNS};
+  while (event.stop != CT_TRACED_GONE && ct_traced_await(tracer->tid)) {
+    ct_traced_poll(tracer->tid, &event);
+    if (event.stop == CT_TRACED_ENDS) {
+      settle_records(tracer);
+    }
+    if (event.stop != CT_TRACED_GONE && event.stop != CT_TRACED_RUNS) {
+      ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
+    }
+  }
+  return handle_stop(tracer, &event);
+}
+
 static void
 tracer_loop(struct ct_itrace *tracer)
 {
@@ -363,13 +380,8 @@ tracer_loop(struct ct_itrace *tracer)
       syscall(SYS_futex, bell, FUTEX_WAIT, rung, &wait, NULL, 0);
     }
   }
-  if (code == CT_ESRCH && tracer->diag.text[0] == 0) { /* it has been killed: its end is still to be waited for */
-    struct ct_traced_event event = {.stop = CT_TRACED_RUNS};
-    while (event.stop != CT_TRACED_GONE && ct_traced_await(tracer->tid)) {
-      ct_traced_poll(tracer->tid, &event);
-    }
-    code = 0;
-    handle_stop(tracer, &event);
+  if (code == CT_ESRCH && tracer->diag.text[0] == 0) {
+    code = await_end(tracer);
   }
   tracer->code_of_end = code;
 }
