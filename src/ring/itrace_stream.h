@@ -110,7 +110,7 @@ struct ct_stream_stamp {
  * records that use them. A file that ends within a block ends before it.
  */
 #define CT_STEPS_MAGIC "ctsteps"
-enum { CT_STEPS_VERSION = 1 };
+enum { CT_STEPS_VERSION = 2 };
 
 struct ct_steps_file {
   char magic[8]; /* CT_STEPS_MAGIC */

@@ -139,9 +139,9 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
   state->cpu.rip += e->length;
   if (is_call) {
     state->cpu.reg[CT_RCX] = state->cpu.rip;
-    state->cpu.reg[CT_R11] = before.flags;
-    state->cpu.unknown = before.unknown;
-    told |= (uint16_t)(1u << CT_RCX | (before.unknown == 0 ? 1u << CT_R11 : 0));
+    state->cpu.flags = state->cpu.reg[CT_R11];
+    state->cpu.unknown = 0;
+    told |= 1u << CT_RCX;
   }
   state->unknown = (uint16_t)((state->unknown & ~told) | (e->writes & ~told));
 }
@@ -149,15 +149,16 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
 /* ---- what is ---- */
 
 static void
-note_load(const struct ct_steps_insn *insn, const struct ct_cpu *cpu, struct ct_steps_did *did)
+note_load(const struct ct_steps_insn *insn, const struct ct_steps_state *state, struct ct_steps_did *did)
 {
   const struct ct_effects *e = &insn->effects;
   for (unsigned i = 0; i < e->access_count; i++) {
     const struct ct_access *access = &e->access[i];
     if ((access->how & CT_ACCESS_READ) != 0) {
       bool simple = access->size >= 1 && access->size <= 8 && (access->how & CT_ACCESS_VECTOR) == 0;
-      did->load_address = simple ? ct_address(e, access, cpu) : 0;
-      did->load_size = simple ? (uint8_t)access->size : 0;
+      bool known = simple && (ct_address_regs(access) & state->unknown) == 0;
+      did->load_address = known ? ct_address(e, access, &state->cpu) : 0;
+      did->load_size = known ? (uint8_t)access->size : 0;
       did->loaded &= simple ? ~0ull >> (64 - 8 * access->size) : 0;
       return;
     }
@@ -166,15 +167,41 @@ note_load(const struct ct_steps_insn *insn, const struct ct_cpu *cpu, struct ct_
 
 /* Not to be known, whatever the emulator makes of it. */
 static void
+forget_store(struct ct_mem_store *store)
+{
+  store->known = false;
+  store->address = 0;
+  store->size = 0;
+}
+
+static void
 forget_written(struct ct_steps_state *state, const struct ct_effects *e, struct ct_steps_did *did)
 {
   state->unknown |= e->writes;
   state->cpu.unknown |= e->flags_written;
   for (unsigned i = 0; i < did->store_count; i++) {
-    did->stores[i].known = false;
-    did->stores[i].address = 0;
-    did->stores[i].size = 0;
+    forget_store(&did->stores[i]);
   }
+}
+
+/* It was emulated, on some registers whose values were not known. */
+static void
+forget_unknown(struct ct_steps_state *state, const struct ct_effects *e, struct ct_steps_did *did)
+{
+  struct ct_unknown_after after = ct_emulated_unknown(e, state->unknown);
+  bool somewhere = false;
+  for (unsigned i = 0; i < e->access_count; i++) {
+    bool is_written = (e->access[i].how & CT_ACCESS_WRITE) != 0;
+    somewhere |= is_written && (ct_address_regs(&e->access[i]) & state->unknown) != 0;
+  }
+  for (unsigned i = 0; i < did->store_count; i++) {
+    did->stores[i].known &= !after.stored;
+    if (somewhere) {
+      forget_store(&did->stores[i]);
+    }
+  }
+  state->unknown = (uint16_t)((state->unknown & ~e->writes) | after.written);
+  state->cpu.unknown |= after.flags ? e->flags_written : 0;
 }
 
 static void
@@ -186,18 +213,14 @@ emulate(struct ct_steps_state *state, const struct ct_steps_insn *insn, bool has
   enum ct_emulated code = ct_emulate(e, &state->cpu, did->loaded, did->stores, &stores);
   did->store_count = (uint8_t)stores;
   if (CT_UNLIKELY(code != CT_EMULATED)) {
-    did->is_inconsistent = code == CT_EMULATED_FAULT;
+    did->is_inconsistent = code == CT_EMULATED_FAULT && (e->reads & state->unknown) == 0;
     state->cpu.rip += e->length;
     if (e->flow != CT_INSN_FLOW_NEXT) {
       state->cpu.rip = has_next ? next : state->cpu.rip;
     }
     forget_written(state, e, did);
   } else if (CT_UNLIKELY(state->unknown != 0)) {
-    if ((e->reads & state->unknown) != 0) {
-      forget_written(state, e, did);
-    } else {
-      state->unknown &= (uint16_t)~e->writes;
-    }
+    forget_unknown(state, e, did);
   }
   if (insn->by_next) {
     state->cpu.rip = has_next ? next : state->cpu.rip;
@@ -224,7 +247,7 @@ ct_steps_execute(struct ct_steps_state *state, const struct ct_steps_insn *insn,
   } else {
     if (e->uses_loaded) {
       did->loaded = insn->by_next ? next : number_at(values, insn->values[0].size);
-      note_load(insn, &state->cpu, did);
+      note_load(insn, state, did);
       did->load_size = insn->by_next && !has_next ? 0 : did->load_size;
     }
     emulate(state, insn, has_next, next, did);

@@ -466,3 +466,69 @@ ct_mem_stores(const struct ct_effects *effects, const struct ct_cpu *cpu, struct
   }
   return count;
 }
+
+uint16_t
+ct_address_regs(const struct ct_access *access)
+{
+  uint16_t regs = 0;
+  regs |= access->base != CT_NO_REG ? (uint16_t)(1u << (access->base & 15)) : 0;
+  regs |= access->index != CT_NO_REG ? (uint16_t)(1u << (access->index & 15)) : 0;
+  regs |= access->bits_reg != CT_NO_REG ? (uint16_t)(1u << (access->bits_reg & 15)) : 0;
+  return regs;
+}
+
+static uint16_t
+operand_reg(uint8_t operand)
+{
+  return operand < CT_OPERAND_MEMORY ? (uint16_t)(1u << (operand & (operand < CT_OPERAND_HIGH ? 15 : 3))) : 0;
+}
+
+/* The registers whose values its results are made of; addresses apart, where that can be told. */
+static uint16_t
+value_regs(const struct ct_effects *e)
+{
+  uint16_t regs = (uint16_t)(operand_reg(e->in) | operand_reg(e->in2) | operand_reg(e->in3));
+  switch (e->op) {
+  case CT_DO_MOV:
+  case CT_DO_MOVZX:
+  case CT_DO_MOVSX:
+  case CT_DO_ADD:
+  case CT_DO_ADC:
+  case CT_DO_SUB:
+  case CT_DO_SBB:
+  case CT_DO_CMP:
+  case CT_DO_AND:
+  case CT_DO_OR:
+  case CT_DO_XOR:
+  case CT_DO_TEST:
+  case CT_DO_INC:
+  case CT_DO_DEC:
+  case CT_DO_PUSH:
+  case CT_DO_POP:
+  case CT_DO_CALL:
+  case CT_DO_CALL_INDIRECT:
+  case CT_DO_RET: {
+    bool keeps_part = e->size < 4 || e->out >= CT_OPERAND_HIGH;
+    return (uint16_t)(regs | (keeps_part ? operand_reg(e->out) : 0)) & e->reads;
+  }
+  default:
+    return e->reads;
+  }
+}
+
+struct ct_unknown_after
+ct_emulated_unknown(const struct ct_effects *e, uint16_t unknown)
+{
+  struct ct_unknown_after after = {0};
+  bool moves_stack = e->op == CT_DO_PUSH || e->op == CT_DO_POP || e->op == CT_DO_CALL || e->op == CT_DO_CALL_INDIRECT ||
+                     e->op == CT_DO_RET;
+  bool pops_stack = e->op == CT_DO_POP && e->out == CT_RSP;
+  uint16_t by_itself = moves_stack && !pops_stack ? 1u << CT_RSP & e->writes : 0;
+  if ((value_regs(e) & unknown) != 0) {
+    after.written = e->writes & (uint16_t)~by_itself;
+    after.flags = e->flags_written != 0;
+    after.stored = e->op != CT_DO_CALL && e->op != CT_DO_CALL_INDIRECT;
+  }
+  after.written |= by_itself & unknown;
+  return after;
+}

@@ -71,6 +71,20 @@ enum ct_emulated ct_emulate(const struct ct_effects *effects, struct ct_cpu *cpu
                             struct ct_mem_store stores[2], unsigned *store_count);
 
 /*
+ * Of an instruction that ct_emulate executed while the registers in `unknown` (a bit each) had no known values: what is
+ * not known after it. What it loaded is known, wherever it came from.
+ */
+struct ct_unknown_after {
+  uint16_t written; /* of the registers that it writes, those that are not known */
+  bool flags;       /* the flags that it writes are not */
+  bool stored;      /* what it stores is not */
+};
+struct ct_unknown_after ct_emulated_unknown(const struct ct_effects *effects, uint16_t unknown);
+
+/* The general registers that an access takes its address from, a bit each. */
+uint16_t ct_address_regs(const struct ct_access *access);
+
+/*
  * What an instruction writes to memory, of which nothing else is to be derived; values are unknown. cpu: before it.
  * Returns how many.
  */

@@ -108,6 +108,7 @@ ct_values_of(const struct ct_effects *effects, bool has_vectors, struct ct_value
   bool derivable = effects->derivable;
   if (effects->flow == CT_INSN_FLOW_SYSCALL) {
     add(&list, CT_VALUE_REG, CT_RAX, 8);
+    add(&list, CT_VALUE_REG, CT_R11, 4); /* the flags, which the emulator need not know */
     add(&list, CT_VALUE_TIME, 0, 8);
     return list.count;
   }

@@ -463,9 +463,10 @@ ct_record_syscall(struct ct_writer *w, uint64_t next)
   w->now.rcx_is = CT_RCX_PC;
   ct_writer_note(w, next);
   ct_emit_mov_store(w->out, ct_mem(CT_R15, 4), CT_RAX);
-  emit_time(w, next, ct_mem(CT_R15, 12), ct_mem(CT_R15, 16));
-  ct_emit_lea(w->out, CT_R15, ct_mem(CT_R15, 20));
-  w->unit->record_bytes = 20;
+  ct_emit_mov32_store(w->out, ct_mem(CT_R15, 12), CT_R11);
+  emit_time(w, next, ct_mem(CT_R15, 16), ct_mem(CT_R15, 20));
+  ct_emit_lea(w->out, CT_R15, ct_mem(CT_R15, 24));
+  w->unit->record_bytes = 24;
   w->now.is_advanced = 1;
   ct_writer_note(w, next);
 }
