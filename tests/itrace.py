@@ -343,6 +343,25 @@ def steps_of(scene, expected, *words):
     return walked.stdout.strip()
 
 
+@each(("writers/nested", "writers/sqlite3", "writers/python3", "writers/perl", "writers/find"))
+def writers(scene, name):
+    """What a program loads is what its stores and system calls have written before, by the records: no writer is missing."""
+    words = {"nested": (scene.made("signals"), "nested"),
+             "sqlite3": ("sqlite3", scene.path("db"), "create table t(a, b); insert into t select value, value * 7 from "
+                         "generate_series(1, 2000); update t set b = b + 1 where a % 3 = 0; select sum(b) from t"),
+             "python3": ("/usr/bin/python3", "-c", "import os; print(len(os.listdir('/etc')), os.stat('/tmp').st_mode, open('/etc/passwd').read())"),
+             "perl": ("perl", "-e", "$SIG{ALRM} = sub { print qq(x\\n) }; alarm 1; sleep 2; open(F, '/etc/services'); $n++ while <F>; print $n"),
+             "find": ("find", "/usr/share/doc", "-maxdepth", "1", "-name", "a*")}[name.split("/")[1]]
+    need(words[0])
+    directory = scene.path("steps")
+    done = scene.execute(scene.contrail, "itrace", "-q", "-o", directory, "--", *words, timeout=SECONDS)
+    expect(done.returncode == 0 and done.stderr == "", f"{done.returncode} {done.stderr[-200:]}")
+    (file,) = os.listdir(directory)
+    compared = scene.execute(os.path.join(scene.options.build, "tests", "shadow"), os.path.join(directory, file), timeout=SECONDS)
+    expect(compared.returncode == 0, compared.stdout[-400:] + compared.stderr[-400:])
+    return compared.stdout.strip()
+
+
 @each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops"))
 def records_with_signals(scene, name):
     program, mode = scene.made("signals"), name.split("/")[1]

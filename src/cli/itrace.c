@@ -264,7 +264,7 @@ const struct ct_command ct_command_itrace = {
              "runs, with the values that it read and wrote; contrail steps shows them. The thread runs\n"
              "translated copies of its code meanwhile, so it is some times slower; other threads, and\n"
              "children, are not touched. A debugger cannot have the thread at the same time.\n"
-             "Memory that the kernel writes in system calls is not recorded.\n",
+             "What system calls write into memory is recorded, up to 64 KiB of each call.\n",
     .options = options,
     .closing = "Exit status: the program's own, 128+N when signal N ended it; 0 of a process that runs;\n"
                "125 when recording failed, 126 and 127 when the program cannot be run; 2 for wrong usage.\n",

@@ -15,7 +15,10 @@
 /* Trap and resume: of a step of ours, or of the next instruction only. */
 #define FLAGS_OF_STEPS 0x10100ull
 
-enum { EVENT_ROOM = 8192 /* of a context with all vector registers, and a part of a unit */ };
+enum {
+  EVENT_ROOM = 8192,    /* of a context with all vector registers, and a part of a unit */
+  WRITTEN_MAX = 1 << 16 /* bytes of what one system call has written that are kept */
+};
 
 struct ct_recorder {
   struct ct_recorder_options options;
@@ -318,6 +321,44 @@ ct_recorder_step(struct ct_recorder *recorder, uint64_t pc)
   }
   memset(step.code + step.length, 0, sizeof(step.code) - step.length);
   add(recorder, &step, sizeof(step));
+}
+
+void
+ct_recorder_memory(struct ct_recorder *recorder, const struct ct_written *written)
+{
+  struct ct_stream_memory memory = {.event = {CT_STREAM_EVENT | CT_STREAM_MEMORY, sizeof(memory)},
+                                    .address = written->address,
+                                    .size = written->size};
+  uint64_t room = ct_space_segment_bytes(recorder->space) - EVENT_ROOM;
+  if (recorder->used + sizeof(memory) > room) {
+    return;
+  }
+  uint64_t bytes = written->is_fresh ? 0 : written->size < WRITTEN_MAX ? written->size : WRITTEN_MAX;
+  uint8_t *to = here(recorder) + sizeof(memory);
+  if (recorder->used + sizeof(memory) + bytes <= room && bytes != 0 &&
+      ct_process_read(recorder->space->process, written->address, to, bytes) == 0) {
+    memory.event.bytes += (uint32_t)bytes;
+  }
+  memcpy(here(recorder), &memory, sizeof(memory));
+  recorder->used += memory.event.bytes;
+}
+
+uint64_t
+ct_recorder_written(struct ct_recorder *recorder, const struct ct_system_call *call, uint64_t place)
+{
+  struct ct_written written[CT_WRITTEN_MAX];
+  uint64_t used = place - recorder->space->segments[recorder->current].address, most = WRITTEN_MAX;
+  if (used < recorder->used || used > ct_space_segment_bytes(recorder->space) - EVENT_ROOM) {
+    return place;
+  }
+  recorder->used = used;
+  uint32_t count = ct_written_by(recorder->space->process, call, written);
+  for (uint32_t i = 0; i < count; i++) {
+    written[i].is_fresh |= written[i].size > most;
+    most -= written[i].is_fresh ? 0 : written[i].size;
+    ct_recorder_memory(recorder, &written[i]);
+  }
+  return ct_recorder_place(recorder);
 }
 
 void

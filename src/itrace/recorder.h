@@ -11,6 +11,7 @@
 #define CT_ITRACE_RECORDER_H
 
 #include "itrace/space.h"
+#include "itrace/written.h"
 #include "ring/itrace_stream.h"
 
 struct ct_recorder;
@@ -57,6 +58,13 @@ void ct_recorder_context(struct ct_recorder *recorder, const struct user_regs_st
 void ct_recorder_step(struct ct_recorder *recorder, uint64_t pc);
 void ct_recorder_signal(struct ct_recorder *recorder, uint64_t pc, const siginfo_t *info);
 void ct_recorder_end(struct ct_recorder *recorder, enum ct_stream_end_reason reason, int status);
+/*
+ * After a system call of the program, from the records at place on (ct_recorder_place if that is known): what it has
+ * written, as far as the bytes are few. Where the next record belongs.
+ */
+uint64_t ct_recorder_written(struct ct_recorder *recorder, const struct ct_system_call *call, uint64_t place);
+/* The kernel has written there, or given other memory. */
+void ct_recorder_memory(struct ct_recorder *recorder, const struct ct_written *written);
 /* Where the next record belongs, in the target. */
 uint64_t ct_recorder_place(const struct ct_recorder *recorder);
 

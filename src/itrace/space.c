@@ -2,6 +2,7 @@
 /* See space.h. */
 #include "itrace/space.h"
 
+#include "itrace/written.h"
 #include "process/shared_memory.h"
 
 #include <stdlib.h>
@@ -115,11 +116,13 @@ choose_syscalls(struct ct_itrace_space *space)
 {
   static const uint16_t seen[] = {SYS_rt_sigreturn, SYS_clone,    SYS_fork,          SYS_vfork, SYS_clone3,
                                   SYS_execve,       SYS_execveat, SYS_munmap,        SYS_mmap,  SYS_mprotect,
-                                  SYS_mremap,       SYS_shmat,    SYS_pkey_mprotect, SYS_shmdt,   SYS_arch_prctl};
+                                  SYS_mremap,       SYS_shmat,    SYS_pkey_mprotect, SYS_shmdt, SYS_arch_prctl};
   uint8_t *bytes = (uint8_t *)space->slots + CT_ITRACE_SYSCALLS_AT;
-  memset(bytes, 1, CT_ITRACE_SYSCALLS);
+  for (uint32_t i = 0; i < CT_ITRACE_SYSCALLS; i++) {
+    bytes[i] = space->block_bytes != 0 && ct_writes_memory(i) ? CT_ITRACE_CALL_WRITES : CT_ITRACE_CALL_QUIET;
+  }
   for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++) {
-    bytes[seen[i]] = 0;
+    bytes[seen[i]] = CT_ITRACE_CALL_SEEN;
   }
 }
 

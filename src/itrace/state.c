@@ -95,12 +95,42 @@ take_exit(const struct ct_itrace *tracer, struct ct_recovery *recovery)
   }
 }
 
+static struct ct_system_call
+call_of(uint64_t number, const struct user_regs_struct *regs)
+{
+  return (struct ct_system_call){.number = number,
+                                 .args = {regs->rdi, regs->rsi, regs->rdx, regs->r10, regs->r8, regs->r9},
+                                 .result = (int64_t)regs->rax};
+}
+
+/* Does it wait for the tracer to read what a system call has written, or has not gone on since? */
+static bool
+waits_for_written(const struct ct_itrace *tracer, const struct ct_recovery *recovery)
+{
+  const struct ct_unit_exit *from =
+      ct_code_cache_exit(tracer->space.cache, __atomic_load_n(&tracer->space.slots->exit, __ATOMIC_RELAXED));
+  return recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && from != NULL && from->kind == CT_EXIT_WRITTEN;
+}
+
+/* The thread has stopped, and its records are closed: what its last system call has written belongs to them. */
+static void
+settle_call(struct ct_itrace *tracer, bool is_made, const struct user_regs_struct *regs)
+{
+  struct ct_itrace_slots *slots = tracer->space.slots;
+  bool writes = slots->call_kind == CT_ITRACE_CALL_WRITES;
+  slots->call_kind = CT_ITRACE_CALL_QUIET;
+  if (writes && is_made) {
+    struct ct_system_call call = call_of(slots->call, regs);
+    ct_recorder_written(tracer->recorder, &call, ct_recorder_place(tracer->recorder));
+  }
+}
+
 bool
 ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before)
 {
-  const struct ct_itrace_slots *slots = tracer->space.slots;
+  struct ct_itrace_slots *slots = tracer->space.slots;
   struct ct_recovery recovery;
-  bool found;
+  bool found, waits = false;
   uint64_t place = 0;
   *spoilt = false;
   if (is_before != NULL) {
@@ -121,6 +151,9 @@ ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool 
   }
   if (tracer->recorder != NULL) {
     place = take_record(slots, &recovery, regs);
+    waits = waits_for_written(tracer, &recovery);
+    place = waits || recovery.place_is_slot ? slots->spill_place : place;
+    slots->exit = waits ? CT_ITRACE_EXIT_MISS : slots->exit;
     take_exit(tracer, &recovery);
   }
   if (recovery.rcx_is != CT_RCX_OWN) {
@@ -131,6 +164,7 @@ ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool 
   }
   if (tracer->recorder != NULL) {
     ct_recorder_close(tracer->recorder, &recovery, place, regs);
+    settle_call(tracer, waits || recovery.done != 0, regs);
   }
   if (is_before != NULL) {
     *is_before = recovery.is_before;
@@ -186,6 +220,17 @@ ct_tracer_way(const struct ct_itrace *tracer)
   return tracer->state != CT_TRACER_STEPS ? CT_TRACED_RUN : tracer->steps_call ? CT_TRACED_TO_CALL : CT_TRACED_STEP;
 }
 
+void
+ct_tracer_call_made(struct ct_itrace *tracer)
+{
+  struct user_regs_struct regs;
+  if (tracer->recorder != NULL && tracer->steps_call && ct_writes_memory(tracer->call.number) &&
+      ct_traced_regs(tracer->tid, &regs) == 0) {
+    tracer->call.result = (int64_t)regs.rax;
+    ct_recorder_written(tracer->recorder, &tracer->call, ct_recorder_place(tracer->recorder));
+  }
+}
+
 /* ---- signals ---- */
 
 static bool
@@ -233,6 +278,7 @@ ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bo
   tracer->is_in_call = tracer->steps_into_handler = false;
   if (is_call) {
     ct_tracer_note_mappings(tracer);
+    tracer->call = call_of(regs->rax, regs);
   }
   if (tracer->recorder != NULL) {
     ct_recorder_step(tracer->recorder, regs->rip);
@@ -297,6 +343,32 @@ ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
   return ct_traced_go(tracer->tid, CT_TRACED_STEP, event->signal);
 }
 
+/* The kernel has put the handler's frame onto the stack: it ends with the state of vector registers. */
+static void
+note_frame(struct ct_itrace *tracer)
+{
+  enum {
+    FRAME_MAX = 1 << 15,
+    CONTEXT_BYTES = offsetof(ucontext_t, uc_sigmask),
+    FXSAVE_BYTES = 512,
+    EXTENDED_SIZE_AT = 464 + 4 /* in the bytes of fxsave that are the system's: struct _fpx_sw_bytes */
+  };
+  struct user_regs_struct regs;
+  ucontext_t context;
+  uint32_t extended = 0;
+  if (tracer->recorder == NULL || tracer->space.slots == NULL || ct_traced_regs(tracer->tid, &regs) != 0 ||
+      ct_process_read(&tracer->process, regs.rsp + sizeof(uint64_t), &context, CONTEXT_BYTES) != 0) {
+    return;
+  }
+  uint64_t floats = (uint64_t)context.uc_mcontext.fpregs;
+  ct_process_read(&tracer->process, floats + EXTENDED_SIZE_AT, &extended, sizeof(extended));
+  uint64_t end = floats + (extended > FXSAVE_BYTES ? extended : FXSAVE_BYTES);
+  struct ct_written frame = {.address = regs.rsp, .size = end - regs.rsp};
+  if (end > regs.rsp && frame.size < FRAME_MAX) {
+    ct_recorder_memory(tracer->recorder, &frame);
+  }
+}
+
 /*
  * A signal at popf or iret: the kernel takes the trap flag, which it has set for the step, for the program's own, and
  * leaves it in the handler's frame.
@@ -307,6 +379,9 @@ ct_tracer_in_handler(struct ct_itrace *tracer)
   static const size_t flags_at = sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs[REG_EFL]);
   struct user_regs_struct regs;
   uint64_t flags;
+  if (tracer->reason == CT_CONTEXT_HANDLER) {
+    note_frame(tracer);
+  }
   if (!tracer->steps_into_handler) {
     return;
   }
@@ -380,6 +455,26 @@ answer_syscall(struct ct_itrace *tracer, uint32_t number)
   if (is_to_be_stepped(tracer, regs)) {
     return ask_for_step(tracer, true);
   }
+  slots->call_kind =
+      tracer->recorder != NULL && ct_writes_memory(regs[CT_RAX]) ? CT_ITRACE_CALL_WRITES : CT_ITRACE_CALL_QUIET;
+  resume(slots, ct_code_cache_resume(tracer->space.cache, number));
+  return 0;
+}
+
+/* The thread has made a system call: what it wrote is read while nothing has been changed by the thread. */
+static int
+answer_written(struct ct_itrace *tracer, uint32_t number)
+{
+  struct ct_itrace_slots *slots = tracer->space.slots;
+  struct ct_system_call call = {.number = __atomic_load_n(&slots->call, __ATOMIC_RELAXED)};
+  static const uint8_t args[] = {CT_RDI, CT_RSI, CT_RDX, CT_R10, CT_R8, CT_R9};
+  for (size_t i = 0; i < sizeof(args); i++) {
+    call.args[i] = __atomic_load_n(&slots->regs[args[i]], __ATOMIC_RELAXED);
+  }
+  call.result = (int64_t)__atomic_load_n(&slots->regs[CT_RAX], __ATOMIC_RELAXED);
+  uint64_t place = __atomic_load_n(&slots->spill_place, __ATOMIC_RELAXED);
+  slots->spill_place = ct_recorder_written(tracer->recorder, &call, place);
+  slots->call_kind = CT_ITRACE_CALL_QUIET;
   resume(slots, ct_code_cache_resume(tracer->space.cache, number));
   return 0;
 }
@@ -398,6 +493,8 @@ ct_tracer_answer(struct ct_itrace *tracer)
     unit = ct_code_cache_target(cache, target, ct_code_pages_read, tracer->code);
   } else if (from->kind == CT_EXIT_SYSCALL) {
     return answer_syscall(tracer, number);
+  } else if (from->kind == CT_EXIT_WRITTEN) {
+    return answer_written(tracer, number);
   } else if (from->kind == CT_EXIT_STEP) {
     return ask_for_step(tracer, false);
   } else if (from->kind == CT_EXIT_ROOM) {

@@ -239,6 +239,7 @@ stepped(struct ct_itrace *tracer)
     ct_code_pages_forget(tracer->code);
   }
   if (!tracer->has_new_image) {
+    ct_tracer_call_made(tracer);
     return ct_tracer_enter(tracer);
   }
   tracer->has_new_image = false;

@@ -44,11 +44,12 @@ struct ct_itrace {
   enum ct_tracer_state state;
   struct ct_recorder *recorder;  /* NULL: there are no records */
   enum ct_context_reason reason; /* why it goes on translated, the next time */
-  bool has_new_mappings; /* since they were noted with its records */
+  bool has_new_mappings;         /* since they were noted with its records */
   bool wants_room;               /* has been interrupted for that: the segment of records is full */
   bool wants_step; /* has been interrupted for that: the instruction where it waits is executed where it is */
   bool steps_call; /* the instruction is a system call */
   bool is_in_call; /* and has begun */
+  struct ct_system_call call; /* that */
   bool steps_into_handler;
   bool has_own_trap;  /* the program had set the trap flag itself when the step began */
   bool is_leaving;    /* has been interrupted to be let go */
@@ -79,6 +80,8 @@ struct ct_itrace {
 bool ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before);
 /* The thread has stopped, and its registers are the program's: it goes on translated. */
 int ct_tracer_enter(struct ct_itrace *tracer);
+/* A step has ended: if it was a system call, what that wrote belongs to the records. */
+void ct_tracer_call_made(struct ct_itrace *tracer);
 /* It is at the first instruction of a handler. */
 void ct_tracer_in_handler(struct ct_itrace *tracer);
 /* The thread waits: answers it. */

@@ -5,7 +5,7 @@
  *
  *   0        struct ct_itrace_slots
  *   0x1000   table: 65,536 addresses, where an indirect branch goes by the low 16 bits of its target
- *   0x81000  syscalls: a byte for each system call's number, 0: the tracer has to see it
+ *   0x81000  syscalls: a byte for each system call's number, enum ct_itrace_call
  *   0x91000  blocks: a byte for each block of the segment of records, 0: records have been written there;
  *            CT_ITRACE_BLOCK_FRESH: the time has to be stamped first; CT_ITRACE_BLOCK_FULL: the tracer has to come
  *   0x92000  stamps: the time stamp counter when each block was begun, then where in it
@@ -36,6 +36,9 @@ enum {
 };
 enum { CT_ITRACE_BLOCK_FRESH = 1, CT_ITRACE_BLOCK_FULL = 2 };
 
+/* Of a system call: whether the tracer has to see it before it is made, or, because it writes memory, afterwards. */
+enum ct_itrace_call { CT_ITRACE_CALL_SEEN = 0, CT_ITRACE_CALL_QUIET = 1, CT_ITRACE_CALL_WRITES = 2 };
+
 /*
  * request: 1 while the thread waits for an answer; it waits for 0 there (a futex), and goes on at resume. exit is why
  * it has come: the number of an exit, or CT_ITRACE_EXIT_MISS; target is where the program would be. After so many of
@@ -52,7 +55,9 @@ struct ct_itrace_slots {
   uint64_t app_r15;       /* the program's r15, between units that make records */
   uint64_t spill_record;  /* of the register that says where the record is, in a unit that uses r15 */
   uint64_t spill_scratch; /* of a register that values go through */
-  uint64_t spill_place;   /* where records go: to be read in part */
+  uint64_t spill_place;   /* where records go: to be read in part, or to be moved on by the tracer */
+  uint32_t call;          /* number of the system call that is made, or was the last */
+  uint32_t call_kind;     /* enum ct_itrace_call */
   uint32_t exit;
   uint32_t request;
   uint32_t doorbell; /* counts requests; the tracer waits there (a futex) */

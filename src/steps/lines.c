@@ -98,9 +98,27 @@ shows_flags(const struct ct_steps_step *step, const struct ct_steps_state *befor
 
 /* ---- text ---- */
 
-static void
-put_loads_and_stores(const struct ct_steps_step *step, FILE *out)
+/* False: it is not known. */
+static bool
+stored_text(const struct ct_steps_step *step, const struct ct_mem_store *store, const struct ct_steps_state *after,
+            char text[2 * CT_STEPS_VECTOR_BYTES + 3])
 {
+  uint8_t bytes[CT_STEPS_VECTOR_BYTES];
+  size_t size = ct_steps_stored(step->effects, store, after, bytes);
+  if (size > sizeof(store->value)) {
+    bytes_text(bytes, (unsigned)size, text);
+  } else if (size != 0) {
+    uint64_t value = 0;
+    memcpy(&value, bytes, size);
+    snprintf(text, 2 * sizeof(value) + 3, "0x%" PRIx64, value);
+  }
+  return size != 0;
+}
+
+static void
+put_loads_and_stores(const struct ct_steps_step *step, const struct ct_steps_state *after, FILE *out)
+{
+  char text[2 * CT_STEPS_VECTOR_BYTES + 3];
   if (step->did.load_size != 0) {
     fprintf(out, " (0x%" PRIx64 ":%u)=0x%" PRIx64, step->did.load_address, step->did.load_size, step->did.loaded);
   }
@@ -115,11 +133,7 @@ put_loads_and_stores(const struct ct_steps_step *step, FILE *out)
       fprintf(out, "*%" PRIu64, s->count);
     }
     fputs(s->part ? "]?:=" : "]:=", out);
-    if (s->known) {
-      fprintf(out, "0x%" PRIx64, s->value);
-    } else {
-      fputc('?', out);
-    }
+    fputs(stored_text(step, s, after, text) ? text : "?", out);
   }
 }
 
@@ -205,7 +219,7 @@ put_text(const struct ct_steps_lines *lines, const struct ct_steps_step *step, c
     fprintf(out, "%" PRId32 "  ", ct_steps_reader_head(lines->reader)->tid);
   }
   fprintf(out, "%-*s  %-*s", NAME_COLUMNS, name, CODE_COLUMNS, code);
-  put_loads_and_stores(step, out);
+  put_loads_and_stores(step, after, out);
   put_changes(step, before, after, out);
   if (step->did.is_inconsistent) {
     fputs("  -- contradicts what comes before", out);
@@ -234,13 +248,15 @@ known_hex(uint64_t value, bool known)
 }
 
 static json_t *
-stores_json(const struct ct_steps_step *step)
+stores_json(const struct ct_steps_step *step, const struct ct_steps_state *after)
 {
+  char text[2 * CT_STEPS_VECTOR_BYTES + 3];
   json_t *list = json_array();
   for (unsigned i = 0; i < step->did.store_count; i++) {
     const struct ct_mem_store *s = &step->did.stores[i];
-    json_t *item = json_pack("{s:o, s:I, s:o}", "address", known_hex(s->address, s->size != 0), "size",
-                             (json_int_t)s->size, "value", known_hex(s->value, s->known));
+    json_t *item =
+        json_pack("{s:o, s:I, s:o}", "address", known_hex(s->address, s->size != 0), "size", (json_int_t)s->size,
+                  "value", stored_text(step, s, after, text) ? json_string(text) : json_null());
     if (s->count != 1) {
       json_object_set_new(item, "count", json_integer((json_int_t)(s->count & INT64_MAX)));
     }
@@ -313,7 +329,7 @@ put_json(const struct ct_steps_lines *lines, const struct ct_steps_step *step, c
                                   (int)step->did.load_size, "value", hex(step->did.loaded)));
   }
   if (step->did.store_count != 0) {
-    json_object_set_new(object, "stores", stores_json(step));
+    json_object_set_new(object, "stores", stores_json(step, after));
   }
   if (lines->options->registers) {
     json_object_set_new(object, "before", registers_json(before, 0xffff, UINT32_MAX, true));

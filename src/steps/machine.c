@@ -298,3 +298,22 @@ ct_steps_agrees(const struct ct_steps_state *a, const struct ct_steps_state *b)
   return ((a->cpu.flags ^ b->cpu.flags) & COMPARED & ~(a->cpu.unknown | b->cpu.unknown)) == 0 &&
          a->cpu.fs_base == b->cpu.fs_base && a->cpu.gs_base == b->cpu.gs_base;
 }
+
+size_t
+ct_steps_stored(const struct ct_effects *effects, const struct ct_mem_store *store, const struct ct_steps_state *after,
+                uint8_t bytes[CT_STEPS_VECTOR_BYTES])
+{
+  if (store->part || store->size > CT_STEPS_VECTOR_BYTES) {
+    return 0;
+  }
+  if (store->known && store->size <= sizeof(store->value)) {
+    memcpy(bytes, &store->value, store->size);
+    return store->size;
+  }
+  if (effects == NULL || effects->stored_vector >= CT_STEPS_VECTORS || store->count != 1 ||
+      effects->stored_from + store->size > after->vectors_known[effects->stored_vector]) {
+    return 0;
+  }
+  memcpy(bytes, after->vector[effects->stored_vector] + effects->stored_from, store->size);
+  return store->size;
+}

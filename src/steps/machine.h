@@ -42,6 +42,13 @@ struct ct_steps_did {
 void ct_steps_execute(struct ct_steps_state *state, const struct ct_steps_insn *insn, const uint8_t *values,
                       bool has_next, uint64_t next, struct ct_steps_did *did);
 
+/*
+ * The bytes that its store of that number has written, one element of it, given the state after it: all of them, or 0
+ * when they are not known, or are more than CT_STEPS_VECTOR_BYTES.
+ */
+size_t ct_steps_stored(const struct ct_effects *effects, const struct ct_mem_store *store,
+                       const struct ct_steps_state *after, uint8_t bytes[CT_STEPS_VECTOR_BYTES]);
+
 /* The state that a context (ct_stream_context_is_good) tells, in place of what *state was. */
 void ct_steps_take_context(struct ct_steps_state *state, const uint8_t *data);
 /* Whether what both know of general registers, flags and rip is the same. */

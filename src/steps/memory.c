@@ -33,8 +33,10 @@ note(struct memory *m, uint64_t address, uint64_t bytes, const uint8_t *value, u
 }
 
 static void
-note_store(struct memory *m, const struct ct_mem_store *store)
+note_store(struct memory *m, const struct ct_effects *effects, const struct ct_mem_store *store,
+           const struct ct_steps_state *after)
 {
+  uint8_t value[CT_STEPS_VECTOR_BYTES];
   uint64_t bytes;
   if (__builtin_mul_overflow(store->count, store->size, &bytes)) {
     bytes = UINT64_MAX;
@@ -43,7 +45,8 @@ note_store(struct memory *m, const struct ct_mem_store *store)
       (store->address < m->address && bytes <= m->address - store->address)) {
     return;
   }
-  if (!store->known || store->part || store->size > 8) {
+  size_t known = ct_steps_stored(effects, store, after, value);
+  if (known == 0) {
     note(m, store->address, bytes, NULL, 0);
     return;
   }
@@ -54,7 +57,7 @@ note_store(struct memory *m, const struct ct_mem_store *store)
     if (at >= m->address + m->size) {
       break;
     }
-    note(m, at, store->size, (const uint8_t *)&store->value, store->size);
+    note(m, at, store->size, value, known);
   }
 }
 
@@ -62,13 +65,12 @@ static bool
 visit_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
 {
   struct memory *m = context;
-  (void)cursor;
   if (step->did.load_size != 0 && step->did.load_address < m->address + m->size &&
       step->did.load_address + step->did.load_size > m->address) {
     note(m, step->did.load_address, step->did.load_size, (const uint8_t *)&step->did.loaded, step->did.load_size);
   }
   for (unsigned i = 0; i < step->did.store_count; i++) {
-    note_store(m, &step->did.stores[i]);
+    note_store(m, step->effects, &step->did.stores[i], ct_steps_cursor_state(cursor));
   }
   return true;
 }

@@ -178,6 +178,18 @@ has_loaded_value(const struct ct_steps_insn *insn)
   return false;
 }
 
+/* Of xsave and the like: perhaps so much, all of what the processor has but for its matrices. */
+static void
+bound_stores(struct ct_effects *e)
+{
+  enum { XSAVE_BYTES = 2696, FXSAVE_BYTES = 512 };
+  if ((e->traits & CT_EFFECT_MORE_STORES) == 0 || e->access_count != 1 || e->vectors_read != UINT32_MAX) {
+    return;
+  }
+  e->access[0].size = e->access[0].size == FXSAVE_BYTES ? FXSAVE_BYTES : XSAVE_BYTES;
+  e->access[0].how |= CT_ACCESS_PART;
+}
+
 bool
 ct_steps_insn_of(const uint8_t *code, size_t size, uint64_t pc, bool has_vectors, struct ct_steps_insn *out)
 {
@@ -195,7 +207,8 @@ ct_steps_insn_of(const uint8_t *code, size_t size, uint64_t pc, bool has_vectors
   out->bytes = (uint16_t)ct_values_bytes(out->values, count);
   out->by_next = e->flow == CT_INSN_FLOW_RET || e->flow == CT_INSN_FLOW_JUMP_INDIRECT ||
                  e->flow == CT_INSN_FLOW_CALL_INDIRECT || e->flow == CT_INSN_FLOW_OTHER;
-  out->is_emulated = e->derivable && (!e->uses_loaded || out->by_next || has_loaded_value(out));
+  out->is_emulated = e->derivable && !e->stores_unknown && (!e->uses_loaded || out->by_next || has_loaded_value(out));
+  bound_stores(&out->effects);
   return true;
 }
 

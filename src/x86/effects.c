@@ -369,6 +369,68 @@ note_by_mnemonic(const ZydisDecodedInstruction *in, struct ct_effects *out)
   }
 }
 
+/* Where the part of the vector register begins that is stored. */
+static unsigned
+stored_part(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands)
+{
+  unsigned lane = in->operand_count_visible > 2 && operands[2].type == ZYDIS_OPERAND_TYPE_IMMEDIATE
+                      ? (unsigned)(operands[2].imm.value.u & 15) * operands[0].size / 8
+                      : 0;
+  switch (in->mnemonic) {
+  case ZYDIS_MNEMONIC_MOVHPS:
+  case ZYDIS_MNEMONIC_MOVHPD:
+  case ZYDIS_MNEMONIC_VMOVHPS:
+  case ZYDIS_MNEMONIC_VMOVHPD:
+    return 8;
+  case ZYDIS_MNEMONIC_VEXTRACTF128:
+  case ZYDIS_MNEMONIC_VEXTRACTI128:
+    return lane & 16;
+  case ZYDIS_MNEMONIC_PEXTRB:
+  case ZYDIS_MNEMONIC_PEXTRW:
+  case ZYDIS_MNEMONIC_PEXTRD:
+  case ZYDIS_MNEMONIC_PEXTRQ:
+  case ZYDIS_MNEMONIC_EXTRACTPS:
+  case ZYDIS_MNEMONIC_VPEXTRB:
+  case ZYDIS_MNEMONIC_VPEXTRW:
+  case ZYDIS_MNEMONIC_VPEXTRD:
+  case ZYDIS_MNEMONIC_VPEXTRQ:
+  case ZYDIS_MNEMONIC_VEXTRACTPS:
+    return lane & 15;
+  default:
+    return 0;
+  }
+}
+
+static void
+note_stored_vector(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands, struct ct_effects *out)
+{
+  static const ZydisMnemonic moves[] = {
+      ZYDIS_MNEMONIC_MOVUPS,    ZYDIS_MNEMONIC_MOVAPS,     ZYDIS_MNEMONIC_MOVUPD,       ZYDIS_MNEMONIC_MOVAPD,
+      ZYDIS_MNEMONIC_MOVDQU,    ZYDIS_MNEMONIC_MOVDQA,     ZYDIS_MNEMONIC_MOVNTDQ,      ZYDIS_MNEMONIC_MOVNTPS,
+      ZYDIS_MNEMONIC_MOVNTPD,   ZYDIS_MNEMONIC_MOVQ,       ZYDIS_MNEMONIC_MOVD,         ZYDIS_MNEMONIC_MOVSS,
+      ZYDIS_MNEMONIC_MOVSD,     ZYDIS_MNEMONIC_MOVLPS,     ZYDIS_MNEMONIC_MOVLPD,       ZYDIS_MNEMONIC_VMOVUPS,
+      ZYDIS_MNEMONIC_VMOVAPS,   ZYDIS_MNEMONIC_VMOVUPD,    ZYDIS_MNEMONIC_VMOVAPD,      ZYDIS_MNEMONIC_VMOVDQU,
+      ZYDIS_MNEMONIC_VMOVDQA,   ZYDIS_MNEMONIC_VMOVDQU8,   ZYDIS_MNEMONIC_VMOVDQU16,    ZYDIS_MNEMONIC_VMOVDQU32,
+      ZYDIS_MNEMONIC_VMOVDQU64, ZYDIS_MNEMONIC_VMOVDQA32,  ZYDIS_MNEMONIC_VMOVDQA64,    ZYDIS_MNEMONIC_VMOVNTDQ,
+      ZYDIS_MNEMONIC_VMOVNTPS,  ZYDIS_MNEMONIC_VMOVNTPD,   ZYDIS_MNEMONIC_VMOVQ,        ZYDIS_MNEMONIC_VMOVD,
+      ZYDIS_MNEMONIC_VMOVSS,    ZYDIS_MNEMONIC_VMOVSD,     ZYDIS_MNEMONIC_VMOVLPS,      ZYDIS_MNEMONIC_VMOVLPD,
+      ZYDIS_MNEMONIC_MOVHPS,    ZYDIS_MNEMONIC_MOVHPD,     ZYDIS_MNEMONIC_VMOVHPS,      ZYDIS_MNEMONIC_VMOVHPD,
+      ZYDIS_MNEMONIC_PEXTRB,    ZYDIS_MNEMONIC_PEXTRW,     ZYDIS_MNEMONIC_PEXTRD,       ZYDIS_MNEMONIC_PEXTRQ,
+      ZYDIS_MNEMONIC_EXTRACTPS, ZYDIS_MNEMONIC_VPEXTRB,    ZYDIS_MNEMONIC_VPEXTRW,      ZYDIS_MNEMONIC_VPEXTRD,
+      ZYDIS_MNEMONIC_VPEXTRQ,   ZYDIS_MNEMONIC_VEXTRACTPS, ZYDIS_MNEMONIC_VEXTRACTF128, ZYDIS_MNEMONIC_VEXTRACTI128,
+  };
+  if (out->vectors_read == 0 || (out->vectors_read & (out->vectors_read - 1)) != 0 || out->vectors_written != 0 ||
+      operands[0].type != ZYDIS_OPERAND_TYPE_MEMORY) {
+    return;
+  }
+  for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
+    if (moves[i] == in->mnemonic) {
+      out->stored_vector = (uint8_t)__builtin_ctz(out->vectors_read);
+      out->stored_from = (uint8_t)stored_part(in, operands);
+    }
+  }
+}
+
 static uint16_t
 prefix_traits(const ZydisDecodedInstruction *in)
 {
@@ -414,6 +476,7 @@ ct_effects_of(const uint8_t *code, size_t size, struct ct_effects *out)
                              .in3 = CT_OPERAND_NONE,
                              .store = CT_OPERAND_NONE,
                              .loaded_reg = CT_NO_REG,
+                             .stored_vector = CT_NO_VECTOR,
                              .traits = prefix_traits(&in)};
   for (unsigned i = 0; i < in.operand_count; i++) {
     if (operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER) {
@@ -426,6 +489,7 @@ ct_effects_of(const uint8_t *code, size_t size, struct ct_effects *out)
   note_flags(&in, operands, out);
   note_string(&in, out);
   note_by_mnemonic(&in, out);
+  note_stored_vector(&in, operands, out);
   out->flow = (uint8_t)flow_of(&in);
   out->traits |= zeroes_the_rest(&in, out) ? CT_EFFECT_VECTOR_ZEROES : 0;
   ct_effects_emulated(&in, operands, out);

@@ -94,6 +94,8 @@ enum ct_effects_trait {
   CT_EFFECT_VECTOR_ZEROES = 1 << 9 /* VEX and EVEX: the rest of the vector registers written becomes 0 */
 };
 
+enum { CT_NO_VECTOR = 255 };
+
 /* An operand of the emulator. 0 to 15: a general register. */
 enum { CT_OPERAND_HIGH = 16 /* ah; ch, dh, bh follow */, CT_OPERAND_MEMORY = 20, CT_OPERAND_IMM, CT_OPERAND_NONE };
 
@@ -109,6 +111,7 @@ struct ct_effects {
   uint8_t flow;  /* enum ct_insn_flow */
   bool derivable;
   bool uses_loaded;
+  bool stores_unknown; /* it is derivable, but for what it stores: of x87, and of vector registers converted */
   uint8_t loaded_reg; /* see above; or CT_NO_REG */
   uint8_t access_count;
   int64_t imm; /* constant; of relative branches: target minus the next instruction's address */
@@ -124,6 +127,8 @@ struct ct_effects {
   uint32_t vectors_read, vectors_written;
   uint8_t masks_read, masks_written;
   uint8_t vector_size; /* bytes of each vector register written, at most */
+  /* What it stores is bytes of that vector register, from stored_from on; CT_NO_VECTOR: it is not. */
+  uint8_t stored_vector, stored_from;
 };
 
 /*

@@ -497,5 +497,6 @@ ct_effects_emulated(const ZydisDecodedInstruction *in, const ZydisDecodedOperand
     take_memory(out);
     out->op = CT_DO_NOTHING;
     out->derivable = true;
+    out->stores_unknown = out->store != CT_OPERAND_NONE && out->stored_vector == CT_NO_VECTOR;
   }
 }

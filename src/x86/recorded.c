@@ -71,7 +71,7 @@ static void
 add_stored(const struct ct_effects *effects, bool has_vectors, struct list *list)
 {
   int i = access_that(effects, CT_ACCESS_WRITE);
-  if (i < 0 || !can_be_read(&effects->access[i]) || (has_vectors && effects->vectors_read != 0)) {
+  if (i < 0 || !can_be_read(&effects->access[i]) || (has_vectors && effects->stored_vector != CT_NO_VECTOR)) {
     return;
   }
   const struct ct_access *access = &effects->access[i];
@@ -130,6 +130,8 @@ ct_values_of(const struct ct_effects *effects, bool has_vectors, struct ct_value
   }
   if (!derivable) {
     add_written(effects, &list);
+  }
+  if (!derivable || effects->stores_unknown) {
     add_stored(effects, has_vectors, &list);
   }
   if (has_vectors) {

@@ -259,39 +259,78 @@ is_done(struct ct_writer *w, uint64_t pc)
   ct_writer_note(w, pc);
 }
 
+/* The tracer reads what the call has written, and its records go on behind that. rcx is free. */
+static void
+emit_written(struct ct_writer *w, uint64_t next, struct ct_code_label *go_on)
+{
+  struct ct_code *out = w->out;
+  w->now.rcx_is = CT_RCX_PC;
+  ct_writer_note(w, next);
+  ct_emit_movabs(out, CT_RCX, next);
+  w->now.rcx_is = CT_RCX_OWN;
+  ct_writer_note(w, next);
+  ct_emit_mov_store(out, CT_SLOT(w->place, spill_place), CT_R15);
+  uint32_t number = w->unit->exit_count;
+  struct ct_unit_exit *leaving = add_exit(w, CT_EXIT_WRITTEN, next);
+  ct_emit_jmp_label(out, &w->exit_labels[number]);
+  leaving->resume_at = ct_writer_here(w);
+  ct_writer_note(w, next)->place_is_slot = 1;
+  ct_emit_mov_load(out, CT_R15, CT_SLOT(w->place, spill_place));
+  ct_writer_note(w, next);
+  ct_emit_mov32_store_imm(out, CT_SLOT(w->place, exit), CT_ITRACE_EXIT_MISS);
+  ct_emit_jmp_label(out, go_on);
+}
+
 static void
 emit_system_call(struct ct_writer *w, const struct ct_source_insn *insn)
 {
+  enum { JMP_NEAR = 5 };
   struct ct_code *out = w->out;
   uint64_t next = insn->pc + insn->length;
-  struct ct_recovery before = w->now;
+  struct ct_code_label go_on = {.count = 0}, make = {.count = 0};
   ct_writer_note(w, insn->pc);
   ct_emit_mov_store(out, CT_SLOT(w->place, spill_rcx), CT_RCX); /* which the system call changes */
   note_spilled(w, insn->pc);
   ct_emit_movzx16(out, CT_RCX, CT_RAX);
+  if (w->has_record) {
+    ct_emit_mov32_store(out, CT_SLOT(w->place, call), CT_RAX);
+  }
   ct_emit_movzx8_load(out, CT_RCX, ct_mem_table(w->place->shared + CT_ITRACE_SYSCALLS_AT, CT_RCX, 0));
-  ct_emit_jrcxz_over(out, 0);
-  uint32_t resume_at = ct_writer_here(w);
+  if (w->has_record) {
+    ct_emit_mov32_store(out, CT_SLOT(w->place, call_kind), CT_RCX);
+  }
+  ct_emit_jrcxz_over(out, JMP_NEAR);
+  ct_emit_jmp_label(out, &make);
+  ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
+  uint32_t number = w->unit->exit_count;
+  struct ct_unit_exit *looked_at = add_exit(w, CT_EXIT_SYSCALL, insn->pc);
+  ct_writer_note(w, insn->pc);
+  ct_emit_jmp_label(out, &w->exit_labels[number]);
+  ct_code_label_bind(out, &make);
+  looked_at->resume_at = ct_writer_here(w);
+  note_spilled(w, insn->pc);
   ct_emit_syscall(out);
   if (w->has_record) {
     ct_record_syscall(w, next);
+    ct_emit_mov32_load(out, CT_RCX, CT_SLOT(w->place, call_kind));
+    ct_emit_lea32(out, CT_RCX, ct_mem(CT_RCX, -CT_ITRACE_CALL_WRITES));
+    ct_emit_jrcxz_over(out, 0);
   }
-  ct_writer_note(w, next)->rcx_is = CT_RCX_PC;
+  uint32_t over_at = ct_writer_here(w);
+  ct_code_label_bind(out, &go_on);
+  w->now.rcx_is = CT_RCX_PC;
+  ct_writer_note(w, next);
   ct_emit_movabs(out, CT_RCX, next);
   w->now.rcx_is = CT_RCX_OWN;
   ct_writer_note(w, next);
   emit_jump(w, next);
-  if (!out->overflow) {
-    out->bytes[w->start + resume_at - 1] = (uint8_t)(ct_writer_here(w) - resume_at);
+  if (w->has_record) {
+    if (!out->overflow) {
+      out->bytes[w->start + over_at - 1] = (uint8_t)(ct_writer_here(w) - over_at);
+    }
+    emit_written(w, next, &go_on);
   }
-  w->now = before;
   w->has_record = false;
-  note_spilled(w, insn->pc);
-  ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
-  uint32_t number = w->unit->exit_count;
-  add_exit(w, CT_EXIT_SYSCALL, insn->pc)->resume_at = resume_at;
-  ct_writer_note(w, insn->pc);
-  ct_emit_jmp_label(out, &w->exit_labels[number]);
 }
 
 static void

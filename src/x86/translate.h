@@ -46,6 +46,7 @@ struct ct_recovery {
   uint8_t rax_is_scratch : 1; /* rax is in the register `scratch` */
   uint8_t is_before : 1;      /* what the instruction at pc is about to load is read, for its record */
   uint8_t is_advanced : 1;    /* the record is complete: the next one begins there */
+  uint8_t place_is_slot : 1;  /* where the next record begins is in slots.spill_place */
   uint8_t record;             /* the register whose value is in slots.spill_record, and has that place; or CT_NO_REG */
   uint8_t scratch;            /* the register whose value is in slots.spill_scratch; or CT_NO_REG */
   uint8_t done;               /* instructions of the unit that are executed here */
@@ -61,6 +62,7 @@ enum ct_exit_kind {
   CT_EXIT_STALE,   /* the code has changed */
   CT_EXIT_SYSCALL, /* the system call at target: the tracer looks at it first */
   CT_EXIT_ROOM,    /* the segment of records is full */
+  CT_EXIT_WRITTEN, /* the system call has been made, and what it wrote has to be read */
 };
 
 struct ct_unit_exit {
@@ -68,8 +70,9 @@ struct ct_unit_exit {
   uint32_t field;   /* CT_EXIT_LINK: offset of the rel32 that leads to the exit's code */
   uint32_t code_at; /* offset of the exit's code */
   uint64_t target;
-  uint32_t resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same */
-  uint8_t done;       /* CT_EXIT_ROOM: instructions of the unit that are executed there; the record is complete */
+  uint32_t
+      resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same; CT_EXIT_WRITTEN: that goes on */
+  uint8_t done;  /* CT_EXIT_ROOM: instructions of the unit that are executed there; the record is complete */
 };
 
 struct ct_unit {

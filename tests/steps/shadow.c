@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Is every writer of memory in the records? Of a program with one thread: what stores and system calls wrote, by its
+ * steps, is kept; what the program then loads from there must be that. A load of something else was written by
+ * something that is missing.
+ *
+ *   shadow FILE     1: there is such a load
+ */
+#include "base/error.h"
+#include "steps/cursor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 4096, SLOTS = 1 << 20, SHOWN = 10 };
+
+struct page {
+  uint64_t number; /* plus 1 */
+  uint8_t value[PAGE], known[PAGE];
+};
+
+static struct page *pages[SLOTS];
+static struct ct_steps_cursor *cursor;
+static uint64_t loads, checked, wrong, kernel;
+
+static struct page *
+page_of(uint64_t address, bool make)
+{
+  uint64_t number = address / PAGE;
+  size_t at = (size_t)(number * 0x9e3779b97f4a7c15ull >> 44) & (SLOTS - 1);
+  while (pages[at] != NULL && pages[at]->number != number + 1) {
+    at = (at + 1) & (SLOTS - 1);
+  }
+  if (pages[at] == NULL && make) {
+    pages[at] = calloc(1, sizeof(struct page));
+    if (pages[at] == NULL) {
+      abort();
+    }
+    pages[at]->number = number + 1;
+  }
+  return pages[at];
+}
+
+static void
+put(uint64_t address, const uint8_t *bytes, uint64_t have, uint64_t size)
+{
+  for (uint64_t i = 0; i < size; i++) {
+    struct page *page = page_of(address + i, i < have);
+    if (page == NULL) {
+      i += PAGE - 1 - (address + i) % PAGE; /* nothing is known there */
+      continue;
+    }
+    page->known[(address + i) % PAGE] = i < have;
+    page->value[(address + i) % PAGE] = i < have ? bytes[i] : 0;
+  }
+}
+
+/* The page that the kernel keeps the time in, for all processes; found in the lines of /proc/PID/maps. */
+static bool
+is_clock(struct ct_steps_reader *reader, uint64_t address)
+{
+  static uint64_t seen;
+  if (address / PAGE == seen) {
+    return true;
+  }
+  const struct ct_steps_modules *modules;
+  size_t count = ct_steps_reader_modules(reader, &modules);
+  for (size_t i = 0; i < count; i++) {
+    for (const char *at = modules[i].text; (at = strstr(at, "[vvar")) != NULL; at++) {
+      uint64_t start = 0, end = 0;
+      const char *line = at;
+      while (line > modules[i].text && line[-1] != '\n') {
+        line--;
+      }
+      if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 && address >= start && address < end) {
+        seen = address / PAGE;
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+static void
+load(struct ct_steps_reader *reader, const struct ct_steps_step *step)
+{
+  const uint8_t *bytes = (const uint8_t *)&step->did.loaded;
+  uint64_t address = step->did.load_address;
+  bool good = true;
+  loads += step->did.load_size != 0;
+  for (uint64_t i = 0; i < step->did.load_size; i++) {
+    const struct page *page = page_of(address + i, true);
+    bool known = page->known[(address + i) % PAGE] != 0;
+    checked += known;
+    good &= !known || page->value[(address + i) % PAGE] == bytes[i];
+  }
+  if (!good && !is_clock(reader, address) && wrong++ < SHOWN) {
+    printf("step %" PRIu64 " at 0x%" PRIx64 " loads 0x%" PRIx64 " (%u bytes) from 0x%" PRIx64 "; known is",
+           step->number, step->pc, step->did.loaded, step->did.load_size, address);
+    for (uint64_t i = 0; i < step->did.load_size; i++) {
+      printf(" %02x", page_of(address + i, true)->value[(address + i) % PAGE]);
+    }
+    printf("\n");
+  }
+  put(address, bytes, step->did.load_size, step->did.load_size);
+}
+
+static void
+store(const struct ct_steps_step *step, const struct ct_mem_store *s)
+{
+  uint8_t bytes[CT_STEPS_VECTOR_BYTES];
+  size_t known = ct_steps_stored(step->effects, s, ct_steps_cursor_state(cursor), bytes);
+  if (s->size == 0) {
+    printf("step %" PRIu64 " stores where is not known\n", step->number);
+    wrong++;
+  }
+  for (uint64_t i = 0; i < s->count; i++) {
+    put(s->address + i * s->size, bytes, known, s->size);
+  }
+}
+
+static void
+visit_event(void *context, const struct ct_steps_event *event)
+{
+  struct ct_stream_memory memory;
+  (void)context;
+  if (event->kind == CT_STREAM_MEMORY) {
+    memcpy(&memory, event->data, sizeof(memory));
+    put(memory.address, event->data + sizeof(memory), event->bytes - sizeof(memory), memory.size);
+    kernel++;
+  }
+}
+
+int
+main(int argc, char **argv)
+{
+  struct ct_steps_reader *reader;
+  struct ct_diag diag = {""};
+  const struct ct_steps_step *step;
+  if (argc != 2 || ct_steps_reader_open(argv[1], &reader, &diag) != 0) {
+    fprintf(stderr, "shadow FILE; %s\n", diag.text);
+    return 2;
+  }
+  cursor = ct_steps_cursor_open(reader);
+  ct_steps_cursor_events(cursor, visit_event, NULL);
+  while ((step = ct_steps_cursor_next(cursor)) != NULL) {
+    if (step->did.load_size != 0) {
+      load(reader, step);
+    }
+    for (unsigned i = 0; i < step->did.store_count; i++) {
+      store(step, &step->did.stores[i]);
+    }
+  }
+  printf("%" PRIu64 " loads, %" PRIu64 " bytes compared, %" PRIu64 " times the kernel wrote, %" PRIu64 " wrong\n",
+         loads, checked, kernel, wrong);
+  ct_steps_cursor_close(cursor);
+  ct_steps_reader_close(reader);
+  return wrong != 0;
+}
