@@ -44,6 +44,7 @@ torture: setup build
 	@$(NICE) tests/kinds.py --long
 	@$(NICE) tests/transparency.py --long --keep --json $(BUILD)/torture.json
 	@$(NICE) tests/transparency.py --translated --once
+	@$(NICE) tests/transparency.py --records --once
 
 unit: build
 	@$(NICE) tests/all.py static unit

@@ -78,7 +78,7 @@ GROUPS = {
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
-    "translated": Group(["transparency.py --translated --once --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
+    "translated": Group(["transparency.py --records --once --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py"]),

@@ -10,6 +10,7 @@ The traces must be complete, and lose nothing where the ring has room for all ev
     tests/transparency.py --repeat 20         each case so often; its first failure ends the repetition
     tests/transparency.py --record=--lossless further options for contrail record
     tests/transparency.py --translated        the first thread of each program by translated code; nothing is recorded
+    tests/transparency.py --records           the same, and its instructions are recorded; no record may contradict another
     tests/transparency.py --json FILE         numbers of each case
     tests/transparency.py --json FILE --resume --seconds 180
                                               piece by piece: only what FILE lacks or has as different is run, and no
@@ -78,6 +79,11 @@ exec {contrail} record {options} -o "$trace" -- "$@"
 TRANSLATED = """#!/bin/sh
 exec {translated} -- "$@"
 """
+RECORDED = """#!/bin/sh
+exec {translated} -l -o {traces} -- "$@"
+"""
+WALKED_MAX = 40 << 20  # bytes of a file of steps that is read again, of all of a case WALKED_ALL
+WALKED_ALL = 120 << 20
 # The program keeps its process id, its parent and its children; who attaches to it is nobody's child.
 ATTACHED = """#!/bin/sh
 setsid -f flock -s {scratch}/attaching {scratch}/bin/attach_often $$ </dev/null >/dev/null 2>&1
@@ -238,9 +244,10 @@ class Runner:
         os.chmod(self.traces, 0o1777)  # for cases that change user
         subprocess.run(["cp", "-a", self.template, self.work], check=True)
         translated = getattr(self.options, "translated", False)
+        by = RECORDED if getattr(self.options, "records", False) else TRANSLATED if translated else TRACED
         filled = {"traces": self.traces, "translated": os.path.join(ROOT, os.path.dirname(self.options.contrail), "tests", "translated"), "contrail": self.options.contrail, "scratch": self.scratch,
                   "options": shlex.join(self.options.record)}
-        for name, text in (("t", TRANSLATED if translated else TRACED), ("attached", ATTACHED), ("attach_often", ATTACH_OFTEN)):
+        for name, text in (("t", by), ("attached", ATTACHED), ("attach_often", ATTACH_OFTEN)):
             self.write(f"bin/{name}", text.format(**filled) if traced else UNTRACED, 0o755)
         result = Result()
         begin = time.monotonic()
@@ -337,7 +344,21 @@ def read_info(contrail, trace):
     return json.loads(result.stdout), None
 
 
+def check_steps(checked, runner, options):
+    """Records that contradict each other. Very long ones are not read: that takes longer than their case."""
+    tool, left = os.path.join(options.build, "tests", "stepped"), WALKED_ALL
+    for file in sorted(glob.glob(os.path.join(runner.traces, "**", "steps.*"), recursive=True), key=os.path.getsize):
+        left -= os.path.getsize(file)
+        if os.path.getsize(file) > WALKED_MAX or left < 0:
+            continue
+        walked = subprocess.run([tool, "walk", file], capture_output=True, text=True, timeout=600)
+        if walked.returncode:
+            checked.fail(f"{os.path.basename(file)}: {(walked.stdout + walked.stderr).strip()}")
+
+
 def check_traces(checked, runner, options):
+    if options.records:
+        check_steps(checked, runner, options)
     if options.translated:
         return
     numbers = {"traces": 0, "functions": 0, "hooked": 0, "events": 0, "dropped": 0, "bytes": 0, "threads": 0,
@@ -542,6 +563,7 @@ def arguments(parser):
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--long", action="store_true", help="the long set too")
     parser.add_argument("--translated", action="store_true", help="by translated code, in place of a recording")
+    parser.add_argument("--records", action="store_true", help="--translated, and instructions are recorded")
     parser.add_argument("--once", action="store_true", help="untraced once only")
     parser.add_argument("--record", type=shlex.split, default=[], help="further options for contrail record")
     parser.add_argument("--json", help="write numbers there")
@@ -552,6 +574,7 @@ def arguments(parser):
 
 
 def choose(cases, options):
+    options.translated |= options.records
     options.cache = os.path.join(options.build, "tests", "cache")
     os.makedirs(options.cache, exist_ok=True)
     if not options.long and not options.filter:
