@@ -15,7 +15,9 @@
 #include <time.h>
 #include <x86intrin.h>
 
-enum segment_state { FREE, FILLED, WAITS, WRITTEN };
+enum segment_state { FREE, FILLED, WAITS, WRITTEN /* is being packed or written */ };
+
+enum { PACKERS = 2 }; /* while one writes, or the thread waits for room, the other packs */
 
 struct segment {
   enum segment_state state;
@@ -31,7 +33,12 @@ struct segment {
 
 struct ct_segments {
   struct ct_steps_writer *writer;
-  pthread_t thread;
+  struct packer {
+    struct ct_segments *segments;
+    struct ct_steps_packer *packer;
+    pthread_t thread;
+  } packers[PACKERS];
+  uint32_t packer_count;
   pthread_mutex_t lock;
   pthread_cond_t change;
   struct segment segments[CT_SEGMENTS];
@@ -56,8 +63,9 @@ oldest(struct ct_segments *segments, enum segment_state state)
   return found;
 }
 
+/* In the order of turns: what a segment needs of units is there before it. */
 static void
-write_one(struct ct_segments *segments, struct segment *segment)
+write_one(struct ct_segments *segments, struct segment *segment, const struct ct_steps_packer *packed)
 {
   if (segment->modules != NULL) {
     ct_steps_writer_modules(segments->writer, segment->modules, strlen(segment->modules));
@@ -65,7 +73,7 @@ write_one(struct ct_segments *segments, struct segment *segment)
   if (segment->unit_bytes != 0) {
     ct_steps_writer_units(segments->writer, segment->units, segment->unit_bytes);
   }
-  ct_steps_writer_segment(segments->writer, segment->bytes, segment->used, segment->stamps, segment->stamp_count);
+  ct_steps_writer_packed(segments->writer, packed);
   free(segment->units);
   free(segment->modules);
   segment->units = NULL;
@@ -74,9 +82,10 @@ write_one(struct ct_segments *segments, struct segment *segment)
 }
 
 static void *
-segments_main(void *context)
+packer_main(void *context)
 {
-  struct ct_segments *segments = context;
+  struct packer *self = context;
+  struct ct_segments *segments = self->segments;
   pthread_mutex_lock(&segments->lock);
   for (;;) {
     struct segment *segment = oldest(segments, WAITS);
@@ -89,7 +98,13 @@ segments_main(void *context)
     }
     segment->state = WRITTEN;
     pthread_mutex_unlock(&segments->lock);
-    write_one(segments, segment);
+    ct_steps_pack(self->packer, segment->bytes, segment->used, segment->stamps, segment->stamp_count);
+    pthread_mutex_lock(&segments->lock);
+    while (oldest(segments, WRITTEN) != segment) {
+      pthread_cond_wait(&segments->change, &segments->lock);
+    }
+    pthread_mutex_unlock(&segments->lock);
+    write_one(segments, segment, self->packer); /* the others wait for their turns */
     pthread_mutex_lock(&segments->lock);
     segment->state = FREE;
     segments->counts.segments++;
@@ -220,17 +235,25 @@ ct_segments_create(const struct ct_recorder_options *options, pid_t pid, pid_t t
   segments->next_unit = 1;
   fill_times(&head);
   int code = ct_steps_writer_open(options->path, &head, &segments->writer, diag);
-  if (code == 0) {
-    pthread_mutex_init(&segments->lock, NULL);
-    pthread_cond_init(&segments->change, NULL);
-    if (ct_worker_create(&segments->thread, NULL, segments_main, segments) != 0) {
-      ct_steps_writer_close(segments->writer, NULL);
-      code = ct_fail(diag, CT_ENOMEM, "cannot start a thread");
-    }
-  }
   if (code != 0) {
     free(segments);
     return code;
+  }
+  pthread_mutex_init(&segments->lock, NULL);
+  pthread_cond_init(&segments->change, NULL);
+  for (uint32_t i = 0; i < PACKERS; i++) {
+    struct packer *packer = &segments->packers[segments->packer_count];
+    *packer = (struct packer){.segments = segments, .packer = ct_steps_packer_create()};
+    if (packer->packer != NULL && ct_worker_create(&packer->thread, NULL, packer_main, packer) == 0) {
+      segments->packer_count++;
+    } else {
+      ct_steps_packer_free(packer->packer);
+    }
+  }
+  if (segments->packer_count == 0) {
+    ct_steps_writer_close(segments->writer, NULL);
+    free(segments);
+    return ct_fail(diag, CT_ENOMEM, "cannot start a thread");
   }
   *out = segments;
   return 0;
@@ -243,7 +266,10 @@ ct_segments_finish(struct ct_segments *segments, struct ct_recorder_counts *coun
   segments->is_ending = true;
   pthread_cond_broadcast(&segments->change);
   pthread_mutex_unlock(&segments->lock);
-  pthread_join(segments->thread, NULL);
+  for (uint32_t i = 0; i < segments->packer_count; i++) {
+    pthread_join(segments->packers[i].thread, NULL);
+    ct_steps_packer_free(segments->packers[i].packer);
+  }
   segments->counts.stored = ct_steps_writer_written(segments->writer).bytes;
   segments->counts.steps = ct_steps_writer_written(segments->writer).steps;
   if (counts != NULL) {

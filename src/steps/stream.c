@@ -95,30 +95,116 @@ note_time(const struct ct_record *record, struct ct_stream_count *count)
     return;
   }
   memcpy(&tsc, record->data + sizeof(struct ct_stream_event), sizeof(tsc));
-  count->first_tsc = count->first_tsc == 0 ? tsc : count->first_tsc;
+  count->first_tsc = count->first_tsc == 0 || tsc < count->first_tsc ? tsc : count->first_tsc;
   count->last_tsc = tsc > count->last_tsc ? tsc : count->last_tsc;
 }
 
-void
-ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, struct ct_stream_count *out)
+static void
+note_record(const struct ct_record *record, struct ct_stream_count *count)
+{
+  if (record->kind == CT_RECORD_INSNS) {
+    count->steps += (uint64_t)record->end - record->first;
+  } else {
+    count->steps += record->event_kind == CT_STREAM_STEP;
+    note_time(record, count);
+  }
+}
+
+/* One record after the other. */
+static void
+count_in_order(struct ct_units *units, const uint8_t *bytes, size_t size, struct ct_stream_count *count)
 {
   const struct ct_units_table *table = ct_units_table(units);
   const uint8_t *at = bytes, *end = bytes + size;
   struct ct_record record = {.kind = CT_RECORD_NONE};
-  struct ct_stream_count count = {.steps = 0};
   bool begins = false;
   for (ct_stream_take(units, table, at, (size_t)(end - at), &record);
        record.kind == CT_RECORD_INSNS || record.kind == CT_RECORD_EVENT;
        ct_stream_take(units, table, at, (size_t)(end - at), &record)) {
-    if (record.kind == CT_RECORD_INSNS) {
-      count.steps += (uint64_t)record.end - record.first;
-    } else {
-      begins = begins || (at == bytes && record.event_kind == CT_STREAM_CONTEXT);
-      count.steps += record.event_kind == CT_STREAM_STEP;
-      note_time(&record, &count);
-    }
+    begins = begins || (at == bytes && record.kind == CT_RECORD_EVENT && record.event_kind == CT_STREAM_CONTEXT);
+    note_record(&record, count);
     at += record.bytes;
   }
-  count.is_whole = begins && record.kind == CT_RECORD_NONE;
+  count->is_whole = begins && record.kind == CT_RECORD_NONE;
+}
+
+/*
+ * Where a record is depends on the one before it, so a walk waits for each in turn. Walks from several places do not
+ * wait for each other. That all were records is known when each walk ends exactly where the next one began.
+ */
+enum { LANES = 8 };
+
+struct lane {
+  const uint8_t *at, *end;
+};
+
+static uint32_t
+divide(const uint8_t *bytes, size_t size, const struct ct_stream_stamp *stamps, uint32_t stamp_count,
+       struct lane lanes[LANES])
+{
+  uint32_t count = 0;
+  const uint8_t *begin = bytes;
+  for (uint32_t i = 1; i < LANES && stamp_count >= LANES; i++) {
+    uint64_t at = stamps[(uint64_t)stamp_count * i / LANES].at;
+    if (at < size && bytes + at > begin) {
+      lanes[count++] = (struct lane){begin, bytes + at};
+      begin = bytes + at;
+    }
+  }
+  lanes[count++] = (struct lane){begin, bytes + size};
+  return count;
+}
+
+/* False: a lane does not end where it should. */
+static bool
+count_lanes(struct ct_units *units, struct lane lanes[LANES], uint32_t lane_count, struct ct_stream_count *count)
+{
+  const struct ct_units_table *table = ct_units_table(units);
+  uint64_t steps = 0;
+  while (lane_count > 0) {
+    for (uint32_t i = 0; i < lane_count; i++) {
+      struct lane *lane = &lanes[i];
+      size_t left = (size_t)(lane->end - lane->at);
+      uint32_t word = 0;
+      if (__builtin_expect(left >= sizeof(word), 1)) {
+        memcpy(&word, lane->at, sizeof(word));
+      }
+      const struct ct_units_slot *slot = &table->slots[word & table->mask];
+      if (__builtin_expect(slot->id == word && slot->bytes != 0 && slot->bytes <= left, 1)) {
+        steps += slot->insns;
+        lane->at += slot->bytes;
+        continue;
+      }
+      struct ct_record record;
+      ct_stream_take(units, table, lane->at, left, &record);
+      if (record.kind == CT_RECORD_NONE) {
+        *lane = lanes[--lane_count];
+      } else if (record.kind == CT_RECORD_DAMAGED) {
+        return false;
+      } else {
+        note_record(&record, count);
+        lane->at += record.bytes;
+      }
+    }
+  }
+  count->steps += steps;
+  return true;
+}
+
+void
+ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, const struct ct_stream_stamp *stamps,
+                uint32_t stamp_count, struct ct_stream_count *out)
+{
+  struct lane lanes[LANES];
+  struct ct_stream_count count = {.steps = 0};
+  struct ct_stream_event event = {.word = 0};
+  if (size >= sizeof(event)) {
+    memcpy(&event, bytes, sizeof(event));
+  }
+  count.is_whole = event.word == (CT_STREAM_EVENT | CT_STREAM_CONTEXT);
+  if (!count.is_whole || !count_lanes(units, lanes, divide(bytes, size, stamps, stamp_count, lanes), &count)) {
+    count = (struct ct_stream_count){.steps = 0};
+    count_in_order(units, bytes, size, &count);
+  }
   *out = count;
 }

@@ -93,7 +93,8 @@ struct ct_stream_count {
   uint64_t first_tsc, last_tsc; /* of events that tell; 0: none does */
   bool is_whole;                /* begins with a context, and has no record that is none */
 };
-/* Walks over all of it. */
-void ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, struct ct_stream_count *out);
+/* Walks over all of it; with stamps that tell where records begin, several times as fast. */
+void ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, const struct ct_stream_stamp *stamps,
+                     uint32_t stamp_count, struct ct_stream_count *out);
 
 #endif

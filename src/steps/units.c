@@ -247,5 +247,7 @@ ct_units_decode(struct ct_units *units, uint32_t id)
   if (plan == NULL || (plan->known == 0 && !make_plan(units, plan)) || plan->is_bad) {
     return NULL;
   }
+  slot->bytes = (uint32_t)sizeof(uint32_t) + plan->bytes;
+  slot->insns = plan->insns;
   return plan;
 }

@@ -65,6 +65,8 @@ bool ct_steps_insn_of(const uint8_t *code, size_t size, uint64_t pc, bool has_ve
 struct ct_units_slot {
   uint32_t id;
   uint32_t number; /* of the plan, plus 1; 0: free */
+  uint32_t bytes;  /* of its record, with the id; 0: it is not decoded, or is bad */
+  uint32_t insns;
 };
 struct ct_units_table {
   struct ct_units_slot *slots;

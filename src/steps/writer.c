@@ -15,16 +15,83 @@
 
 enum { LEVEL = 1, UNITS_KEPT = 1 << 20 };
 
+struct ct_steps_packer {
+  ZSTD_CCtx *zstd;
+  uint8_t *room;
+  size_t capacity;
+  /* Of what was packed last: */
+  const void *bytes, *stored;
+  size_t size, stored_size;
+  const struct ct_stream_stamp *stamps;
+  uint32_t stamp_count, check;
+  enum ct_steps_packing packing;
+};
+
 struct ct_steps_writer {
   int fd, code, error; /* error: of errno */
   struct ct_units *units;
-  ZSTD_CCtx *zstd;
-  uint8_t *packed;
-  size_t packed_capacity;
-  uint8_t *pending; /* units that are to be written before the next segment */
+  struct ct_steps_packer *packer; /* for what is packed here */
+  uint8_t *pending;               /* units that are to be written before the next segment */
   size_t pending_bytes, pending_capacity;
   struct ct_steps_written written;
 };
+
+/* ---- packing ---- */
+
+struct ct_steps_packer *
+ct_steps_packer_create(void)
+{
+  struct ct_steps_packer *packer = calloc(1, sizeof(*packer));
+  if (packer != NULL) {
+    packer->zstd = ZSTD_createCCtx();
+  }
+  if (packer != NULL && packer->zstd == NULL) {
+    free(packer);
+    packer = NULL;
+  }
+  return packer;
+}
+
+void
+ct_steps_packer_free(struct ct_steps_packer *packer)
+{
+  if (packer != NULL) {
+    ZSTD_freeCCtx(packer->zstd);
+    free(packer->room);
+    free(packer);
+  }
+}
+
+void
+ct_steps_pack(struct ct_steps_packer *packer, const void *bytes, size_t size, const struct ct_stream_stamp *stamps,
+              uint32_t stamp_count)
+{
+  size_t bound = ZSTD_compressBound(size);
+  if (bound > packer->capacity) {
+    free(packer->room);
+    packer->room = malloc(bound);
+    packer->capacity = packer->room != NULL ? bound : 0;
+  }
+  packer->bytes = bytes;
+  packer->size = size;
+  packer->stamps = stamps;
+  packer->stamp_count = stamp_count;
+  packer->stored = packer->room;
+  if (packer->room == NULL) {
+    return;
+  }
+  size_t packed = ZSTD_compressCCtx(packer->zstd, packer->room, packer->capacity, bytes, size, LEVEL);
+  packer->packing = CT_STEPS_ZSTD;
+  packer->stored_size = packed;
+  if (ZSTD_isError(packed) || packed >= size) {
+    packer->packing = CT_STEPS_RAW;
+    packer->stored = bytes;
+    packer->stored_size = size;
+  }
+  packer->check = ct_crc32(ct_crc32(0, packer->stored, packer->stored_size), stamps, stamp_count * sizeof(*stamps));
+}
+
+/* ---- the file ---- */
 
 static int
 fail(struct ct_steps_writer *writer, int code, int error)
@@ -71,8 +138,8 @@ ct_steps_writer_open(const char *path, const struct ct_steps_file *given, struct
     return code;
   }
   writer->units = ct_units_create(head.has_vectors != 0);
-  writer->zstd = ZSTD_createCCtx();
-  if (writer->units == NULL || writer->zstd == NULL) {
+  writer->packer = ct_steps_packer_create();
+  if (writer->units == NULL || writer->packer == NULL) {
     fail(writer, CT_ENOMEM, ENOMEM);
   }
   if (put(writer, &head, sizeof(head)) != 0) {
@@ -82,43 +149,29 @@ ct_steps_writer_open(const char *path, const struct ct_steps_file *given, struct
   return 0;
 }
 
-/* Of what follows a block's head. */
-static uint32_t
-check_of(const void *bytes, size_t size, const struct ct_stream_stamp *stamps, uint32_t count)
-{
-  return ct_crc32(ct_crc32(0, bytes, size), stamps, count * sizeof(*stamps));
-}
-
 /* block: kind, steps and times are set. */
 static int
-put_block(struct ct_steps_writer *writer, struct ct_steps_block block, const void *bytes, size_t size,
-          const struct ct_stream_stamp *stamps, uint32_t stamp_count)
+put_packed(struct ct_steps_writer *writer, struct ct_steps_block block, const struct ct_steps_packer *packed)
 {
-  size_t bound = ZSTD_compressBound(size);
-  if (bound > writer->packed_capacity) {
-    free(writer->packed);
-    writer->packed = malloc(bound);
-    writer->packed_capacity = writer->packed != NULL ? bound : 0;
-  }
-  if (writer->packed == NULL) {
+  if (packed->stored == NULL) {
     return fail(writer, CT_ENOMEM, ENOMEM);
   }
-  const void *stored = writer->packed;
-  size_t packed = ZSTD_compressCCtx(writer->zstd, writer->packed, writer->packed_capacity, bytes, size, LEVEL);
-  block.packing = CT_STEPS_ZSTD;
-  if (ZSTD_isError(packed) || packed >= size) {
-    block.packing = CT_STEPS_RAW;
-    stored = bytes;
-    packed = size;
-  }
   block.magic = CT_STEPS_BLOCK_MAGIC;
-  block.stored = packed + stamp_count * sizeof(*stamps);
-  block.bytes = size;
-  block.stamps = stamp_count;
-  block.check = check_of(stored, packed, stamps, stamp_count);
+  block.packing = (uint16_t)packed->packing;
+  block.stored = packed->stored_size + packed->stamp_count * sizeof(*packed->stamps);
+  block.bytes = packed->size;
+  block.stamps = packed->stamp_count;
+  block.check = packed->check;
   put(writer, &block, sizeof(block));
-  put(writer, stored, packed);
-  return put(writer, stamps, stamp_count * sizeof(*stamps));
+  put(writer, packed->stored, packed->stored_size);
+  return put(writer, packed->stamps, packed->stamp_count * sizeof(*packed->stamps));
+}
+
+static int
+put_block(struct ct_steps_writer *writer, struct ct_steps_block block, const void *bytes, size_t size)
+{
+  ct_steps_pack(writer->packer, bytes, size, NULL, 0);
+  return put_packed(writer, block, writer->packer);
 }
 
 static int
@@ -126,7 +179,7 @@ put_pending(struct ct_steps_writer *writer)
 {
   struct ct_steps_block block = {.kind = CT_STEPS_UNITS, .first_step = writer->written.steps};
   if (writer->pending_bytes != 0 && writer->code == 0) {
-    put_block(writer, block, writer->pending, writer->pending_bytes, NULL, 0);
+    put_block(writer, block, writer->pending, writer->pending_bytes);
     writer->pending_bytes = 0;
   }
   return writer->code;
@@ -157,35 +210,45 @@ ct_steps_writer_units(struct ct_steps_writer *writer, const void *bytes, size_t 
 }
 
 int
-ct_steps_writer_segment(struct ct_steps_writer *writer, const void *bytes, size_t size,
-                        const struct ct_stream_stamp *stamps, uint32_t stamp_count)
+ct_steps_writer_packed(struct ct_steps_writer *writer, const struct ct_steps_packer *packed)
 {
   struct ct_stream_count count;
   if (put_pending(writer) != 0) {
     return writer->code;
   }
-  ct_stream_count(writer->units, bytes, size, &count);
+  ct_stream_count(writer->units, packed->bytes, packed->size, packed->stamps, packed->stamp_count, &count);
   struct ct_steps_block block = {.kind = CT_STEPS_RECORDS,
                                  .first_step = writer->written.steps,
                                  .steps = count.steps,
                                  .first_tsc = count.first_tsc,
                                  .last_tsc = count.last_tsc};
-  for (uint32_t i = 0; i < stamp_count; i++) {
-    block.last_tsc = stamps[i].tsc > block.last_tsc ? stamps[i].tsc : block.last_tsc;
+  for (uint32_t i = 0; i < packed->stamp_count; i++) {
+    block.last_tsc = packed->stamps[i].tsc > block.last_tsc ? packed->stamps[i].tsc : block.last_tsc;
   }
-  if (put_block(writer, block, bytes, size, stamps, stamp_count) != 0) {
+  if (put_packed(writer, block, packed) != 0) {
     return writer->code;
   }
   writer->written.steps += count.steps;
-  writer->written.raw_bytes += size;
+  writer->written.raw_bytes += packed->size;
   return count.is_whole ? 0 : CT_EFORMAT;
+}
+
+int
+ct_steps_writer_segment(struct ct_steps_writer *writer, const void *bytes, size_t size,
+                        const struct ct_stream_stamp *stamps, uint32_t stamp_count)
+{
+  if (put_pending(writer) != 0) {
+    return writer->code;
+  }
+  ct_steps_pack(writer->packer, bytes, size, stamps, stamp_count);
+  return ct_steps_writer_packed(writer, writer->packer);
 }
 
 int
 ct_steps_writer_modules(struct ct_steps_writer *writer, const char *text, size_t size)
 {
   struct ct_steps_block block = {.kind = CT_STEPS_MODULES, .first_step = writer->written.steps};
-  return put_pending(writer) != 0 ? writer->code : put_block(writer, block, text, size, NULL, 0);
+  return put_pending(writer) != 0 ? writer->code : put_block(writer, block, text, size);
 }
 
 struct ct_steps_written
@@ -209,8 +272,7 @@ ct_steps_writer_close(struct ct_steps_writer *writer, struct ct_diag *diag)
     ct_fail(diag, code, "cannot write the steps: %s", writer->error != 0 ? strerror(writer->error) : ct_err_text(code));
   }
   ct_units_free(writer->units);
-  ZSTD_freeCCtx(writer->zstd);
-  free(writer->packed);
+  ct_steps_packer_free(writer->packer);
   free(writer->pending);
   free(writer);
   return code;

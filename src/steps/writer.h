@@ -3,8 +3,8 @@
  * Writes a thread's file of steps (ring/itrace_stream.h). Errors stay: after one nothing more is written, and each
  * further call gives it again. What has been written is whole blocks, so it can be read whatever comes after.
  *
- * Costs some 1 ns a step and zstd's fastest, for whoever calls: a thread of its own. A writer belongs to one thread at
- * a time.
+ * Costs a walk over the records and zstd's fastest, for whoever calls: a thread of its own. A writer belongs to one
+ * thread at a time.
  */
 #ifndef CT_STEPS_WRITER_H
 #define CT_STEPS_WRITER_H
@@ -15,6 +15,16 @@
 #include <stddef.h>
 
 struct ct_steps_writer;
+
+/*
+ * Packs segments, apart from the file, so that several threads can at once: each has its own. What was packed last is
+ * told by the packer itself; bytes and stamps must stay until it is written.
+ */
+struct ct_steps_packer;
+struct ct_steps_packer *ct_steps_packer_create(void);      /* NULL: out of memory */
+void ct_steps_packer_free(struct ct_steps_packer *packer); /* accepts NULL */
+void ct_steps_pack(struct ct_steps_packer *packer, const void *bytes, size_t size, const struct ct_stream_stamp *stamps,
+                   uint32_t stamp_count);
 
 /* Makes the file, or empties it. head: magic, version and head_bytes are put in here. 0 or an error. */
 int ct_steps_writer_open(const char *path, const struct ct_steps_file *head, struct ct_steps_writer **out,
@@ -27,6 +37,8 @@ int ct_steps_writer_units(struct ct_steps_writer *writer, const void *bytes, siz
  */
 int ct_steps_writer_segment(struct ct_steps_writer *writer, const void *bytes, size_t size,
                             const struct ct_stream_stamp *stamps, uint32_t stamp_count);
+/* The same with what has been packed. */
+int ct_steps_writer_packed(struct ct_steps_writer *writer, const struct ct_steps_packer *packed);
 /* The text of /proc/PID/maps, as it is from the next segment on. 0 or an error. */
 int ct_steps_writer_modules(struct ct_steps_writer *writer, const char *text, size_t size);
 /* What has been written. */
