@@ -308,6 +308,118 @@ def recorded(scene):
     return f"{turns} times"
 
 
+CHOSEN = r"""
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define APART __attribute__((noinline))
+static jmp_buf place;
+APART int leaf(int x) { return x * 3 + 1; }
+APART int twice(int n) { return n < 2 ? leaf(n) : twice(n - 1) + twice(n - 2); }
+APART int text(int x) { char b[64]; snprintf(b, sizeof b, "%d", x); return (int)strlen(b) + leaf(x); }
+APART void jumps(int x) { if (x % 2) longjmp(place, 1); leaf(x); }
+int main(int c, char **v)
+{
+  long s = 0;
+  do {
+    for (int i = 0; i < 50; i++) s += text(i);
+    for (int i = 0; i < 6; i++) s += twice(i);
+    for (volatile int i = 0; i < 20; i++) if (!setjmp(place)) jumps(i);
+    if (c > 1) usleep(100);
+  } while (c > 1 && write(1, "", 0) == 0 && access(v[1], F_OK) == 0);
+  printf("%ld\n", c > 1 ? 0 : s);
+  return 0;
+}
+"""
+
+
+def chosen_program(scene):
+    with open(scene.path("chosen.c"), "w", encoding="ascii") as file:
+        file.write(CHOSEN)
+    return scene.compile(scene.path("chosen.c"), "-O1", "-fno-inline")
+
+
+def stretches(scene, *words):
+    """The steps that `contrail itrace` records with those options: addresses, functions and stack pointers."""
+    folder = scene.path("-".join(words).translate({ord(c): None for c in " /=<>"}))
+    done = scene.execute(scene.contrail, "itrace", "--no-vector", "-o", folder, *words[:-1], "--", "setarch", "-R", words[-1], timeout=SECONDS)
+    expect(done.returncode == 0 and done.stdout.strip().isdigit() and "contrail: " in done.stderr, f"{done.returncode} {done.stderr[-200:]}")
+    shown = scene.execute(scene.contrail, "steps", "--json", folder, timeout=SECONDS)
+    steps, stack = [], 0
+    for line in shown.stdout.splitlines():
+        step = json.loads(line)
+        if "code" in step:
+            steps.append((step["pc"], step["function"].split("+")[0], stack, step["code"]))
+            stack = int(step["changed"].get("rsp") or "0x0", 16) or stack
+    return steps, done.stderr
+
+
+def calls_of(steps, name, entry):
+    """By all steps of the program: those of the calls of a function that are in no other call of it, by the stack pointer."""
+    found, inside = [], None
+    for step in steps:
+        if inside is not None and inside < step[2] < inside + 65536:
+            inside = None
+        if inside is None and step[0] == entry:
+            inside = step[2]
+        if inside is not None:
+            found.append(step[0])
+    return found
+
+
+@case
+def only_calls(scene):
+    """--function: the very steps that a recording of everything has of these calls, also of those that longjmp leaves."""
+    program, told = chosen_program(scene), []
+    every, _ = stretches(scene, program)
+    for name, count in (("text", 50), ("leaf", 50 + 20), ("twice", 6), ("jumps", 20)):
+        chosen, told_here = stretches(scene, "--function", name, program)
+        entry = next(step[0] for step in every if step[1] == name)
+        expected = calls_of(every, name, entry)
+        # What leaves by longjmp is recorded up to where the stack pointer is another one.
+        got = [step[0] for step in chosen]
+        expect(got == expected, f"{name}: {len(got)} steps, {len(expected)} in truth")
+        expect(f" {count} calls " in told_here, told_here)
+        told.append(f"{name} {len(got)}")
+    return ", ".join(told)
+
+
+@case
+def only_some_calls(scene):
+    """--when and --limit, and --from with --to."""
+    program = chosen_program(scene)
+    chosen, told = stretches(scene, "--function", "text", "--when", "arg1 == 7", program)
+    expect(" 1 call " in told and chosen[0][1] == "text" and chosen[-1][3] == "ret", told)
+    chosen, told = stretches(scene, "--function", "text", "--when", "rdi >= 48", program)
+    expect(" 2 calls " in told, told)
+    chosen, told = stretches(scene, "--function", "leaf", "--limit", "3", program)
+    expect(" 3 calls " in told and {step[1] for step in chosen} == {"leaf"}, told)
+    chosen, told = stretches(scene, "--from", "text", "--to", "leaf", program)
+    expect(" 50 stretches " in told and chosen[0][1] == "text" and "leaf" not in {step[1] for step in chosen}, told)
+    _, told = stretches(scene, "--function", "no_such", program)
+    expect("no_such names no function" in told, told)
+    for words in (("--function", "leaf", "--when", "arg9 > 1"), ("--from", "leaf"), ("--limit", "3"), ("--from", "0x12x", "--to", "leaf")):
+        wrong = scene.execute(scene.contrail, "itrace", "-o", scene.path("wrong"), *words, "--", program)
+        expect(wrong.returncode in (2, 125) and wrong.stdout == "" and wrong.stderr.count("\n") <= 2, f"{words}: {wrong}")
+
+
+@case
+def calls_of_a_process(scene):
+    """Calls of a process that runs, again and again; it is let go when there were enough, and goes on."""
+    program, flag = chosen_program(scene), scene.path("flag")
+    open(flag, "w", encoding="ascii").close()
+    process = subprocess.Popen([program, flag], stdout=subprocess.PIPE, text=True)
+    wait_for("its loop", lambda: os.path.exists(f"/proc/{process.pid}/stat") and process.poll() is None)
+    for turn in range(5):
+        done = scene.execute(scene.contrail, "itrace", "-o", scene.path(f"steps{turn}"), "-F", "snprintf", "-n", "3", str(process.pid), timeout=SECONDS)
+        expect(done.returncode == 0 and " 3 calls " in done.stderr, f"{done.returncode} {done.stderr}")
+    os.remove(flag)
+    out, _ = process.communicate(timeout=SECONDS)
+    expect(process.returncode == 0 and out == "0\n", f"{process.returncode} {out!r}")
+
+
 class Ends:
     """How a program may end while its steps are recorded: the mode, its status, and what the last step is."""
     SOURCE = r"""

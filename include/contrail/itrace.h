@@ -30,6 +30,14 @@ struct ct_itrace_options {
   const char *directory;   /* where its steps go (contrail/steps.h), as file steps.TID; NULL: nothing is recorded */
   bool no_vectors;         /* without vector and mask registers */
   bool is_lossless;        /* it waits when the file does not keep up */
+  /*
+   * Only stretches are recorded; the thread is slower between them, too. Calls of the functions whose names match the
+   * glob `function`, from their first instruction to their return, with what they call; or else from each time that it
+   * comes to `from` up to `to`: "0x401000", "main", "main+0x12". condition (NULL: none): "arg1 > 5", "rsi == 0x10",
+   * as registers are there. stretches: so many, 0 for all; then a thread that runs is let go.
+   */
+  const char *function, *from, *to, *condition;
+  uint64_t stretches;
 };
 
 struct ct_itrace_summary {
@@ -45,6 +53,8 @@ struct ct_itrace_summary {
   uint64_t flushes;                              /* how often all translations were forgotten */
   uint64_t record_bytes, lost_bytes, file_bytes; /* of records */
   uint64_t recorded;                             /* instructions in the file */
+  uint64_t stretches;                            /* that were recorded, if not all was to be */
+  uint64_t places;                               /* where they could begin: 0: no such function was mapped */
 };
 
 /* Begins; the strings are the caller's until the end. 0 or an error; *exec_errno (may be NULL): of a program that could

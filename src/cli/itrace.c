@@ -24,6 +24,8 @@ struct itrace {
   const char *thread; /* its id; NULL: the first one */
   double seconds;     /* 0: until it ends, or contrail is interrupted */
   bool is_lossy, no_vectors, quiet;
+  const char *function, *from, *to, *condition;
+  uint64_t stretches; /* 0: all */
 };
 
 static const struct ct_option options[] = {
@@ -45,6 +47,35 @@ static const struct ct_option options[] = {
      .help = "let the thread go after that time: 10s, 500ms, 2m (default: on Ctrl-C, or when it ends)",
      .apply = ct_apply_for,
      .offset = offsetof(struct itrace, seconds)},
+    {.name = "function",
+     .letter = 'F',
+     .argument = "PATTERN",
+     .help = "only calls of the functions whose names match, from entry to return",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct itrace, function)},
+    {.name = "from",
+     .argument = "PLACE",
+     .help = "only from there, each time, to --to: 0x401000, main, main+0x12 (hexadecimal)",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct itrace, from)},
+    {.name = "to",
+     .argument = "PLACE",
+     .help = "see --from",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct itrace, to)},
+    {.name = "when",
+     .argument = "CONDITION",
+     .help = "only if that holds at the first instruction: 'arg1 > 5', 'rsi == 0x10'",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct itrace, condition)},
+    {.name = "limit",
+     .letter = 'n',
+     .argument = "N",
+     .help = "so many calls, or stretches, then the thread is let go; 0 for all (default)",
+     .most = UINT64_MAX,
+     .unit = " of calls",
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct itrace, stretches)},
     {.name = "lossy",
      .help = "lose records, which is counted, rather than have the thread wait for the file",
      .apply = ct_apply_flag,
@@ -102,11 +133,26 @@ make_directory(const char *path, bool *made, struct ct_diag *diag)
 static void
 tell(const struct itrace *wanted, const struct ct_itrace_summary *s)
 {
-  char steps[CT_COUNT_CHARS], lost[CT_DURATION_CHARS], size[CT_DURATION_CHARS];
+  char steps[CT_COUNT_CHARS], calls[CT_COUNT_CHARS], lost[CT_DURATION_CHARS], size[CT_DURATION_CHARS];
+  bool chosen = wanted->function != NULL || wanted->from != NULL;
+  if (chosen && s->stretches == 0) {
+    fputs("contrail: nothing was recorded: ", stderr);
+    ct_put_printable(stderr, chosen && wanted->function != NULL ? wanted->function : wanted->from, SIZE_MAX);
+    fputs(s->places == 0              ? " names no function of the program and its libraries\n"
+          : wanted->condition != NULL ? " was not called with that condition\n"
+                                      : " was not called\n",
+          stderr);
+    return;
+  }
   if (wanted->quiet && s->lost_bytes == 0) {
     return;
   }
-  fprintf(stderr, "contrail: %s instructions in ", ct_format_count(steps, s->recorded));
+  fprintf(stderr, "contrail: %s instructions", ct_format_count(steps, s->recorded));
+  if (chosen) {
+    fprintf(stderr, " of %s %s", ct_format_count(calls, s->stretches),
+            wanted->function != NULL ? (s->stretches == 1 ? "call" : "calls") : "stretches");
+  }
+  fputs(" in ", stderr);
   ct_put_printable(stderr, wanted->directory, SIZE_MAX);
   fprintf(stderr, ", %s", ct_format_bytes(size, s->file_bytes));
   if (s->lost_bytes != 0) {
@@ -123,6 +169,11 @@ fill(const struct itrace *wanted, struct ct_itrace_options *begin)
   begin->directory = wanted->directory;
   begin->is_lossless = !wanted->is_lossy;
   begin->no_vectors = wanted->no_vectors;
+  begin->function = wanted->function;
+  begin->from = wanted->from;
+  begin->to = wanted->to;
+  begin->condition = wanted->condition;
+  begin->stretches = wanted->stretches;
 }
 
 /* The thread has ended, the time is over, or contrail has got a signal. */
@@ -245,6 +296,13 @@ run_itrace(int argc, char **argv)
   if (is_program && wanted.thread != NULL) {
     return ct_usage_error(&ct_command_itrace,
                           "--thread goes with a process: of a program the first thread is recorded");
+  }
+  if ((wanted.from == NULL) != (wanted.to == NULL) || (wanted.from != NULL && wanted.function != NULL)) {
+    return ct_usage_error(&ct_command_itrace, "--from and --to go together, and not with --function");
+  }
+  bool chosen = wanted.from != NULL || wanted.function != NULL;
+  if (!chosen && (wanted.condition != NULL || wanted.stretches != 0)) {
+    return ct_usage_error(&ct_command_itrace, "--when and --limit go with --function, or with --from and --to");
   }
   if (!make_directory(wanted.directory, &made, &diag)) {
     return failed(&diag);

@@ -62,7 +62,8 @@ struct ct_code_cache {
   size_t bucket_count, unit_count;
   uint32_t *waiting; /* exits that are not linked, by target: the last one of each */
   size_t waiting_count, waiting_used;
-  uint64_t *pages; /* which pages units were made of, a hash; 0: none */
+  uint64_t *watched; /* of place */
+  uint64_t *pages;   /* which pages units were made of, a hash; 0: none */
   size_t page_count, page_used;
   struct ct_code_cache_stats stats;
   struct ct_unit unit; /* the one that is being made */
@@ -225,6 +226,7 @@ ct_code_cache_free(struct ct_code_cache *cache)
   free(cache->notes);
   free(cache->buckets);
   free(cache->waiting);
+  free(cache->watched);
   free(cache->pages);
   free(cache);
 }
@@ -593,6 +595,47 @@ ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number)
     cache->stats.stale++;
     ct_code_cache_flush(cache);
   }
+}
+
+bool
+ct_code_cache_is_watched(const struct ct_code_cache *cache, uint64_t pc)
+{
+  bool found = false;
+  for (uint32_t i = 0; i < cache->place.watched_count; i++) {
+    found |= cache->watched[i] == pc;
+  }
+  return found;
+}
+
+int
+ct_code_cache_watch(struct ct_code_cache *cache, uint64_t pc)
+{
+  uint32_t count = cache->place.watched_count, at = 0;
+  if (ct_code_cache_is_watched(cache, pc)) {
+    return 0;
+  }
+  uint64_t *more = reallocarray(cache->watched, count + 1, sizeof(*more));
+  if (more == NULL) {
+    return CT_ENOMEM;
+  }
+  while (at < count && more[at] < pc) {
+    at++;
+  }
+  memmove(more + at + 1, more + at, (count - at) * sizeof(*more));
+  more[at] = pc;
+  cache->watched = more;
+  cache->place.watched = more;
+  cache->place.watched_count = count + 1;
+  if (ct_code_cache_covers(cache, pc, pc + 1)) {
+    ct_code_cache_flush(cache);
+  }
+  return 0;
+}
+
+void
+ct_code_cache_step_switches(struct ct_code_cache *cache)
+{
+  cache->place.steps_switches = true;
 }
 
 bool

@@ -85,13 +85,13 @@ take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recov
 static void
 take_exit(const struct ct_itrace *tracer, struct ct_recovery *recovery)
 {
-  uint32_t number = __atomic_load_n(&tracer->space.slots->exit, __ATOMIC_RELAXED);
-  const struct ct_unit_exit *from = ct_code_cache_exit(tracer->space.cache, number);
+  uint32_t number = __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED);
+  const struct ct_unit_exit *from = ct_code_cache_exit(tracer->space->cache, number);
   if (recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && from != NULL && from->kind == CT_EXIT_ROOM) {
-    recovery->unit = ct_code_cache_exit_unit(tracer->space.cache, number);
+    recovery->unit = ct_code_cache_exit_unit(tracer->space->cache, number);
     recovery->done = from->done;
     recovery->is_advanced = 1;
-    tracer->space.slots->exit = CT_ITRACE_EXIT_MISS; /* once */
+    tracer->space->slots->exit = CT_ITRACE_EXIT_MISS; /* once */
   }
 }
 
@@ -108,7 +108,7 @@ static bool
 waits_for_written(const struct ct_itrace *tracer, const struct ct_recovery *recovery)
 {
   const struct ct_unit_exit *from =
-      ct_code_cache_exit(tracer->space.cache, __atomic_load_n(&tracer->space.slots->exit, __ATOMIC_RELAXED));
+      ct_code_cache_exit(tracer->space->cache, __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED));
   return recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && from != NULL && from->kind == CT_EXIT_WRITTEN;
 }
 
@@ -116,7 +116,7 @@ waits_for_written(const struct ct_itrace *tracer, const struct ct_recovery *reco
 static void
 settle_call(struct ct_itrace *tracer, bool is_made, const struct user_regs_struct *regs)
 {
-  struct ct_itrace_slots *slots = tracer->space.slots;
+  struct ct_itrace_slots *slots = tracer->space->slots;
   bool writes = slots->call_kind == CT_ITRACE_CALL_WRITES;
   slots->call_kind = CT_ITRACE_CALL_QUIET;
   if (writes && is_made) {
@@ -128,7 +128,7 @@ settle_call(struct ct_itrace *tracer, bool is_made, const struct user_regs_struc
 bool
 ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before)
 {
-  struct ct_itrace_slots *slots = tracer->space.slots;
+  struct ct_itrace_slots *slots = tracer->space->slots;
   struct ct_recovery recovery;
   bool found, waits = false;
   uint64_t place = 0;
@@ -136,7 +136,7 @@ ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool 
   if (is_before != NULL) {
     *is_before = false;
   }
-  if (slots == NULL || !ct_code_cache_recovery(tracer->space.cache, regs->rip, &recovery, &found)) {
+  if (slots == NULL || !ct_code_cache_recovery(tracer->space->cache, regs->rip, &recovery, &found)) {
     return false;
   }
   *spoilt = !found;
@@ -149,7 +149,7 @@ ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool 
   } else if (recovery.rax_is_slot) {
     regs->rax = slots->regs[CT_RAX];
   }
-  if (tracer->recorder != NULL) {
+  if (ct_tracer_records(tracer)) {
     place = take_record(slots, &recovery, regs);
     waits = waits_for_written(tracer, &recovery);
     place = waits || recovery.place_is_slot ? slots->spill_place : place;
@@ -162,7 +162,7 @@ ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool 
   if (recovery.borrowed != CT_NO_REG) {
     set_reg(regs, (enum ct_reg)recovery.borrowed, slots->spill);
   }
-  if (tracer->recorder != NULL) {
+  if (ct_tracer_records(tracer)) {
     ct_recorder_close(tracer->recorder, &recovery, place, regs);
     settle_call(tracer, waits || recovery.done != 0, regs);
   }
@@ -172,8 +172,8 @@ ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool 
   return true;
 }
 
-static bool
-is_syscall(const struct ct_itrace *tracer, uint64_t pc)
+bool
+ct_tracer_is_syscall(const struct ct_itrace *tracer, uint64_t pc)
 {
   uint8_t code[2];
   struct ct_effects effects;
@@ -189,24 +189,25 @@ ct_tracer_enter(struct ct_itrace *tracer)
     return CT_ESRCH;
   }
   ct_traced_before_syscall(&regs);
-  if (tracer->recorder != NULL && (regs.eflags & FLAG_AC) != 0) { /* records are not aligned */
+  if (ct_tracer_records(tracer) && (regs.eflags & FLAG_AC) != 0) { /* records are not aligned */
     ct_recorder_context(tracer->recorder, &regs, tracer->reason);
-    return ct_traced_set_regs(tracer->tid, &regs) != 0 ? CT_ESRCH
-                                                       : ct_tracer_step(tracer, &regs, is_syscall(tracer, regs.rip));
+    return ct_traced_set_regs(tracer->tid, &regs) != 0
+               ? CT_ESRCH
+               : ct_tracer_step(tracer, &regs, ct_tracer_is_syscall(tracer, regs.rip));
   }
-  uint64_t unit = ct_code_cache_unit(tracer->space.cache, regs.rip, ct_code_pages_read, tracer->code);
+  uint64_t unit = ct_code_cache_unit(tracer->space->cache, regs.rip, ct_code_pages_read, tracer->code);
   if (unit == 0) {
     return ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
   }
-  if (tracer->recorder != NULL) {
+  if (ct_tracer_records(tracer)) {
     ct_recorder_context(tracer->recorder, &regs, tracer->reason);
-    tracer->space.slots->app_r15 = regs.r15;
+    tracer->space->slots->app_r15 = regs.r15;
     regs.r15 = ct_recorder_place(tracer->recorder);
   }
   regs.rip = unit;
   regs.orig_rax = ~0ull;
   tracer->state = CT_TRACER_TRANSLATED;
-  __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&tracer->space->slots->request, 0, __ATOMIC_RELAXED);
   return ct_traced_set_regs(tracer->tid, &regs) != 0 || ct_traced_go(tracer->tid, CT_TRACED_RUN, 0) != 0 ? CT_ESRCH : 0;
 }
 
@@ -224,7 +225,7 @@ void
 ct_tracer_call_made(struct ct_itrace *tracer)
 {
   struct user_regs_struct regs;
-  if (tracer->recorder != NULL && tracer->steps_call && ct_writes_memory(tracer->call.number) &&
+  if (ct_tracer_records(tracer) && tracer->steps_call && ct_writes_memory(tracer->call.number) &&
       ct_traced_regs(tracer->tid, &regs) == 0) {
     tracer->call.result = (int64_t)regs.rax;
     ct_recorder_written(tracer->recorder, &tracer->call, ct_recorder_place(tracer->recorder));
@@ -255,7 +256,7 @@ tells_pc(const siginfo_t *info)
 void
 ct_tracer_note_mappings(struct ct_itrace *tracer)
 {
-  if (tracer->recorder != NULL && tracer->has_new_mappings && tracer->space.slots != NULL) {
+  if (ct_tracer_records(tracer) && tracer->has_new_mappings) {
     tracer->has_new_mappings = false;
     ct_recorder_note_modules(tracer->recorder);
   }
@@ -280,7 +281,7 @@ ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bo
     ct_tracer_note_mappings(tracer);
     tracer->call = call_of(regs->rax, regs);
   }
-  if (tracer->recorder != NULL) {
+  if (ct_tracer_records(tracer)) {
     ct_recorder_step(tracer->recorder, regs->rip);
   }
   return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
@@ -320,13 +321,13 @@ ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
     if (ct_traced_set_regs(tracer->tid, &regs) != 0) {
       return CT_ESRCH;
     }
-    __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
-    tracer->wants_step = tracer->wants_room = false;
+    __atomic_store_n(&tracer->space->slots->request, 0, __ATOMIC_RELAXED);
+    tracer->wants_step = tracer->wants_room = tracer->wants_watched = false;
     if (is_before && is_fault(event)) { /* the instruction is about to do the same, or not */
       return ct_tracer_step(tracer, &regs, false);
     }
   }
-  if (tracer->recorder != NULL && tracer->space.slots != NULL) {
+  if (ct_tracer_records(tracer)) {
     struct user_regs_struct at = regs;
     ct_traced_before_syscall(&at);
     ct_recorder_signal(tracer->recorder, at.rip, &event->info);
@@ -356,7 +357,7 @@ note_frame(struct ct_itrace *tracer)
   struct user_regs_struct regs;
   ucontext_t context;
   uint32_t extended = 0;
-  if (tracer->recorder == NULL || tracer->space.slots == NULL || ct_traced_regs(tracer->tid, &regs) != 0 ||
+  if (!ct_tracer_records(tracer) || ct_traced_regs(tracer->tid, &regs) != 0 ||
       ct_process_read(&tracer->process, regs.rsp + sizeof(uint64_t), &context, CONTEXT_BYTES) != 0) {
     return;
   }
@@ -411,6 +412,25 @@ ask_for_step(struct ct_itrace *tracer, bool is_call)
   return ct_traced_interrupt(tracer->tid);
 }
 
+void
+ct_tracer_flush(struct ct_itrace *tracer)
+{
+  for (int i = 0; i < 2; i++) {
+    if (tracer->spaces[i].cache != NULL) {
+      ct_code_cache_flush(tracer->spaces[i].cache);
+    }
+  }
+  ct_code_pages_forget(tracer->code);
+}
+
+static bool
+covers(const struct ct_itrace *tracer, uint64_t start, uint64_t end)
+{
+  return ct_code_cache_covers(tracer->space->cache, start, end) ||
+         (tracer->watch != NULL && (ct_code_cache_covers(tracer->spaces[0].cache, start, end) ||
+                                    ct_code_cache_covers(tracer->spaces[1].cache, start, end)));
+}
+
 /*
  * Does the system call change where the thread goes on, or code that has been translated? What only maps or unmaps
  * other memory is made in the translated code.
@@ -440,24 +460,43 @@ is_to_be_stepped(struct ct_itrace *tracer, const uint64_t regs[16])
   default:
     return true;
   }
-  tracer->flushes_after = end > start && ct_code_cache_covers(tracer->space.cache, start, end);
+  tracer->flushes_after = end > start && covers(tracer, start, end);
   return tracer->flushes_after;
+}
+
+/* It waits in code that stays as it is, whatever is forgotten; where it goes on is told anew. */
+static int
+look(struct ct_itrace *tracer)
+{
+  return ct_watch_look(tracer->watch, &tracer->process, tracer->spaces[0].cache, tracer->spaces[1].cache,
+                       &tracer->diag);
 }
 
 static int
 answer_syscall(struct ct_itrace *tracer, uint32_t number)
 {
-  struct ct_itrace_slots *slots = tracer->space.slots;
+  struct ct_itrace_slots *slots = tracer->space->slots;
   uint64_t regs[16];
   for (int i = 0; i < 16; i++) {
     regs[i] = __atomic_load_n(&slots->regs[i], __ATOMIC_RELAXED);
   }
+  if (tracer->watch != NULL && tracer->looks_again) { /* what has been mapped is there now */
+    struct ct_code_cache_stats before, after;
+    tracer->looks_again = false;
+    ct_code_cache_stats(tracer->space->cache, &before);
+    int code = look(tracer);
+    ct_code_cache_stats(tracer->space->cache, &after);
+    if (code != 0 || before.flushes != after.flushes) { /* the unit that makes the call is gone */
+      return code != 0 ? code : ask_for_step(tracer, true);
+    }
+  }
+  tracer->looks_again |= tracer->watch != NULL && regs[CT_RAX] == SYS_mmap && (regs[CT_RDX] & PROT_EXEC) != 0;
   if (is_to_be_stepped(tracer, regs)) {
     return ask_for_step(tracer, true);
   }
   slots->call_kind =
-      tracer->recorder != NULL && ct_writes_memory(regs[CT_RAX]) ? CT_ITRACE_CALL_WRITES : CT_ITRACE_CALL_QUIET;
-  resume(slots, ct_code_cache_resume(tracer->space.cache, number));
+      ct_tracer_records(tracer) && ct_writes_memory(regs[CT_RAX]) ? CT_ITRACE_CALL_WRITES : CT_ITRACE_CALL_QUIET;
+  resume(slots, ct_code_cache_resume(tracer->space->cache, number));
   return 0;
 }
 
@@ -465,7 +504,7 @@ answer_syscall(struct ct_itrace *tracer, uint32_t number)
 static int
 answer_written(struct ct_itrace *tracer, uint32_t number)
 {
-  struct ct_itrace_slots *slots = tracer->space.slots;
+  struct ct_itrace_slots *slots = tracer->space->slots;
   struct ct_system_call call = {.number = __atomic_load_n(&slots->call, __ATOMIC_RELAXED)};
   static const uint8_t args[] = {CT_RDI, CT_RSI, CT_RDX, CT_R10, CT_R8, CT_R9};
   for (size_t i = 0; i < sizeof(args); i++) {
@@ -475,15 +514,15 @@ answer_written(struct ct_itrace *tracer, uint32_t number)
   uint64_t place = __atomic_load_n(&slots->spill_place, __ATOMIC_RELAXED);
   slots->spill_place = ct_recorder_written(tracer->recorder, &call, place);
   slots->call_kind = CT_ITRACE_CALL_QUIET;
-  resume(slots, ct_code_cache_resume(tracer->space.cache, number));
+  resume(slots, ct_code_cache_resume(tracer->space->cache, number));
   return 0;
 }
 
 int
 ct_tracer_answer(struct ct_itrace *tracer)
 {
-  struct ct_itrace_slots *slots = tracer->space.slots;
-  struct ct_code_cache *cache = tracer->space.cache;
+  struct ct_itrace_slots *slots = tracer->space->slots;
+  struct ct_code_cache *cache = tracer->space->cache;
   uint64_t target = __atomic_load_n(&slots->target, __ATOMIC_RELAXED), unit;
   uint32_t number = __atomic_load_n(&slots->exit, __ATOMIC_RELAXED);
   const struct ct_unit_exit *from = ct_code_cache_exit(cache, number);
@@ -495,6 +534,9 @@ ct_tracer_answer(struct ct_itrace *tracer)
     return answer_syscall(tracer, number);
   } else if (from->kind == CT_EXIT_WRITTEN) {
     return answer_written(tracer, number);
+  } else if (from->kind == CT_EXIT_WATCHED) {
+    tracer->wants_watched = true;
+    return ct_traced_interrupt(tracer->tid);
   } else if (from->kind == CT_EXIT_STEP) {
     return ask_for_step(tracer, false);
   } else if (from->kind == CT_EXIT_ROOM) {

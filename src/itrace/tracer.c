@@ -94,19 +94,29 @@ static void
 leave_space(struct ct_itrace *tracer)
 {
   struct ct_code_cache_stats stats;
-  if (tracer->space.cache != NULL) {
-    ct_code_cache_stats(tracer->space.cache, &stats);
-    tracer->stats.units += stats.units;
-    tracer->stats.insns += stats.insns;
-    tracer->stats.source_bytes += stats.source_bytes;
-    tracer->stats.code_bytes += stats.code_bytes;
-    tracer->stats.flushes += stats.flushes;
-  }
   set_bell(tracer, &tracer->no_bell);
   if (tracer->recorder != NULL) {
     ct_recorder_leave(tracer->recorder);
   }
-  ct_space_free(&tracer->space);
+  for (int i = 0; i < 2; i++) {
+    if (tracer->spaces[i].cache != NULL) {
+      ct_code_cache_stats(tracer->spaces[i].cache, &stats);
+      tracer->stats.units += stats.units;
+      tracer->stats.insns += stats.insns;
+      tracer->stats.source_bytes += stats.source_bytes;
+      tracer->stats.code_bytes += stats.code_bytes;
+      tracer->stats.flushes += stats.flushes;
+    }
+    ct_space_free(&tracer->spaces[i]);
+  }
+  tracer->space = &tracer->spaces[0];
+}
+
+static void
+choose_space(struct ct_itrace *tracer, struct ct_itrace_space *space)
+{
+  tracer->space = space;
+  set_bell(tracer, (_Atomic uint32_t *)&space->slots->doorbell);
 }
 
 /* The thread has stopped at an instruction of the program. */
@@ -117,18 +127,30 @@ enter_space(struct ct_itrace *tracer)
   if (code != 0) {
     return code;
   }
+  struct ct_itrace_space *recorded = &tracer->spaces[tracer->watch != NULL ? 1 : 0];
   code = ct_space_create(&tracer->process, tracer->recorder != NULL ? ct_recorder_units(tracer->recorder) : NULL,
-                         !tracer->options.no_vectors, &tracer->space, &tracer->diag);
+                         !tracer->options.no_vectors, recorded, &tracer->diag);
+  if (code == 0 && tracer->watch != NULL) {
+    code = ct_space_create(&tracer->process, NULL, !tracer->options.no_vectors, &tracer->spaces[0], &tracer->diag);
+  }
   int back = ct_traced_return(&tracer->process);
   if (code != 0 || back != 0) {
     return code != 0 ? code : ct_fail(&tracer->diag, back, "the thread has ended");
   }
   ct_code_pages_forget(tracer->code);
-  set_bell(tracer, (_Atomic uint32_t *)&tracer->space.slots->doorbell);
+  choose_space(tracer, &tracer->spaces[0]);
   if (tracer->recorder != NULL) {
-    ct_recorder_enter(tracer->recorder, &tracer->space, tracer->tid);
+    ct_recorder_enter(tracer->recorder, recorded, tracer->tid);
   }
-  return ct_tracer_enter(tracer);
+  if (tracer->watch != NULL) {
+    ct_watch_forget(tracer->watch);
+    if (tracer->options.function != NULL) {
+      ct_code_cache_step_switches(recorded->cache);
+    }
+    code =
+        ct_watch_look(tracer->watch, &tracer->process, tracer->spaces[0].cache, tracer->spaces[1].cache, &tracer->diag);
+  }
+  return code != 0 ? code : ct_tracer_enter(tracer);
 }
 
 /* ---- stops ---- */
@@ -169,12 +191,46 @@ let_go(struct ct_itrace *tracer)
     ct_tracer_note_mappings(tracer);
     ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
-  if (tracer->space.slots != NULL && ct_traced_borrow(&tracer->process, tracer->tid, NULL) == 0) {
-    ct_space_remove(&tracer->space);
+  if (tracer->space->slots != NULL && ct_traced_borrow(&tracer->process, tracer->tid, NULL) == 0) {
+    ct_space_remove(&tracer->spaces[0]);
+    ct_space_remove(&tracer->spaces[1]);
     ct_traced_return(&tracer->process);
   }
   tracer->state = CT_TRACER_DONE;
   return ct_traced_detach(tracer->tid, 0);
+}
+
+/* What follows is not recorded. The thread has stopped, with the program's registers. */
+static int
+end_stretch(struct ct_itrace *tracer)
+{
+  choose_space(tracer, &tracer->spaces[0]);
+  if (!ct_watch_is_done(tracer->watch)) {
+    return ct_tracer_enter(tracer);
+  }
+  if (tracer->options.pid != 0) {
+    return let_go(tracer);
+  }
+  tracer->state = CT_TRACER_NATIVE; /* up to the program's end, which is waited for */
+  return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
+}
+
+static int
+at_watched(struct ct_itrace *tracer, const struct user_regs_struct *regs)
+{
+  bool records = ct_tracer_records(tracer);
+  switch (ct_watch_arrived(tracer->watch, &tracer->process, regs, tracer->spaces[1].cache, records)) {
+  case CT_WATCH_BEGIN:
+    choose_space(tracer, &tracer->spaces[1]);
+    tracer->has_new_mappings = true;
+    ct_tracer_note_mappings(tracer);
+    tracer->reason = ct_watch_stretches(tracer->watch) == 1 ? CT_CONTEXT_BEGIN : CT_CONTEXT_GAP;
+    return ct_tracer_enter(tracer);
+  case CT_WATCH_END:
+    return end_stretch(tracer);
+  default: /* it is executed where it is, and goes on behind that */
+    return ct_tracer_step(tracer, regs, ct_tracer_is_syscall(tracer, regs->rip));
+  }
 }
 
 static int
@@ -185,24 +241,30 @@ interrupted(struct ct_itrace *tracer)
   if (tracer->is_leaving) {
     return let_go(tracer);
   }
-  if (!tracer->wants_step && !tracer->wants_room) {
+  if (!tracer->wants_step && !tracer->wants_room && !tracer->wants_watched) {
     return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
   }
-  bool is_step = tracer->wants_step;
-  tracer->wants_step = tracer->wants_room = false;
+  bool is_step = tracer->wants_step, is_watched = tracer->wants_watched;
+  tracer->wants_step = tracer->wants_room = tracer->wants_watched = false;
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
   if (ct_tracer_recover(tracer, &regs, &spoilt, NULL) && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
     return spoilt ? ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN) : CT_ESRCH;
   }
-  __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&tracer->space->slots->request, 0, __ATOMIC_RELAXED);
   if (is_step) {
     return ct_tracer_step(tracer, &regs, tracer->steps_call);
+  }
+  if (is_watched) {
+    return at_watched(tracer, &regs);
   }
   ct_tracer_note_mappings(tracer);
   ct_recorder_room(tracer->recorder, UINT64_MAX);
   tracer->reason = CT_CONTEXT_SEGMENT;
+  if (tracer->watch != NULL && ct_watch_has_left(tracer->watch, &regs)) {
+    return end_stretch(tracer);
+  }
   return ct_tracer_enter(tracer);
 }
 
@@ -235,11 +297,14 @@ stepped(struct ct_itrace *tracer)
   }
   if (tracer->flushes_after) {
     tracer->flushes_after = false;
-    ct_code_cache_flush(tracer->space.cache);
-    ct_code_pages_forget(tracer->code);
+    ct_tracer_flush(tracer);
   }
   if (!tracer->has_new_image) {
     ct_tracer_call_made(tracer);
+    if (tracer->watch != NULL && ct_tracer_records(tracer) && ct_traced_regs(tracer->tid, &regs) == 0 &&
+        ct_watch_has_left(tracer->watch, &regs)) {
+      return end_stretch(tracer);
+    }
     return ct_tracer_enter(tracer);
   }
   tracer->has_new_image = false;
@@ -331,7 +396,7 @@ look(struct ct_itrace *tracer)
     event_is_taken(tracer);
   }
   if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !tracer->wants_step && !tracer->is_leaving &&
-      __atomic_load_n(&tracer->space.slots->request, __ATOMIC_ACQUIRE) == 1) {
+      __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == 1) {
     code = ct_tracer_answer(tracer);
   }
   if (code == 0 && !tracer->is_leaving && tracer->state != CT_TRACER_DONE &&
@@ -370,8 +435,8 @@ tracer_loop(struct ct_itrace *tracer)
     _Atomic uint32_t *bell = tracer->bell;
     uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
     code = look(tracer);
-    if (tracer->space.slots != NULL) {
-      __atomic_fetch_add(&tracer->space.slots->liveness, 1, __ATOMIC_RELAXED);
+    if (tracer->space->slots != NULL) {
+      __atomic_fetch_add(&tracer->space->slots->liveness, 1, __ATOMIC_RELAXED);
     }
     if (tracer->is_leaving && tracer->state != CT_TRACER_DONE && ct_now_ns() - tracer->asked_ns > LEAVE_NS) {
       code = ct_fail(&tracer->diag, CT_ETIMEOUT, "the thread does not stop");
@@ -442,6 +507,17 @@ begin_program(struct ct_itrace *tracer)
 }
 
 static int
+begin_watch(struct ct_itrace *tracer)
+{
+  const struct ct_itrace_options *options = &tracer->options;
+  if (options->function == NULL && (options->from == NULL || options->to == NULL)) {
+    return 0;
+  }
+  return ct_watch_create(options->function, options->from, options->to, options->condition, options->stretches,
+                         &tracer->watch, &tracer->diag);
+}
+
+static int
 begin_records(struct ct_itrace *tracer)
 {
   char path[PATH_MAX];
@@ -473,7 +549,8 @@ static void *
 tracer_main(void *context)
 {
   struct ct_itrace *tracer = context;
-  int code = tracer->options.pid != 0 ? begin_thread(tracer) : begin_program(tracer);
+  int code = begin_watch(tracer);
+  code = code != 0 ? code : tracer->options.pid != 0 ? begin_thread(tracer) : begin_program(tracer);
   bool is_ours = code == 0;
   code = code != 0 ? code : begin_records(tracer);
   code = code != 0 ? code : enter_space(tracer);
@@ -532,6 +609,7 @@ free_tracer(struct ct_itrace *tracer)
     ct_mappings_free(&tracer->code->mappings);
   }
   free(tracer->code);
+  ct_watch_free(tracer->watch);
   if (tracer->done_fd >= 0) {
     close(tracer->done_fd);
   }
@@ -547,7 +625,8 @@ ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out,
   }
   memcpy(&tracer->options, options, min_size(options->struct_size, sizeof(*options)));
   tracer->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
-  tracer->space.fd = -1;
+  tracer->spaces[0].fd = tracer->spaces[1].fd = -1;
+  tracer->space = &tracer->spaces[0];
   tracer->bell = &tracer->no_bell;
   pthread_mutex_init(&tracer->bell_lock, NULL);
   tracer->done_fd = eventfd(0, EFD_CLOEXEC);
@@ -607,6 +686,10 @@ ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struc
     tracer->summary.source_bytes = tracer->stats.source_bytes;
     tracer->summary.code_bytes = tracer->stats.code_bytes;
     tracer->summary.flushes = tracer->stats.flushes;
+    if (tracer->watch != NULL) {
+      tracer->summary.stretches = ct_watch_stretches(tracer->watch);
+      tracer->summary.places = ct_watch_places(tracer->watch);
+    }
     size_t size = min_size(summary->struct_size, sizeof(*summary));
     tracer->summary.struct_size = size;
     memcpy(summary, &tracer->summary, size);

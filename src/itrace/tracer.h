@@ -6,6 +6,7 @@
 #include <contrail/itrace.h>
 #include "itrace/recorder.h"
 #include "itrace/space.h"
+#include "itrace/watch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,14 +39,18 @@ struct ct_itrace {
   struct ct_itrace_options options;
   struct ct_process process;
   pid_t tid;
-  bool is_child; /* we have started the process */
-  struct ct_itrace_space space;
+  bool is_child;                    /* we have started the process */
+  struct ct_itrace_space spaces[2]; /* the second one: with records, if only some stretches have any */
+  struct ct_itrace_space *space;    /* that it runs in */
+  struct ct_watch *watch;           /* NULL: all is recorded, or nothing */
   struct ct_code_pages *code;
   enum ct_tracer_state state;
   struct ct_recorder *recorder;  /* NULL: there are no records */
   enum ct_context_reason reason; /* why it goes on translated, the next time */
+  bool looks_again;              /* code has been mapped since the watched functions were looked for */
   bool has_new_mappings;         /* since they were noted with its records */
   bool wants_room;               /* has been interrupted for that: the segment of records is full */
+  bool wants_watched;            /* has been interrupted for that: it is at a watched address */
   bool wants_step; /* has been interrupted for that: the instruction where it waits is executed where it is */
   bool steps_call; /* the instruction is a system call */
   bool is_in_call; /* and has begun */
@@ -78,6 +83,15 @@ struct ct_itrace {
  * was the program's. *spoilt: there is no way to tell. *is_before (may be NULL): a fault here is not the program's yet.
  */
 bool ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before);
+/* Is what it executes recorded? */
+static inline bool
+ct_tracer_records(const struct ct_itrace *tracer)
+{
+  return tracer->recorder != NULL && tracer->space->slots != NULL && tracer->space->block_bytes != 0;
+}
+bool ct_tracer_is_syscall(const struct ct_itrace *tracer, uint64_t pc);
+/* Code has changed: in both spaces nothing of it is left. */
+void ct_tracer_flush(struct ct_itrace *tracer);
 /* The thread has stopped, and its registers are the program's: it goes on translated. */
 int ct_tracer_enter(struct ct_itrace *tracer);
 /* A step has ended: if it was a system call, what that wrote belongs to the records. */

@@ -110,23 +110,31 @@ struct ct_steps_names *
 ct_steps_names_create(struct ct_steps_reader *reader)
 {
   const struct ct_steps_modules *modules;
-  size_t count = ct_steps_reader_modules(reader, &modules);
+  size_t count = reader != NULL ? ct_steps_reader_modules(reader, &modules) : 0;
   struct ct_steps_names *names = calloc(1, sizeof(*names));
   if (names == NULL) {
     return NULL;
   }
   names->reader = reader;
-  names->maps = calloc(count + 1, sizeof(*names->maps));
-  names->map_count = names->maps != NULL ? count : 0;
-  bool good = names->maps != NULL;
-  for (size_t i = 0; i < count && good; i++) {
-    good = take_map(names, &modules[i], &names->maps[i]);
-  }
-  if (!good) {
-    ct_steps_names_free(names);
-    return NULL;
+  for (size_t i = 0; i < count; i++) {
+    if (ct_steps_names_add(names, &modules[i]) != 0) {
+      ct_steps_names_free(names);
+      return NULL;
+    }
   }
   return names;
+}
+
+int
+ct_steps_names_add(struct ct_steps_names *names, const struct ct_steps_modules *modules)
+{
+  struct map *maps = reallocarray(names->maps, names->map_count + 1, sizeof(*maps));
+  if (maps == NULL) {
+    return CT_ENOMEM;
+  }
+  names->maps = maps;
+  maps[names->map_count] = (struct map){.count = 0};
+  return take_map(names, modules, &maps[names->map_count++]) ? 0 : CT_ENOMEM;
 }
 
 void
@@ -265,9 +273,12 @@ compare_addresses(const void *a, const void *b)
 static void
 read_lines(struct ct_steps_names *names, struct file *file, const struct place *place, uint64_t bias)
 {
-  struct ct_units *units = ct_steps_reader_units(names->reader);
   size_t capacity = 0, count = 0;
   file->sources_tried = true;
+  if (names->reader == NULL) {
+    return;
+  }
+  struct ct_units *units = ct_steps_reader_units(names->reader);
   for (size_t i = 0; i < ct_units_count(units); i++) {
     struct ct_steps_plan *plan = ct_units_item(units, i);
     capacity += plan->pc >= place->start && plan->pc < place->end ? plan->insns : 0u;
@@ -359,14 +370,14 @@ add_functions(struct ct_steps_names *names, const struct place *place, const str
 }
 
 int
-ct_steps_names_find(struct ct_steps_names *names, const char *pattern, struct ct_steps_range **ranges, size_t *count,
-                    struct ct_diag *diag)
+ct_steps_names_find(struct ct_steps_names *names, const char *pattern, size_t first, struct ct_steps_range **ranges,
+                    size_t *count, struct ct_diag *diag)
 {
   struct ct_glob *glob;
   struct ct_steps_range *found = NULL;
   size_t found_count = 0;
   int code = ct_glob_compile(pattern, strlen(pattern), &glob, diag);
-  for (size_t i = 0; i < names->map_count && code == 0; i++) {
+  for (size_t i = first; i < names->map_count && code == 0; i++) {
     for (size_t k = 0; k < names->maps[i].count && code == 0; k++) {
       const struct place *place = &names->maps[i].places[k];
       bool again = i > 0 && place_in(&names->maps[i - 1], place->start) != NULL &&

@@ -10,8 +10,10 @@
 
 struct ct_steps_names;
 
-/* NULL: out of memory. The reader must outlive it. */
+/* NULL: out of memory. The reader must outlive it; NULL: none, and no module is known. */
 struct ct_steps_names *ct_steps_names_create(struct ct_steps_reader *reader);
+/* From that step on the modules are those of this text, the lines of a /proc/PID/maps. 0 or CT_ENOMEM. */
+int ct_steps_names_add(struct ct_steps_names *names, const struct ct_steps_modules *modules);
 void ct_steps_names_free(struct ct_steps_names *names); /* accepts NULL */
 
 /* "function+0x12", "module+0x1234", or the address. */
@@ -23,9 +25,11 @@ const char *ct_steps_names_source(struct ct_steps_names *names, uint64_t step, u
 struct ct_steps_range {
   uint64_t start, end;
 };
-/* Those of all functions, of all modules, whose name matches the glob. 0, CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
+/*
+ * Those of all functions, of all modules, whose name matches the glob; of those modules only that are in the maps from
+ * `first` on, by their order. 0, CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
  */
-int ct_steps_names_find(struct ct_steps_names *names, const char *pattern, struct ct_steps_range **ranges,
+int ct_steps_names_find(struct ct_steps_names *names, const char *pattern, size_t first, struct ct_steps_range **ranges,
                         size_t *count, struct ct_diag *diag);
 
 #endif

@@ -96,7 +96,7 @@ choose(struct view *view, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = view->lines.options;
   if (options->function != NULL) {
-    int code = ct_steps_names_find(view->lines.names, options->function, &view->ranges, &view->range_count, diag);
+    int code = ct_steps_names_find(view->lines.names, options->function, 0, &view->ranges, &view->range_count, diag);
     if (code != 0) {
       return code;
     }

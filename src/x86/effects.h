@@ -112,7 +112,7 @@ struct ct_effects {
   bool derivable;
   bool uses_loaded;
   bool stores_unknown; /* it is derivable, but for what it stores: of x87, and of vector registers converted */
-  uint8_t loaded_reg; /* see above; or CT_NO_REG */
+  uint8_t loaded_reg;  /* see above; or CT_NO_REG */
   uint8_t access_count;
   int64_t imm; /* constant; of relative branches: target minus the next instruction's address */
   uint16_t flags_read;
@@ -136,6 +136,9 @@ struct ct_effects {
  * was then.
  */
 bool ct_effects_of(const uint8_t *code, size_t size, struct ct_effects *out);
+
+/* Does it give the stack pointer a value that has nothing to do with what it was: mov to rsp, but not leave? */
+bool ct_effects_switch_stack(const struct ct_effects *effects);
 
 /* Where a relative branch at rip goes when it is taken. */
 static inline uint64_t

@@ -500,3 +500,9 @@ ct_effects_emulated(const ZydisDecodedInstruction *in, const ZydisDecodedOperand
     out->stores_unknown = out->store != CT_OPERAND_NONE && out->stored_vector == CT_NO_VECTOR;
   }
 }
+
+bool
+ct_effects_switch_stack(const struct ct_effects *effects)
+{
+  return (effects->writes & ~effects->reads & 1u << CT_RSP) != 0 && effects->op != CT_DO_LEAVE;
+}

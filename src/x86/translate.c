@@ -106,12 +106,18 @@ emit_exit_code(struct ct_writer *w, uint32_t i)
 }
 
 static void
-emit_step(struct ct_writer *w, uint64_t pc)
+emit_asking(struct ct_writer *w, enum ct_exit_kind kind, uint64_t pc)
 {
   uint32_t number = w->unit->exit_count;
-  add_exit(w, CT_EXIT_STEP, pc);
+  add_exit(w, kind, pc);
   ct_writer_note(w, pc);
   ct_emit_jmp_label(w->out, &w->exit_labels[number]);
+}
+
+static void
+emit_step(struct ct_writer *w, uint64_t pc)
+{
+  emit_asking(w, CT_EXIT_STEP, pc);
 }
 
 /* ---- copies ---- */
@@ -528,6 +534,9 @@ take(const struct ct_translation_place *place, struct block *block, struct ct_so
     if (insn->flow == CT_SOURCE_SYSCALL && !is_first) {
       return false;
     }
+    if (place->steps_switches && insn->flow == CT_SOURCE_NEXT && ct_effects_switch_stack(&insn->effects)) {
+      insn->flow = CT_SOURCE_STEP;
+    }
     if (is_executed_here(insn) && !ct_record_takes(insn, &block->recording)) {
       if (!is_first) {
         return false;
@@ -556,6 +565,21 @@ stores_near(const struct ct_source_insn *insn, uint64_t pc)
   return false;
 }
 
+static bool
+is_watched(const struct ct_translation_place *place, uint64_t pc)
+{
+  uint32_t low = 0, high = place->watched_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (place->watched[middle] < pc) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < place->watched_count && place->watched[low] == pc;
+}
+
 static void
 read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size, bool is_checked,
            struct block *block)
@@ -569,7 +593,7 @@ read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t 
   block->recording = (struct ct_recording){.uses = 0};
   while (block->is_open) {
     struct ct_source_insn *insn = &block->insns[block->count];
-    if (block->count == most) {
+    if (block->count == most || (block->count != 0 && is_watched(place, pc + block->used))) {
       block->is_cut = true;
       break;
     }
@@ -673,10 +697,16 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
   w.now.r15_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
-  read_block(place, pc, code, size, is_checked, &block);
   unit->pc = pc;
   unit->return_address = 0;
   unit->exit_count = unit->recovery_count = unit->record_bytes = 0;
+  if (is_watched(place, pc)) {
+    unit->source_bytes = unit->insns = unit->id = 0;
+    emit_asking(&w, CT_EXIT_WATCHED, pc);
+    finish(&w);
+    return;
+  }
+  read_block(place, pc, code, size, is_checked, &block);
   unit->source_bytes = (uint32_t)block.used;
   unit->insns = place->records ? block.recorded : block.count;
   unit->id = block.recorded != 0 ? id : 0;

@@ -23,11 +23,14 @@ enum {
 
 /* What stands where the translated code is to run. Addresses in the target. */
 struct ct_translation_place {
-  uint32_t shared;  /* struct ct_itrace_slots and what follows it; below 2 GiB */
-  uint64_t leave;   /* the code that asks the tracer (ct_translate_runtime), in reach */
-  bool records;     /* units append records (ring/itrace_stream.h); between them r15 says where */
-  bool has_vectors; /* with vector registers */
-  bool has_bmi2;    /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */
+  uint32_t shared;         /* struct ct_itrace_slots and what follows it; below 2 GiB */
+  uint64_t leave;          /* the code that asks the tracer (ct_translate_runtime), in reach */
+  bool records;            /* units append records (ring/itrace_stream.h); between them r15 says where */
+  bool has_vectors;        /* with vector registers */
+  bool has_bmi2;           /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */
+  const uint64_t *watched; /* addresses, ascending, where the program does not go on without the tracer */
+  uint32_t watched_count;
+  bool steps_switches; /* what moves the stack pointer elsewhere is executed where it is (of units with records) */
 };
 
 /*
@@ -62,6 +65,7 @@ enum ct_exit_kind {
   CT_EXIT_STALE,   /* the code has changed */
   CT_EXIT_SYSCALL, /* the system call at target: the tracer looks at it first */
   CT_EXIT_ROOM,    /* the segment of records is full */
+  CT_EXIT_WATCHED, /* the instruction at target is watched: nothing of it is executed yet */
   CT_EXIT_WRITTEN, /* the system call has been made, and what it wrote has to be read */
 };
 

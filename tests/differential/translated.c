@@ -288,7 +288,7 @@ resume(uint64_t address)
 static void
 answer(const uint64_t reg[16], uint64_t rip, uint64_t flags)
 {
-  struct ct_code_cache *cache = run.tracer.space.cache;
+  struct ct_code_cache *cache = run.tracer.space->cache;
   struct ct_code_cache_stats before, after;
   uint32_t number = run.slots->exit;
   const struct ct_unit_exit *from = ct_code_cache_exit(cache, number);
@@ -369,7 +369,7 @@ look_translated(void *context, const uint64_t stopped[16], uint64_t stopped_rip)
       return fail("it left the translated code", &s, stopped_rip);
     }
     run.is_stepping = false;
-    machine_redirect(ct_code_cache_unit(run.tracer.space.cache, rip, read_code, NULL));
+    machine_redirect(ct_code_cache_unit(run.tracer.space->cache, rip, read_code, NULL));
   } else if (run.slots->request == 1 && run.answers != 0) {
     if (!run.is_waiting) {
       run.is_waiting = true;
@@ -401,19 +401,20 @@ make_cache(enum layout layout)
     syscalls[i] &= 1;
   }
   run.slots->timeout[1] = 1000;
-  run.tracer.space.slots = run.slots;
+  run.tracer.space = &run.tracer.spaces[0];
+  run.tracer.space->slots = run.slots;
   struct ct_translation_place place = {.shared = (uint32_t)(uint64_t)run.slots};
-  run.tracer.space.cache = ct_code_cache_create(run.slots, &place, NULL);
-  if (run.tracer.space.cache == NULL) {
+  run.tracer.space->cache = ct_code_cache_create(run.slots, &place, NULL);
+  if (run.tracer.space->cache == NULL) {
     return false;
   }
   if (layout == LAYOUT_TWO) {
     uint64_t first = run.region[LAYOUT_NEAR];
-    return ct_code_cache_add_region(run.tracer.space.cache, first, (uint8_t *)first, bytes) == 0 &&
-           ct_code_cache_add_region(run.tracer.space.cache, run.region[LAYOUT_TWO], (uint8_t *)run.region[LAYOUT_TWO],
+    return ct_code_cache_add_region(run.tracer.space->cache, first, (uint8_t *)first, bytes) == 0 &&
+           ct_code_cache_add_region(run.tracer.space->cache, run.region[LAYOUT_TWO], (uint8_t *)run.region[LAYOUT_TWO],
                                     bytes) == 0;
   }
-  return ct_code_cache_add_region(run.tracer.space.cache, run.region[layout], (uint8_t *)run.region[layout], bytes) ==
+  return ct_code_cache_add_region(run.tracer.space->cache, run.region[layout], (uint8_t *)run.region[layout], bytes) ==
          0;
 }
 
@@ -509,7 +510,7 @@ run_translated(void)
   run.has_failed = run.is_stepping = run.is_waiting = false;
   run.answers = rng_chance(&run.rng, 10) ? 1 + (unsigned)rng_below(&run.rng, 12) : UINT32_MAX;
   run.delay = rng_chance(&run.rng, 20) ? (unsigned)rng_below(&run.rng, 100) : 0;
-  from.rip = ct_code_cache_unit(run.tracer.space.cache, run.begin.rip, read_code, NULL);
+  from.rip = ct_code_cache_unit(run.tracer.space->cache, run.begin.rip, read_code, NULL);
   machine_run(&from, look_translated, NULL, &run.translated_end, &run.translated);
 }
 
@@ -536,15 +537,15 @@ translated_case(uint64_t seed, uint64_t number, struct translated_count *count, 
   }
   if (!make_cache(layout)) {
     snprintf(text, size, "no code cache can be made\n");
-    ct_code_cache_free(run.tracer.space.cache);
+    ct_code_cache_free(run.tracer.space->cache);
     return true;
   }
   run_translated();
   const char *why = run.has_failed ? run.why : compare_ends(why_text, sizeof(why_text));
-  ct_code_cache_stats(run.tracer.space.cache, &stats);
-  ct_code_cache_free(run.tracer.space.cache);
-  run.tracer.space.cache = NULL;
-  run.tracer.space.slots = NULL;
+  ct_code_cache_stats(run.tracer.space->cache, &stats);
+  ct_code_cache_free(run.tracer.space->cache);
+  run.tracer.space->cache = NULL;
+  run.tracer.space->slots = NULL;
   count->instructions += run.state_count;
   count->steps += run.translated.steps;
   count->flushes += stats.flushes;
