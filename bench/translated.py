@@ -38,6 +38,45 @@ def whole(words):
     return end - begin, spent, result.stderr
 
 
+def by_gdb(binary, name):
+    """gdb records the first turn. It cannot record AVX and later, which the C library chooses, nor rdtscp, which the clock is read by."""
+    return ["env", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-XSAVEC,-XSAVE,-ERMS,-FSRM,-BMI2,-BMI1,-LZCNT,-MOVBE,-RTM", "LD_BIND_NOW=1",
+            "gdb", "-q", "-nx", "-batch", "-ex", "set pagination off", "-ex", "set confirm off", "-ex", "set debuginfod enabled off", "-ex", "set record full insn-number-max 0",
+            "-ex", f"break {'database' if name == 'sqlite' else name}", "-ex", "run", "-ex", "delete", "-ex", "record full", "-ex", "finish", "-ex", "record stop",
+            "-ex", "continue", "--args", binary, name, "wall"]
+
+
+PEERS = [("gdb's record full", 10000, "gdb", by_gdb),
+         ("valgrind's none", 100, "valgrind", lambda binary, name: ["valgrind", "-q", "--tool=none", binary, name, "wall"]),
+         ("valgrind's lackey, memory", 100, "valgrind", lambda binary, name: ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null", binary, name, "wall"])]
+
+
+def peers(binary, quick, seconds):
+    """Others that look at each instruction, on a part of the work, by the clock: times untraced."""
+    results = {}
+    for label, part, tool, words in PEERS:
+        if shutil.which(tool) is None:
+            print(f"  {label}: not installed")
+            continue
+        line = []
+        for name in seconds if not quick else ("crc", "sqlite"):
+            plain, _ = workloads([binary], name, "wall", str(part))
+            try:
+                done = subprocess.run([*words(binary, name), str(part)], capture_output=True, text=True, timeout=120)
+                times = None if "failed to record" in done.stdout + done.stderr else re.search(rf"(?m)^{name} ([\d. ]+)$", done.stdout)
+            except subprocess.TimeoutExpired:
+                times = None
+            if times is None:
+                line.append(f"{name} cannot be done")
+                continue
+            moved = float(times.group(1).split()[0]) if tool == "gdb" else min(float(each) for each in times.group(1).split())
+            alone = statistics.median(seconds[name]) / part if tool == "gdb" else min(plain[name][1:])  # too short for the program's clock
+            results.setdefault(label, {})[name] = moved / alone
+            line.append(f"{name} {results[label][name]:,.0f} x")
+        print(f"  {label} (1/{part} of the work): " + ", ".join(line))
+    return results
+
+
 def translated(options, folder):
     command = os.path.join(options.build, "tests", "translated")
     results = {}
@@ -66,6 +105,8 @@ def translated(options, folder):
     steps, raw, _, stored = (int(number) for number in told["sqlite", "no loss"].groups())
     results["sqlite"].update(bytes=stored / steps, raw_bytes=raw / steps)
     print(f"  sqlite's file: {stored / steps:.3f} bytes an instruction, {raw / steps:.2f} in memory")
+    print("others, by the clock")
+    results["peers"] = peers(binary, options.quick, seconds)
     print("from start to end, with the tracer")
     for name, words in PROGRAMS:
         if shutil.which(words[0]) is None:
