@@ -226,10 +226,10 @@ def loses_by_the_disk(scene):
     """--no-wait, and a disk that is slower than the program: that is the reason, everywhere."""
     scene.environment = dict(os.environ, CONTRAIL_TEST_DISK_MS="10")
     recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, *OWN, "--ring-size", "4", "--no-wait", "--",
-                                 scene.program, str(40 * ROUNDS)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                 scene.program, str(16 * ROUNDS)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env=scene.environment)
     out, err = recorder.communicate(timeout=300)
-    expect(recorder.returncode == 0 and out == f"{160 * ROUNDS} {80 * ROUNDS}\n", f"{recorder.returncode} {out!r} {err!r}")
+    expect(recorder.returncode == 0 and out == f"{64 * ROUNDS} {32 * ROUNDS}\n", f"{recorder.returncode} {out!r} {err!r}")
     expect("the disk was slower" in err and "a faster disk" in err, err)
     info = json.loads(scene.view("info", "--json"))
     by = info["dropped_by_reason"]

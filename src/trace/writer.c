@@ -218,7 +218,7 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   pthread_cond_init(&writer->writer_thread.room, NULL);
   writer->writer_thread.test_ns = ct_test_duration_ns("CONTRAIL_TEST_DISK_MS", 0);
   uint64_t queue = max_buffer_bytes / 3 < QUEUE_BYTES_MAX ? max_buffer_bytes / 3 : QUEUE_BYTES_MAX;
-  queue = queue > QUEUE_BYTES_MIN ? queue : QUEUE_BYTES_MIN;
+  queue = queue > QUEUE_BYTES_MIN && writer->writer_thread.test_ns == 0 ? queue : QUEUE_BYTES_MIN;
   uint64_t limit = max_buffer_bytes > queue ? (max_buffer_bytes - queue) / sizeof(struct ct_buffers) : 0;
   writer->pool_limit = limit < 1 ? 1 : limit > 1u << 16 ? 1u << 16 : (uint32_t)limit;
   writer->pool = calloc(writer->pool_limit, sizeof(struct ct_buffers *));

@@ -118,7 +118,7 @@ struct ct_writer_thread {
   struct ct_writer_wait {
     uint64_t begin_ns, waited_ns;
   } waits[2];
-  uint64_t test_ns; /* that a test makes the disk slower by, at each block */
+  uint64_t test_ns; /* that a test makes the disk slower by, at each block; the queue is small then */
   uint8_t *ring;
   size_t capacity, head, tail, used;
 
