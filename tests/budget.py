@@ -224,8 +224,9 @@ static void *run(void *x) {
   uint64_t v = 1;
   while (!over) {                               /* a millisecond each: its calls, then work without any */
     double until = now() + 1e-3;
-    for (long i = 0, n = rate / 1000; i < n; i++) v = called(v);
-    calls += rate / 1000;
+    long n = rate / 1000;                       /* once: it may change meanwhile */
+    for (long i = 0; i < n; i++) v = called(v);
+    calls += n;
     while (now() < until) for (int i = 0; i < 1000; i++) { v = v * 25214903917u + 11; __asm__ volatile("" : "+r"(v)); }
   }
   return (void *)(uintptr_t)v;
