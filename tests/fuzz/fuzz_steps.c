@@ -79,8 +79,15 @@ append_block(struct input *input, struct ct_units *units, uint8_t flags)
   if (block.kind == CT_STEPS_UNITS) {
     (void)ct_units_add_block(units, bytes, size);
   } else if (block.kind == CT_STEPS_RECORDS) {
-    struct ct_stream_count count;
-    ct_stream_count(units, bytes, size, &count);
+    enum { STAMPS = 16 };
+    struct ct_stream_count count, divided;
+    struct ct_stream_stamp stamps[STAMPS];
+    for (unsigned i = 0; i < STAMPS; i++) { /* where records may begin, or not */
+      stamps[i] = (struct ct_stream_stamp){.at = (size * i + (flags & 3) * i) / STAMPS};
+    }
+    ct_stream_count(units, bytes, size, NULL, 0, &count);
+    ct_stream_count(units, bytes, size, stamps, STAMPS, &divided);
+    CHECK(count.is_whole == divided.is_whole && count.steps == divided.steps);
     block.steps = count.steps + (kind >> 2 & 1);
     steps += block.steps;
   }
