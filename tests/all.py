@@ -84,6 +84,7 @@ GROUPS = {
     "libraries": Group(["dlstorm.py"]),
     "differential": Group(["differential/run.py"]),
     "steps": Group(["steps.py"]),
+    "debug": Group(["debug.py"]),
     "fuzz": Group(["fuzz/run.py --seconds 3"]),
 }
 REASON_LINES = 8  # of a failure, that are said again at the end

@@ -10,6 +10,7 @@
 #include <contrail/check.h>
 #include <contrail/control.h>
 #include <contrail/cost.h>
+#include <contrail/debug.h>
 #include <contrail/diff.h>
 #include <contrail/error.h>
 #include <contrail/export.h>

@@ -15,6 +15,7 @@ const struct ct_command *const ct_commands[] = {
     &ct_command_record,
     &ct_command_attach,
     &ct_command_itrace,
+    &ct_command_debug,
     &ct_command_sessions,
     &ct_command_status,
     &ct_command_pause,

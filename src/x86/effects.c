@@ -297,6 +297,21 @@ note_string(const ZydisDecodedInstruction *in, struct ct_effects *out)
   out->writes |= moved;
 }
 
+static uint8_t
+saves_of(ZydisMnemonic mnemonic)
+{
+  switch (mnemonic) {
+  case ZYDIS_MNEMONIC_FXSAVE:
+  case ZYDIS_MNEMONIC_FXSAVE64:
+    return CT_SAVES_NOT;
+  case ZYDIS_MNEMONIC_XSAVEC:
+  case ZYDIS_MNEMONIC_XSAVEC64:
+    return CT_SAVES_COMPACT;
+  default:
+    return CT_SAVES_IN_PLACE;
+  }
+}
+
 /* Saves and restores of much at once, and what the kernel does. */
 static void
 note_by_mnemonic(const ZydisDecodedInstruction *in, struct ct_effects *out)
@@ -325,6 +340,7 @@ note_by_mnemonic(const ZydisDecodedInstruction *in, struct ct_effects *out)
     out->vectors_read = ~0u;
     out->masks_read = 0xff;
     out->traits |= CT_EFFECT_X87 | CT_EFFECT_MXCSR | CT_EFFECT_MORE_STORES;
+    out->saves = saves_of(in->mnemonic);
     break;
   case ZYDIS_MNEMONIC_FXRSTOR:
   case ZYDIS_MNEMONIC_FXRSTOR64:
@@ -429,6 +445,25 @@ note_stored_vector(const ZydisDecodedInstruction *in, const ZydisDecodedOperand 
       out->stored_from = (uint8_t)stored_part(in, operands);
     }
   }
+}
+
+uint32_t
+ct_effects_save_bytes(const struct ct_effects *effects, uint64_t mask)
+{
+  enum { HEADER_END = 576, ALIGNED = 64 };
+  static const struct {
+    uint8_t bit;
+    uint16_t at, bytes;
+  } parts[] = {{2, 576, 256},  {3, 960, 64},    {4, 1024, 64}, {5, 1088, 64},
+               {6, 1152, 512}, {7, 1664, 1024}, {9, 2688, 8}};
+  uint32_t end = HEADER_END, compact = HEADER_END;
+  for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    if ((mask >> parts[i].bit & 1) != 0) {
+      end = (uint32_t)parts[i].at + parts[i].bytes;
+      compact = (compact + ALIGNED - 1) / ALIGNED * ALIGNED + parts[i].bytes;
+    }
+  }
+  return effects->saves == CT_SAVES_COMPACT ? compact : end;
 }
 
 static uint16_t

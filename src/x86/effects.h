@@ -96,6 +96,10 @@ enum ct_effects_trait {
 
 enum { CT_NO_VECTOR = 255 };
 
+/* Of xsave and the like, which store what a mask in edx:eax asks for: each part in its place, or one after the other.
+ */
+enum ct_saves { CT_SAVES_NOT, CT_SAVES_IN_PLACE, CT_SAVES_COMPACT };
+
 /* An operand of the emulator. 0 to 15: a general register. */
 enum { CT_OPERAND_HIGH = 16 /* ah; ch, dh, bh follow */, CT_OPERAND_MEMORY = 20, CT_OPERAND_IMM, CT_OPERAND_NONE };
 
@@ -129,6 +133,7 @@ struct ct_effects {
   uint8_t vector_size; /* bytes of each vector register written, at most */
   /* What it stores is bytes of that vector register, from stored_from on; CT_NO_VECTOR: it is not. */
   uint8_t stored_vector, stored_from;
+  uint8_t saves; /* enum ct_saves */
 };
 
 /*
@@ -136,6 +141,12 @@ struct ct_effects {
  * was then.
  */
 bool ct_effects_of(const uint8_t *code, size_t size, struct ct_effects *out);
+
+/*
+ * How many bytes such a save writes at most, from its address on. mask: edx:eax. (Intel's manual, volume 1, 13.4 and
+ * 13.5; matrices of AMX are left out, which are saved by programs only that have asked for them.)
+ */
+uint32_t ct_effects_save_bytes(const struct ct_effects *effects, uint64_t mask);
 
 /* Does it give the stack pointer a value that has nothing to do with what it was: mov to rsp, but not leave? */
 bool ct_effects_switch_stack(const struct ct_effects *effects);

@@ -23,13 +23,14 @@ ALLOWED["agent"] = {"ring"}                      # a world of its own
 for layer in ("process", "itrace"):              # they know of threads and memory, not of what is hooked
     ALLOWED[layer] -= {"plan", "select"}
 ALLOWED["steps"] = {"base", "ring", "target", "x86"}  # a thread's instructions: file, reader and view
+ALLOWED["debug"] = {"base", "ring", "x86", "steps"}    # a debugger's view of them
 ALLOWED["itrace"].add("steps")                   # the recorder's files
 ALLOWED["span"] = {"base", "trace"}
 ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "target", "trace", "span", "index"}
 ALLOWED["export"] = {"base", "trace", "span", "views"}  # nothing points back
 ALLOWED["sql"] = {"base", "trace", "span", "index", "views", "export"}
-ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql", "steps", "itrace"}  # their public headers only
+ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql", "steps", "debug", "itrace"}  # their public headers only
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
@@ -38,7 +39,7 @@ PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "p
           "select": "select", "rule": "select",
           "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "sql": "sql", "view": "views", "report": "views",
           "export": "export", "replay": "views", "filter": "views", "info": "views", "output": "views",
-          "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views", "diff": "views", "steps": "steps", "itrace": "itrace"}
+          "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views", "diff": "views", "steps": "steps", "itrace": "itrace", "debug": "debug"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""gdb over recorded instructions (src/debug): from a crash back to the store that caused it, breakpoints and watchpoints both ways,
+what gdb is shown against what it shows of the program itself; and what is no protocol."""
+import os
+import random
+import re
+import socket
+import subprocess
+
+import harness
+from harness import case, expect, main, need, wait_for
+
+SECONDS = 120
+CRASHES = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+struct item { char name[24]; struct item *next; long value; };
+static struct item *head;
+static void add(const char *name, long value)
+{
+  struct item *i = calloc(1, sizeof *i);
+  strncpy(i->name, name, 23);
+  i->value = value;
+  i->next = head;
+  head = i;
+}
+static void spoil(struct item *i)
+{
+  long *p = (long *)(void *)i;
+  p[3] = 0x41; /* the culprit */
+}
+static long sum(void)
+{
+  long s = 0;
+  for (struct item *i = head; i; i = i->next)
+    s += i->value; /* the crash */
+  return s;
+}
+int main(int c, char **v)
+{
+  char text[32];
+  for (int k = 0; k < 50; k++) {
+    snprintf(text, sizeof text, "item %d", k);
+    add(text, k);
+  }
+  printf("%ld\n", sum());
+  if (c > 1) return (int)sum() % 100;
+  spoil(head->next->next);
+  for (int k = 0; k < 300; k++)
+    snprintf(text, sizeof text, "more %d", k);
+  printf("%ld\n", sum());
+  return 0;
+}
+"""
+
+
+class Scene(harness.Scene):
+    GROUP = "debug"
+
+    def recorded(self, *arguments):
+        """A folder with the steps of the program above; the line numbers of what matters in it."""
+        need("gdb", "setarch")
+        source = self.write("crashes.c", CRASHES)
+        self.lines = {text: number for number, line in enumerate(CRASHES.split("\n"), 1) for text in ("the culprit", "the crash") if text in line}
+        self.program = self.compile(source, "-O1", "-g", "-fno-inline", name="crashes")
+        folder = self.path("steps" + "".join(arguments))
+        done = self.execute(self.contrail, "itrace", "-q", "-o", folder, "--", self.program, *arguments, timeout=SECONDS)
+        expect(done.returncode == (139 if not arguments else 25), f"{done}")
+        return folder
+
+    def gdb(self, folder, *commands):
+        """What gdb says to these commands."""
+        words = [word for command in commands for word in ("-x", command)]
+        done = self.execute(self.contrail, "debug", *words, folder, timeout=SECONDS)
+        expect("Remote communication error" not in done.stderr and "warning" not in done.stderr, done.stderr)
+        return done.stdout
+
+
+@case
+def back_to_the_store(scene):
+    """A pointer is overwritten long before the crash: a watchpoint and reverse-continue come to the very line."""
+    folder = scene.recorded()
+    said = scene.gdb(folder, "bt", "print *i", "print i", "watch -l head->next->next->next", "reverse-continue", "bt", "reverse-stepi", "info sharedlibrary",
+                     "info threads")
+    culprit, crash = scene.lines["the culprit"], scene.lines["the crash"]
+    expect(f"sum () at" in said and f"crashes.c:{crash}" in said and "#1 " in said and "main" in said, said)
+    expect("Old value = (struct item *) 0x41" in said and f"crashes.c:{culprit}" in said and "spoil (i=0x" in said, said)
+    expect("libc.so" in said and "ld-linux" in said and "* 1    Thread" in said, said)
+    expect("Cannot access memory" not in said, said)
+
+
+@case
+def forwards_and_backwards(scene):
+    """Each hit of a breakpoint, in both directions; steps there and back; the two ends."""
+    folder = scene.recorded()
+    said = scene.gdb(folder, "break add", "ignore 1 1000", "reverse-continue", "info breakpoints", "continue", "info breakpoints")
+    hits = [int(number) for number in re.findall(r"already hit (\d+) times", said)]
+    expect(hits == [50, 100], f"{hits}: {said}")
+    expect("No more reverse-execution history" in said and "SIGSEGV" in said, said)
+    said = scene.gdb(folder, "break spoil", "reverse-continue", "print $rsp", "stepi 20", "reverse-stepi 20", "print $rsp", "finish", "reverse-finish", "print text[5]", "print text[6]")
+    stacks = re.findall(r"\$\d+ = \(void \*\) (0x\w+)", said)
+    expect(len(stacks) == 2 and stacks[0] == stacks[1] and "52 '4'" in said and "57 '9'" in said, said)
+
+
+@case
+def as_the_program_itself(scene):
+    """Registers, arguments and memory at the 30th call of a function: as gdb shows them of the program when it runs. Its stack lies elsewhere."""
+    folder = scene.recorded("x")
+    ask = ["print name", "print value", "print *head", "print head->next->name", "info registers rsi rdx rip", "bt", "x/8i $pc", "finish", "print $eflags"]
+    here = scene.gdb(folder, "break add", "ignore 1 29", "reverse-continue", "delete", "break add", "ignore 2 29", "continue", *ask)
+    native = subprocess.run(["gdb", "-q", "-nx", "-batch", "-ex", "set debuginfod enabled off", *[word for command in ("break add", "ignore 1 29", "run", *ask) for word in ("-ex", command)],
+                             "--args", scene.program, "x"], capture_output=True, text=True, timeout=SECONDS).stdout
+
+    def values(said):
+        """What does not depend on where the program lies."""
+        found = re.findall(r'"(item \d+)\\?|^\$\d+ = (\d+)$|value = (\d+)|^rsi\s+(0x\w+)|=> .*<(\w+)>|^#(\d) .* in (\w+)|(\[[ A-Z]+\])', said, re.M)
+        return ["".join(each) for each in found if "".join(each)]
+    # The recording stands at the end: its 30th call from there is the 21st; then 29 are passed on the way forward again.
+    expect("item" in here, here)
+    numbers = [text for text in values(here) if text.startswith("item")]
+    own = [text for text in values(native) if text.startswith("item")]
+    expect(len(numbers) >= 3 and len(own) >= 3, f"{numbers} {own}")
+    at_thirty = scene.gdb(folder, "break main", "reverse-continue", "reverse-continue", "delete", "break add", "ignore 2 29", "continue", *ask)
+    expect(values(at_thirty)[:8] == values(native)[:8], f"{values(at_thirty)}\nby itself {values(native)}\n{at_thirty}")
+
+
+def read_packet(peer):
+    data = b""
+    while not re.search(rb"\$[^#]*#..", data):
+        more = peer.recv(65536)
+        if not more:
+            return None
+        data += more
+    return re.search(rb"\$([^#]*)#..", data).group(1)
+
+
+def packet(text):
+    return b"$" + text + b"#%02x" % (sum(text) % 256)
+
+
+@case
+def no_protocol(scene):
+    """Packets that are none, too long, unknown, or with numbers that are none: it answers or ends, and never crashes."""
+    folder, chance = scene.recorded(), random.Random(11)
+    words = [b"?", b"g", b"p0", b"pffffffffffff", b"m0,8", b"mffffffffffffffff,ffffffffffffffff", b"m", b"Z0,0", b"Z0,0,0", b"Z9,1,1", b"z2,7,7", b"Z2,0,ffffffffffffffff",
+             b"bs", b"bc", b"s", b"c", b"vCont;s", b"vCont;c", b"qXfer:features:read:target.xml:0,fff", b"qXfer:auxv:read::fffffffffff,1", b"qXfer:::::", b"qXfer:a:read",
+             b"vFile:open:2f,0,0", b"vFile:open:2f6574632f686f7374,0,0", b"vFile:pread:1,ffffffff,ffffffffffffffff", b"vFile:pread:99,1,1", b"vFile:close:0", b"vFile:fstat:1", b"qSupported",
+             b"M0,1:00", b"P0=00", b"X0,0:", b"H", b"T1", b"!", b"", b"\x01\x02", b"q", b"v", b"Z", b"b", b"Z1,,", b"m1,1,1,1"]
+    for turn in range(30):
+        ours, theirs = socket.socketpair()
+        server = subprocess.Popen([scene.contrail, "debug", "--stdio", folder], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE)
+        theirs.close()
+        ours.settimeout(20)
+        try:
+            for _ in range(40):
+                word = chance.choice(words)
+                if chance.random() < 0.2:
+                    word = bytes(chance.choice(b"0123456789abcdef,:;") if chance.random() < 0.3 else c for c in word)
+                if chance.random() < 0.1:
+                    ours.sendall(b"$" + word + b"#00" + bytes([3]) * (turn % 2) + b"-" + chance.randbytes(5).replace(b"$", b"") + b"+")
+                    continue
+                ours.sendall(packet(word) + b"+")
+                read_packet(ours)
+        except (OSError, TimeoutError):
+            pass
+        ours.sendall(packet(b"x" * 0x5000)) if server.poll() is None else None
+        ours.close()
+        err = server.communicate(timeout=SECONDS)[1]
+        expect(server.returncode == 0 and err == b"", f"turn {turn}: {server.returncode} {err[-300:]}")
+
+
+@case
+def over_a_port(scene):
+    """--listen: gdb by itself, which finds program and libraries by what it is told; and wrong usage."""
+    folder = scene.recorded()
+    server = subprocess.Popen([scene.contrail, "debug", "--listen", "0", folder], stderr=subprocess.PIPE, text=True)
+    port = re.search(r"target remote :(\d+)", server.stderr.readline()).group(1)
+    done = scene.execute("gdb", "-q", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", f"target remote :{port}", "-ex", "bt", "-ex", "info sharedlibrary", timeout=SECONDS)
+    expect("sum ()" in done.stdout and "libc.so" in done.stdout, f"{done}")
+    expect(server.wait(SECONDS) == 0, f"status {server.returncode}")
+    for words, status in ((("--listen", "port", folder), 2), (("--step", "x", folder), 2), (("--step", "99999999999", folder), 1), (("--thread", "1", folder), 1), ((scene.path("none"),), 1),
+                          (("--stdio", "--listen", "0", folder), 2)):
+        wrong = scene.execute(scene.contrail, "debug", *words)
+        expect(wrong.returncode == status and wrong.stderr.count("\n") in (1, 2), f"{words}: {wrong}")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
