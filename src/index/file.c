@@ -82,7 +82,11 @@ ct_index_part_free(struct ct_index_part *part)
 static int
 own(void **array, uint64_t *capacity, uint64_t count, size_t size)
 {
-  if (*capacity != 0 || count == 0) {
+  if (*capacity != 0) {
+    return 0;
+  }
+  if (count == 0) { /* a place in the file, which is not to be grown */
+    *array = NULL;
     return 0;
   }
   void *copy = reallocarray(NULL, count, size);
