@@ -502,6 +502,30 @@ def records_to_the_end(scene, name):
     expect(any(word in text for word in last.split("|")), text)
 
 
+@case("records/lossy")
+def lossy(scene):
+    """What the file did not keep up with is a gap: the records around it agree with themselves, and it is shown, also by a
+    question that it bears on."""
+    need("sqlite3")
+    sql = scene.path("sql")
+    with open(sql, "w", encoding="ascii") as file:
+        file.write("create table t(a, b); insert into t select value, value * 7919 % 10007 from generate_series(1, 10000);"
+                   "create index i on t(b); select count(*) from t where exists (select 1 from t u where u.b = t.b and u.a <> t.a);")
+    directory = scene.path("steps")
+    done = scene.execute("taskset", "-c", "0", scene.contrail, "itrace", "--lossy", "-o", directory, "--", "sqlite3", ":memory:", f".read {sql}",
+                         timeout=SECONDS)
+    expect(done.returncode == 0 and "of records are lost" in done.stderr, f"{done.returncode} {done.stderr[-200:]}")
+    (name,) = os.listdir(directory)
+    walked = scene.execute(os.path.join(scene.options.build, "tests", "stepped"), "walk", os.path.join(directory, name), timeout=SECONDS)
+    expect(walked.returncode == 0 and " 0 inconsistent" in walked.stdout, walked.stdout + walked.stderr)
+    asked = scene.execute(scene.contrail, "steps", "--json", "--last-write", "0x10", directory, timeout=SECONDS)
+    expect("a later writer may be missing" in asked.stdout, asked.stdout + asked.stderr)
+    gap = json.loads(asked.stdout.splitlines()[-1])["step"]
+    shown = scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 2), "-n", "4", directory)
+    expect("here something is lost" in shown, shown)
+    return walked.stdout.strip()
+
+
 @case("records/race")
 def records_of_a_race(scene):
     """Reading for the record and reading for the instruction are one."""

@@ -85,15 +85,10 @@ hand_over(struct ct_recorder *recorder)
 }
 
 static void
-begin_segment(struct ct_recorder *recorder, uint64_t lost)
+begin_segment(struct ct_recorder *recorder)
 {
   recorder->used = 0;
   set_blocks(recorder->space);
-  if (lost != 0) {
-    struct ct_stream_gap gap = {
-        .event = {CT_STREAM_EVENT | CT_STREAM_GAP, sizeof(gap)}, .tsc = __rdtsc(), .bytes = lost};
-    add(recorder, &gap, sizeof(gap));
-  }
 }
 
 void
@@ -105,19 +100,17 @@ ct_recorder_room(struct ct_recorder *recorder, uint64_t bytes)
     return;
   }
   hand_over(recorder);
-  uint64_t lost = 0;
-  recorder->current = ct_segments_take(recorder->segments, recorder->options.is_lossless, &lost);
-  begin_segment(recorder, lost);
+  recorder->current = ct_segments_take(recorder->segments, recorder->options.is_lossless);
+  begin_segment(recorder);
 }
 
 void
 ct_recorder_enter(struct ct_recorder *recorder, struct ct_itrace_space *space, pid_t tid)
 {
-  uint64_t lost = 0;
   recorder->space = space;
   recorder->tid = tid;
-  recorder->current = ct_segments_take(recorder->segments, true, &lost);
-  begin_segment(recorder, 0);
+  recorder->current = ct_segments_take(recorder->segments, true);
+  begin_segment(recorder);
   ct_recorder_note_modules(recorder);
 }
 

@@ -24,9 +24,11 @@ struct segment {
   uint64_t number; /* of its turn */
   const uint8_t *bytes;
   uint64_t used;
-  uint8_t *units; /* that are new with it */
+  uint8_t *units; /* that are new with it, or were with one before it whose records are lost */
   size_t unit_bytes;
   char *modules;
+  uint64_t lost;     /* bytes of records that were to come before it ... */
+  uint64_t lost_tsc; /* ... a time in them */
   uint32_t stamp_count;
   struct ct_stream_stamp stamps[CT_ITRACE_BLOCKS];
 };
@@ -73,12 +75,18 @@ write_one(struct ct_segments *segments, struct segment *segment, const struct ct
   if (segment->unit_bytes != 0) {
     ct_steps_writer_units(segments->writer, segment->units, segment->unit_bytes);
   }
+  if (segment->lost != 0) { /* a block of its own: this one is packed already */
+    struct ct_stream_gap gap = {
+        .event = {CT_STREAM_EVENT | CT_STREAM_GAP, sizeof(gap)}, .tsc = segment->lost_tsc, .bytes = segment->lost};
+    ct_steps_writer_segment(segments->writer, &gap, sizeof(gap), NULL, 0);
+  }
   ct_steps_writer_packed(segments->writer, packed);
   free(segment->units);
   free(segment->modules);
   segment->units = NULL;
   segment->unit_bytes = 0;
   segment->modules = NULL;
+  segment->lost = 0;
 }
 
 static void *
@@ -115,25 +123,65 @@ packer_main(void *context)
   return NULL;
 }
 
-/* Its records are lost, but not what others need. Under the lock. */
+/* Puts units in front of those of a segment; takes the buffer. */
 static void
-drop(struct ct_segments *segments, struct segment *segment, uint64_t *lost)
+prepend_units(struct segment *segment, uint8_t *units, size_t size)
 {
-  *lost += segment->used;
-  segments->counts.lost += segment->used;
-  segment->used = 0;
+  uint8_t *all = size != 0 ? realloc(units, size + segment->unit_bytes) : NULL;
+  if (all != NULL) { /* without it the records cannot be read, which a reader says */
+    if (segment->unit_bytes != 0) {
+      memcpy(all + size, segment->units, segment->unit_bytes);
+    }
+    free(segment->units);
+    segment->units = all;
+    segment->unit_bytes += size;
+  } else {
+    free(units);
+  }
+}
+
+/*
+ * The records of the oldest one that waits are lost, but not what others need: that goes to the one that follows it in
+ * the order of turns, which is the one that is made of it if no other waits. Under the lock.
+ */
+static struct segment *
+drop_oldest(struct ct_segments *segments)
+{
+  struct segment *old = oldest(segments, WAITS);
+  if (old == NULL) {
+    return NULL;
+  }
+  old->state = FREE;
+  old->lost += old->used;
+  old->lost_tsc = old->stamp_count != 0 ? old->stamps[0].tsc : old->lost_tsc;
+  segments->counts.lost += old->used;
+  old->used = 0;
+  struct segment *next = oldest(segments, WAITS);
+  if (next != NULL) {
+    next->lost += old->lost;
+    next->lost_tsc = old->lost_tsc;
+    prepend_units(next, old->units, old->unit_bytes);
+    if (next->modules == NULL) {
+      next->modules = old->modules;
+    } else {
+      free(old->modules);
+    }
+    old->lost = 0;
+    old->units = NULL;
+    old->unit_bytes = 0;
+    old->modules = NULL;
+  }
+  return old;
 }
 
 uint32_t
-ct_segments_take(struct ct_segments *segments, bool waits, uint64_t *lost)
+ct_segments_take(struct ct_segments *segments, bool waits)
 {
   pthread_mutex_lock(&segments->lock);
   struct segment *segment;
   while ((segment = oldest(segments, FREE)) == NULL) {
-    struct segment *old = waits ? NULL : oldest(segments, WAITS);
-    if (old != NULL) {
-      drop(segments, old, lost);
-      segment = old;
+    segment = waits ? NULL : drop_oldest(segments);
+    if (segment != NULL) {
       break;
     }
     pthread_cond_wait(&segments->change, &segments->lock);
@@ -158,15 +206,11 @@ ct_segments_put(struct ct_segments *segments, const struct ct_unit_log *units, u
   memcpy(segment->stamps, stamps, stamp_count * sizeof(*stamps));
   if (fresh != NULL) { /* without it the records cannot be read, which a reader says */
     segments->next_unit = ct_unit_log_next(units);
-    uint8_t *all = segment->unit_bytes != 0 ? realloc(segment->units, segment->unit_bytes + size) : NULL;
-    if (all != NULL) {
-      memcpy(all + segment->unit_bytes, fresh, size);
-      free(fresh);
-      fresh = all;
-      size += segment->unit_bytes;
-    }
+    uint8_t *before = segment->units;
+    size_t before_size = segment->unit_bytes;
     segment->units = fresh;
     segment->unit_bytes = size;
+    prepend_units(segment, before, before_size);
   }
   if (segments->modules != NULL) {
     free(segment->modules);

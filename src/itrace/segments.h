@@ -14,9 +14,9 @@ int ct_segments_create(const struct ct_recorder_options *options, pid_t pid, pid
                        struct ct_diag *diag);
 /*
  * The number of a segment that may be filled. There is none: waits for one; or, unless the records are to be lossless,
- * takes the oldest that waits, and adds its bytes to *lost.
+ * takes the oldest that waits, whose records are lost: the file has a gap there.
  */
-uint32_t ct_segments_take(struct ct_segments *segments, bool waits, uint64_t *lost);
+uint32_t ct_segments_take(struct ct_segments *segments, bool waits);
 /* It is full: `used` bytes, which stay as they are until it is taken again. */
 void ct_segments_put(struct ct_segments *segments, const struct ct_unit_log *units, uint32_t number,
                      const uint8_t *bytes, uint64_t used, const struct ct_stream_stamp *stamps, uint32_t stamp_count);

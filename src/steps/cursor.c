@@ -118,9 +118,7 @@ enter_block(struct ct_steps_cursor *c)
   }
   c->where.at = c->unpacked.bytes;
   c->end = c->unpacked.bytes + c->unpacked.size;
-  ct_stream_take(c->units, c->table, c->where.at, c->unpacked.size, &c->where.record);
-  bool good = c->where.record.kind == CT_RECORD_EVENT && c->where.record.event_kind == CT_STREAM_CONTEXT;
-  c->where.record.kind = CT_RECORD_NONE;
+  bool good = ct_stream_begins(c->units, c->unpacked.bytes, c->unpacked.size);
   c->is_in = true;
   if (!good) {
     give_block_up(c, "does not begin with the state");
@@ -185,6 +183,17 @@ next_pc(struct ct_steps_cursor *c, uint64_t *pc)
 
 /* ---- events ---- */
 
+bool
+ct_steps_is_gap(const struct ct_steps_event *event)
+{
+  struct ct_stream_context context;
+  if (event->kind == CT_STREAM_CONTEXT) {
+    memcpy(&context, event->data, sizeof(context));
+    return context.reason == CT_CONTEXT_GAP;
+  }
+  return event->kind == CT_STREAM_GAP;
+}
+
 static void
 tell(struct ct_steps_cursor *c, const struct ct_record *record)
 {
@@ -227,6 +236,7 @@ take_event(struct ct_steps_cursor *c, const struct ct_record *record)
     c->where.state.rip_unknown = false;
   } else if (record->event_kind != CT_STREAM_MEMORY) {
     memcpy(&c->where.tsc, record->data + sizeof(struct ct_stream_event), sizeof(c->where.tsc));
+    c->follows = c->follows && record->event_kind != CT_STREAM_GAP;
   }
 }
 

@@ -31,6 +31,9 @@ struct ct_steps_event {
   uint32_t bytes;
 };
 
+/* Before it something is lost, or was not to be recorded. */
+bool ct_steps_is_gap(const struct ct_steps_event *event);
+
 /* NULL: out of memory. The reader must outlive it. Stands before the first step. */
 struct ct_steps_cursor *ct_steps_cursor_open(struct ct_steps_reader *reader);
 void ct_steps_cursor_close(struct ct_steps_cursor *cursor); /* accepts NULL */

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC "ctsidx2"
+#define MAGIC "ctsidx3"
 enum { LINE = 64, BITS_PER_KEY = 12, BITS = 5, LONG_STORE = 512, RANGES_MAX = 4096, THREADS_MAX = 8 };
 
 struct head {
@@ -41,7 +41,7 @@ struct summary {
   uint16_t registers; /* written, a bit each */
   uint8_t is_long;    /* more ranges than are kept: anything may be written */
   uint8_t has_alone;
-  uint32_t hole;
+  uint32_t gap; /* its last one: step from the first of the block, + 1; 0: none */
 };
 
 struct range {
@@ -159,6 +159,7 @@ struct maker {
   struct range *ranges;
   size_t range_count;
   struct summary summary;
+  uint64_t first_step; /* of the block */
   const struct ct_steps_plan *last;
   bool failed;
 };
@@ -212,6 +213,9 @@ visit_event(void *context, const struct ct_steps_event *event)
   if (event->kind == CT_STREAM_MEMORY) {
     memcpy(&memory, event->data, sizeof(memory));
     note_write(m, memory.address, memory.size);
+  }
+  if (ct_steps_is_gap(event)) {
+    m->summary.gap = (uint32_t)(event->step - m->first_step) + 1;
   }
 }
 
@@ -327,6 +331,7 @@ make_share(void *argument)
     m.range_count = 0;
     m.last = NULL;
     m.summary = (struct summary){.at = 0};
+    m.first_step = ct_steps_reader_place(reader, block)->first_step;
     ct_steps_cursor_events(cursor, visit_event, &m);
     ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, &m);
     good = put_block(&share->part, &m, block - share->first, data_at);
@@ -577,6 +582,14 @@ bool
 ct_steps_index_has_alone(const struct ct_steps_index *index, size_t block)
 {
   return index->summaries[block].has_alone != 0;
+}
+
+bool
+ct_steps_index_gap(const struct ct_steps_index *index, size_t block, uint64_t *step)
+{
+  uint32_t gap = index->summaries[block].gap;
+  *step = gap != 0 ? gap - 1 : 0;
+  return gap != 0;
 }
 
 uint64_t

@@ -29,6 +29,8 @@ bool ct_steps_index_may_touch(const struct ct_steps_index *index, size_t block, 
 bool ct_steps_index_may_run(const struct ct_steps_index *index, size_t block, uint32_t unit);
 /* False: no instruction is executed where it is in the block (CT_STREAM_STEP). */
 bool ct_steps_index_has_alone(const struct ct_steps_index *index, size_t block);
+/* True: something is not recorded in the block, or before it: the last time before that step, counted in the block. */
+bool ct_steps_index_gap(const struct ct_steps_index *index, size_t block, uint64_t *step);
 uint64_t ct_steps_index_bytes(const struct ct_steps_index *index);
 
 #endif

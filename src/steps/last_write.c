@@ -13,8 +13,7 @@ enum { WITHOUT_INDEX = 30000 }; /* steps */
 struct search {
   const struct ct_steps_target *target;
   uint64_t before;
-  enum ct_steps_write_kind kind;
-  uint64_t step;
+  struct ct_steps_write found;
 };
 
 bool
@@ -88,10 +87,18 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
   struct search *search = context;
   (void)cursor;
   if (__builtin_expect(writes(step, search->target), 0)) {
-    search->kind = CT_STEPS_WRITE_STEP;
-    search->step = step->number;
+    search->found.kind = CT_STEPS_WRITE_STEP;
+    search->found.step = step->number;
   }
   return true;
+}
+
+static void
+note_gap(struct search *search, uint64_t step)
+{
+  struct ct_steps_write *found = &search->found;
+  found->gap = !found->has_gap || step > found->gap ? step : found->gap;
+  found->has_gap = true;
 }
 
 static void
@@ -106,23 +113,28 @@ visit_event(void *context, const struct ct_steps_event *event)
   if (event->kind == CT_STREAM_MEMORY && search->target->kind == CT_STEPS_MEMORY_BYTES && event->step > 0) {
     memcpy(&memory, event->data, sizeof(memory));
     if (overlaps(search->target, memory.address, memory.size)) {
-      search->kind = CT_STEPS_WRITE_KERNEL;
-      search->step = event->step - 1;
+      search->found.kind = CT_STEPS_WRITE_KERNEL;
+      search->found.step = event->step - 1;
     }
   }
-  if (event->kind == CT_STREAM_CONTEXT && search->target->kind != CT_STEPS_MEMORY_BYTES) {
+  bool is_memory = search->target->kind == CT_STEPS_MEMORY_BYTES, comes_with_context = false;
+  if (ct_steps_is_gap(event)) {
+    comes_with_context = true; /* the context follows at once */
+    note_gap(search, event->step);
+  } else if (event->kind == CT_STREAM_CONTEXT) {
     memcpy(&state, event->data, sizeof(state));
-    if (state.reason == CT_CONTEXT_HANDLER || state.reason == CT_CONTEXT_GAP || state.reason == CT_CONTEXT_EXEC ||
-        state.reason == CT_CONTEXT_BEGIN) {
-      search->kind = CT_STEPS_WRITE_CONTEXT;
-      search->step = event->step;
-    }
+    comes_with_context =
+        state.reason == CT_CONTEXT_HANDLER || state.reason == CT_CONTEXT_EXEC || state.reason == CT_CONTEXT_BEGIN;
+  }
+  if (comes_with_context && !is_memory) {
+    search->found.kind = CT_STEPS_WRITE_CONTEXT;
+    search->found.step = event->step;
   }
 }
 
 int
 ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **index, const struct ct_steps_target *target,
-                    uint64_t before, enum ct_steps_write_kind *kind, uint64_t *step)
+                    uint64_t before, struct ct_steps_write *write)
 {
   struct search search = {.target = target, .before = before};
   struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
@@ -133,13 +145,18 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
   uint64_t read = 0; /* steps of blocks */
   size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, before) + 1 : 0;
   ct_steps_cursor_events(cursor, visit_event, &search);
-  while (block > 0 && code == 0 && search.kind == CT_STEPS_WRITE_NONE) {
+  while (block > 0 && code == 0 && search.found.kind == CT_STEPS_WRITE_NONE) {
     block--;
     if (target->kind == CT_STEPS_MEMORY_BYTES && read > WITHOUT_INDEX) {
       if (*index == NULL) {
         code = ct_steps_index_open(reader, index);
       }
+      uint64_t gap;
       if (code != 0 || !ct_steps_index_may_write(*index, block, target->address, target->size)) {
+        if (code == 0 && ct_steps_index_gap(*index, block, &gap)) {
+          gap += ct_steps_reader_place(reader, block)->first_step;
+          note_gap(&search, gap);
+        }
         continue;
       }
     }
@@ -147,7 +164,7 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
     ct_steps_cursor_scan(cursor, block, before, visit_step, &search);
   }
   ct_steps_cursor_close(cursor);
-  *kind = search.kind;
-  *step = search.step;
+  *write = search.found;
+  write->has_gap = write->has_gap && (write->kind == CT_STEPS_WRITE_NONE || write->gap > write->step);
   return code;
 }

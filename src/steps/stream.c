@@ -86,6 +86,19 @@ ct_stream_take_other(struct ct_units *units, const uint8_t *at, size_t left, str
   *out = (struct ct_record){.kind = CT_RECORD_EVENT, .event_kind = (uint8_t)kind, .bytes = event.bytes, .data = at};
 }
 
+bool
+ct_stream_begins(struct ct_units *units, const uint8_t *bytes, size_t size)
+{
+  const uint8_t *at = bytes, *end = bytes + size;
+  struct ct_record record;
+  do {
+    ct_stream_take(units, ct_units_table(units), at, (size_t)(end - at), &record);
+    at += record.kind == CT_RECORD_EVENT ? record.bytes : 0;
+  } while (record.kind == CT_RECORD_EVENT &&
+           (record.event_kind == CT_STREAM_GAP || record.event_kind == CT_STREAM_END));
+  return record.kind == CT_RECORD_NONE || (record.kind == CT_RECORD_EVENT && record.event_kind == CT_STREAM_CONTEXT);
+}
+
 /* Its time stamp: all but CT_STREAM_MEMORY have one. */
 static void
 note_time(const struct ct_record *record, struct ct_stream_count *count)
@@ -117,11 +130,10 @@ count_in_order(struct ct_units *units, const uint8_t *bytes, size_t size, struct
   const struct ct_units_table *table = ct_units_table(units);
   const uint8_t *at = bytes, *end = bytes + size;
   struct ct_record record = {.kind = CT_RECORD_NONE};
-  bool begins = false;
+  bool begins = ct_stream_begins(units, bytes, size);
   for (ct_stream_take(units, table, at, (size_t)(end - at), &record);
        record.kind == CT_RECORD_INSNS || record.kind == CT_RECORD_EVENT;
        ct_stream_take(units, table, at, (size_t)(end - at), &record)) {
-    begins = begins || (at == bytes && record.kind == CT_RECORD_EVENT && record.event_kind == CT_STREAM_CONTEXT);
     note_record(&record, count);
     at += record.bytes;
   }
@@ -197,11 +209,7 @@ ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, const
 {
   struct lane lanes[LANES];
   struct ct_stream_count count = {.steps = 0};
-  struct ct_stream_event event = {.word = 0};
-  if (size >= sizeof(event)) {
-    memcpy(&event, bytes, sizeof(event));
-  }
-  count.is_whole = event.word == (CT_STREAM_EVENT | CT_STREAM_CONTEXT);
+  count.is_whole = ct_stream_begins(units, bytes, size);
   if (!count.is_whole || !count_lanes(units, lanes, divide(bytes, size, stamps, stamp_count, lanes), &count)) {
     count = (struct ct_stream_count){.steps = 0};
     count_in_order(units, bytes, size, &count);

@@ -88,10 +88,13 @@ ct_stream_take(struct ct_units *units, const struct ct_units_table *table, const
   out->data = at + sizeof(word);
 }
 
+/* Does it begin with a context, but for a gap before it; or has it no instructions? */
+bool ct_stream_begins(struct ct_units *units, const uint8_t *bytes, size_t size);
+
 struct ct_stream_count {
   uint64_t steps;
   uint64_t first_tsc, last_tsc; /* of events that tell; 0: none does */
-  bool is_whole;                /* begins with a context, and has no record that is none */
+  bool is_whole;                /* ct_stream_begins, and it has no record that is none */
 };
 /* Walks over all of it; with stamps that tell where records begin, several times as fast. */
 void ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, const struct ct_stream_stamp *stamps,

@@ -273,38 +273,46 @@ tail_begin(struct view *view)
 
 /* ---- the last writer ---- */
 
+/* A line about a step. */
+static void
+put_remark(const struct view *view, uint64_t step, const char *text)
+{
+  if (view->lines.options->json) {
+    fprintf(view->lines.out, "{\"step\":%" PRIu64 ",\"tid\":%" PRId32 ",\"event\":\"%s\"}\n", step,
+            ct_steps_reader_head(view->lines.reader)->tid, text);
+  } else {
+    fprintf(view->lines.out, "%10" PRIu64 "  -- %s\n", step, text);
+  }
+}
+
 static int
 show_last_write(struct view *view, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = view->lines.options;
   struct ct_steps_target target;
-  enum ct_steps_write_kind kind;
-  uint64_t step, before = options->has_step ? options->step : UINT64_MAX;
+  struct ct_steps_write write;
+  uint64_t before = options->has_step ? options->step : UINT64_MAX;
   if (!ct_steps_parse_target(options->last_write, &target)) {
     return ct_fail(diag, CT_EINVAL, "'%s' is neither a register nor an address with a size (0x1234:8)",
                    options->last_write);
   }
-  int code = ct_steps_last_write(view->lines.reader, &view->index, &target, before, &kind, &step);
+  int code = ct_steps_last_write(view->lines.reader, &view->index, &target, before, &write);
   if (code != 0) {
     return ct_fail(diag, code, "out of memory");
   }
-  if (kind == CT_STEPS_WRITE_NONE) {
-    return 0;
+  if (write.kind == CT_STEPS_WRITE_KERNEL || write.kind == CT_STEPS_WRITE_CONTEXT) {
+    put_remark(view, write.step,
+               write.kind == CT_STEPS_WRITE_KERNEL ? "written by the kernel, in the system call"
+               : write.step == 0                   ? "as it was when the recording began"
+                                                   : "written by a signal's delivery, or in a gap, just before");
   }
-  FILE *out = view->lines.out;
-  if (kind == CT_STEPS_WRITE_KERNEL || kind == CT_STEPS_WRITE_CONTEXT) {
-    const char *text = kind == CT_STEPS_WRITE_KERNEL ? "written by the kernel, in the system call"
-                       : step == 0                   ? "as it was when the recording began"
-                                                     : "written by a signal's delivery, or in a gap, just before";
-    if (options->json) {
-      fprintf(out, "{\"step\":%" PRIu64 ",\"tid\":%" PRId32 ",\"event\":\"%s\"}\n", step,
-              ct_steps_reader_head(view->lines.reader)->tid, text);
-    } else {
-      fprintf(out, "%10s  -- %s\n", "", text);
-    }
+  if (write.kind != CT_STEPS_WRITE_NONE) {
+    view->left = 1;
+    show_forward(view, write.step);
   }
-  view->left = 1;
-  show_forward(view, step);
+  if (write.has_gap) {
+    put_remark(view, write.gap, "before this step something is not recorded: a later writer may be missing");
+  }
   return 0;
 }
 

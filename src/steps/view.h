@@ -33,6 +33,12 @@ enum ct_steps_write_kind {
   CT_STEPS_WRITE_KERNEL,  /* by the kernel, in the step (a system call) */
   CT_STEPS_WRITE_CONTEXT, /* before the step came a signal's handler, or a gap */
 };
+struct ct_steps_write {
+  enum ct_steps_write_kind kind;
+  uint64_t step;
+  bool has_gap; /* between it and the end of the search something is not recorded, that may have written it ... */
+  uint64_t gap; /* ... before this step */
+};
 /* What is asked for: a register, or bytes of memory. */
 struct ct_steps_target {
   enum { CT_STEPS_REGISTER, CT_STEPS_FLAGS, CT_STEPS_VECTOR_REGISTER, CT_STEPS_MEMORY_BYTES } kind;
@@ -46,7 +52,6 @@ bool ct_steps_parse_target(const char *text, struct ct_steps_target *target);
  * *index. 0 or CT_ENOMEM.
  */
 int ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **index,
-                        const struct ct_steps_target *target, uint64_t before, enum ct_steps_write_kind *kind,
-                        uint64_t *step);
+                        const struct ct_steps_target *target, uint64_t before, struct ct_steps_write *write);
 
 #endif
