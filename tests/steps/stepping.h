@@ -14,8 +14,17 @@ struct vectors_shape {
 };
 struct vectors_shape machine_shape(void);
 
-/* A program, stopped at its first instruction; -1: it cannot be started. */
+/*
+ * A program, stopped at its first instruction; -1: it cannot be started. The random bytes that the kernel gives to it
+ * are always the same: two runs of it at the same addresses have the same values.
+ */
 pid_t machine_start(char *const argv[]);
+/*
+ * Starts it without tracing it, in a loop behind its loader's code that changes no register, and prints its process id,
+ * an address, and that of its first instruction: it goes on there once that is written to the address before. Waits for
+ * its end; its status, or 1: it cannot be started, or there is no room for the loop.
+ */
+int machine_hold(char *const argv[]);
 /* False: it is not there. */
 bool machine_state(pid_t pid, bool with_vectors, struct ct_steps_state *state);
 size_t machine_peek(pid_t pid, uint64_t at, void *out, size_t size);
