@@ -523,7 +523,34 @@ def lossy(scene):
     gap = json.loads(asked.stdout.splitlines()[-1])["step"]
     shown = scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 2), "-n", "4", directory)
     expect("here something is lost" in shown, shown)
+    before = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 300), "-n", "300", directory).splitlines()]
+    store = [step for step in before if len(step.get("stores", ())) == 1 and "value" in step["stores"][0] and step["step"] < gap][-1]
+    where = f"{store['stores'][0]['address']}:1"
+    known, lost = (scene.execute(scene.contrail, "steps", "--json", "--memory", where, "--step", str(step), directory, timeout=SECONDS).stdout
+                   for step in (store["step"] + 1, gap))
+    expect("[null]" not in known and ("[null]" in lost or lost == ""), f"{where}: {known} {lost}")
     return walked.stdout.strip()
+
+
+@case("records/saves")
+def saves(scene):
+    """The loader's xsavec stores no more than it has made room for: what lies above stays known."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        if " xsavec " not in file.read():
+            raise harness.Skip("the processor has no xsavec")
+    source = scene.write("lazy.c", "#include <stdio.h>\nint main(void) { puts(\"x\"); printf(\"%d\\n\", getchar()); return 0; }")
+    program = scene.compile(source, "-O1", "-Wl,-z,lazy", name="lazy")
+    scene.run(scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", program)
+    steps = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", "-n", "0", "-F", "_dl_runtime_resolve_xsave*", scene.path("steps")).splitlines()]
+    rooms, room = [], None
+    for step in steps:
+        code = step.get("code", "")
+        if code.startswith("sub ") and "load" in step:
+            room = int(step["load"]["value"], 16)
+        if code.startswith("xsave"):
+            rooms.append((int(step["stores"][0]["size"]), room - int(code.split()[1].split("(")[0], 16)))
+    expect(len(rooms) >= 2 and all(0 < size <= space for size, space in rooms), f"{rooms}")
+    return f"{rooms[0][0]} of {rooms[0][1]} bytes"
 
 
 @case("records/race")

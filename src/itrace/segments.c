@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/worker.h"
+#include "itrace/vectors.h"
 #include "steps/writer.h"
 
 #include <pthread.h>
@@ -272,7 +273,8 @@ ct_segments_create(const struct ct_recorder_options *options, pid_t pid, pid_t t
                    struct ct_diag *diag)
 {
   struct ct_segments *segments = calloc(1, sizeof(*segments));
-  struct ct_steps_file head = {.pid = pid, .tid = tid, .has_vectors = options->has_vectors};
+  struct ct_steps_file head = {
+      .pid = pid, .tid = tid, .has_vectors = options->has_vectors, .saved_parts = ct_vectors_parts()};
   if (segments == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }

@@ -30,6 +30,17 @@ static void __attribute__((constructor)) find_places(void)
   }
 }
 
+uint32_t
+ct_vectors_parts(void)
+{
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_OSXSAVE) == 0) {
+    return 0;
+  }
+  __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+  return a;
+}
+
 bool
 ct_vectors_read(pid_t tid, uint8_t state[CT_VECTORS_BYTES_MAX])
 {

@@ -10,6 +10,8 @@
 
 enum { CT_VECTORS_BYTES_MAX = 16384 }; /* of that picture, with AMX */
 
+/* What the kernel has enabled of extended state: the low half of XCR0; 0: the processor does not tell. */
+uint32_t ct_vectors_parts(void);
 /* False: it cannot be had. */
 bool ct_vectors_read(pid_t tid, uint8_t state[CT_VECTORS_BYTES_MAX]);
 /* The low `size` bytes of a register. */

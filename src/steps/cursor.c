@@ -54,6 +54,7 @@ ct_steps_cursor_open(struct ct_steps_reader *reader)
     cursor->units = ct_steps_reader_units(reader);
     cursor->table = ct_units_table(cursor->units);
     cursor->begin_block = SIZE_MAX;
+    cursor->where.state.saved_parts = ct_steps_reader_head(reader)->saved_parts;
   }
   return cursor;
 }

@@ -102,14 +102,15 @@ take_stored(const struct ct_steps_insn *insn, const struct ct_value *value, cons
   }
 }
 
-/* Of xsave it is told how much it stores; of parts that the processor has not, too. */
+/* Of xsave it is told how much it stores, of what it is asked for and the processor has. */
 static void
-bound_save(const struct ct_effects *e, const struct ct_cpu *before, uint16_t unknown, struct ct_steps_did *did)
+bound_save(const struct ct_effects *e, const struct ct_steps_state *before, struct ct_steps_did *did)
 {
-  bool known = (unknown & (1u << CT_RAX | 1u << CT_RDX)) == 0;
-  uint64_t mask = (before->reg[CT_RAX] & UINT32_MAX) | before->reg[CT_RDX] << 32;
+  bool known = (before->unknown & (1u << CT_RAX | 1u << CT_RDX)) == 0;
+  uint64_t mask = known ? (before->cpu.reg[CT_RAX] & UINT32_MAX) | before->cpu.reg[CT_RDX] << 32 : UINT64_MAX;
+  mask &= before->saved_parts != 0 ? before->saved_parts : UINT64_MAX;
   for (unsigned i = 0; i < did->store_count; i++) {
-    did->stores[i].size = did->stores[i].size != 0 ? ct_effects_save_bytes(e, known ? mask : UINT64_MAX) : 0;
+    did->stores[i].size = did->stores[i].size != 0 ? ct_effects_save_bytes(e, mask) : 0;
   }
 }
 
@@ -124,7 +125,7 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
   bool lost = (e->reads & state->unknown) != 0;
   did->store_count = (uint8_t)(lost ? 0 : ct_mem_stores(e, &state->cpu, did->stores));
   if (CT_UNLIKELY(e->saves != CT_SAVES_NOT)) {
-    bound_save(e, &state->cpu, state->unknown, did);
+    bound_save(e, state, did);
   }
   state->cpu.unknown |= e->flags_written;
   for (unsigned i = 0; i < insn->value_count; i++) {
@@ -227,7 +228,7 @@ emulate(struct ct_steps_state *state, const struct ct_steps_insn *insn, bool has
   enum ct_emulated code = ct_emulate(e, &state->cpu, did->loaded, did->stores, &stores);
   did->store_count = (uint8_t)stores;
   if (CT_UNLIKELY(e->saves != CT_SAVES_NOT)) {
-    bound_save(e, &state->cpu, state->unknown, did);
+    bound_save(e, state, did);
   }
   if (CT_UNLIKELY(code != CT_EMULATED)) {
     did->is_inconsistent = code == CT_EMULATED_FAULT && (e->reads & state->unknown) == 0;

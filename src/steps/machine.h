@@ -23,6 +23,7 @@ struct ct_steps_state {
   uint8_t vectors_known[CT_STEPS_VECTORS]; /* bytes, from the low end */
   uint64_t mask[CT_STEPS_MASKS];
   uint8_t vector[CT_STEPS_VECTORS][CT_STEPS_VECTOR_BYTES];
+  uint32_t saved_parts; /* see struct ct_steps_file; of the processor: no context changes it */
 };
 
 /* What an instruction did, besides the state. */

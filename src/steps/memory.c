@@ -80,6 +80,9 @@ visit_event(void *context, const struct ct_steps_event *event)
 {
   struct memory *m = context;
   struct ct_stream_memory memory;
+  if (ct_steps_is_gap(event) && event->step <= m->before) {
+    memset(m->state, LOST, m->size);
+  }
   if (event->kind == CT_STREAM_MEMORY && event->step <= m->before) {
     memcpy(&memory, event->data, sizeof(memory));
     note(m, memory.address, memory.size, event->data + sizeof(memory), event->bytes - sizeof(memory));
@@ -93,7 +96,7 @@ ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, u
   struct memory m = {.address = address, .size = size, .before = before};
   uint8_t state[CT_STEPS_MEMORY_MAX] = {0};
   size_t open = size, block = 0;
-  uint64_t read = 0;
+  uint64_t read = 0, gap;
   int code = 0;
   struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
   if (cursor == NULL) {
@@ -108,7 +111,8 @@ ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, u
     if (read > WITHOUT_INDEX && *index == NULL) {
       code = ct_steps_index_open(reader, index);
     }
-    if (code != 0 || (*index != NULL && !ct_steps_index_may_touch(*index, block, address, size))) {
+    if (code != 0 || (*index != NULL && !ct_steps_index_may_touch(*index, block, address, size) &&
+                      !ct_steps_index_gap(*index, block, &gap))) {
       continue;
     }
     read += ct_steps_reader_place(reader, block)->steps;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory as a thread's steps show it: a byte is what the last step before a place stored there, loaded from there, or
- * the kernel wrote there; unknown when the trace has none of these, or the last of them has no value. Stores of other
- * threads are not seen.
+ * the kernel wrote there; unknown when the trace has none of these, or the last of them has no value, or after that one
+ * something is not recorded. Stores of other threads are not seen.
  */
 #ifndef CT_STEPS_MEMORY_H
 #define CT_STEPS_MEMORY_H
