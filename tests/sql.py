@@ -311,8 +311,9 @@ def compare_piece(scene, piece, whole):
     threads = {(row["tid"], row["events"]) for row in report["threads"] if row["events"]}
     got = {(row["tid"], row["events"]) for row in scene.sql("SELECT tid, events FROM threads", piece) if row["events"]}
     expect(got == threads, f"{piece}: threads {got}, not {threads}")
-    expect(sum(row["calls"] for row in scene.sql("SELECT calls FROM edges", piece)) ==
-           scene.sql("SELECT sum(calls) AS n FROM spans", piece)[0]["n"] or 0, f"{piece}: edges have other calls")
+    calls = scene.sql("SELECT sum(calls) AS n FROM spans", piece)[0]["n"] or 0
+    edges = sum(row["calls"] for row in scene.sql("SELECT calls FROM edges", piece))
+    expect(edges == calls, f"{piece}: edges have {edges} calls, spans {calls}")
     lines = scene.lines("--limit", "0", trace=piece)
     output = scene.sql("SELECT time FROM output", piece)
     expect([row["time"] for row in output] == [line["ts_ns"] for line in lines if line["kind"] == "output"], f"{piece}: output {output}")

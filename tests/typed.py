@@ -78,6 +78,11 @@ CPP_FUNCTIONS = ["space::Member::add", "space::Member::twice", "space::Member::v
 
 
 class Scene(harness.Scene):
+    def replayed(self):
+        """What replay shows; a call during which the thread was off its processor is one line, as those are that were not."""
+        return re.sub(r"^([^\n]*\)) \{\n(?:[^\n]* -- [^\n]* off: [^\n]* --\n)+[^\n]*\} [^\n]*?\(\)( = [^\n]*|;)?$", r"\1\2",
+                      self.run(self.contrail, "replay", self.trace), flags=re.MULTILINE)
+
     def build(self, source, *words):
         compiler = words[0]
         return self.compile(source, "-g", "-fno-pie", "-no-pie", *words[1:], compiler=compiler, name="typed")
@@ -215,7 +220,7 @@ def library_calls(scene, module, *words):
         details += ["--trace", "libcalls!" + name]
     said = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, *details, "--", program,
                      scene.path("file")).splitlines()
-    shown = scene.run(scene.contrail, "replay", scene.trace)
+    shown = scene.replayed()
     expect(len(said) > 25, said)
     for line in said:
         expect(line in shown, f"{line} is not in the replay:\n" + shown)
@@ -311,7 +316,7 @@ def texts(scene):
         shutil.rmtree(scene.trace, ignore_errors=True)
         said = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, *details, "--", program, how).splitlines()
         expect(len(said) == (9 if how == "plain" else 10), said)
-        shown = scene.run(scene.contrail, "replay", scene.trace)
+        shown = scene.replayed()
         for line in said:
             expect(line in shown, f"{line} is not in the replay:\n" + "\n".join(x for x in shown.splitlines() if "path=" in x))
     shutil.rmtree(scene.trace, ignore_errors=True)
@@ -334,7 +339,7 @@ def filled(scene):
     result = subprocess.run([scene.contrail, "record", "-q", "-o", scene.trace, *details, "--", program],
                             capture_output=True, text=True, timeout=60, env=environment)
     expect(result.returncode == 0, result)
-    shown = scene.run(scene.contrail, "replay", scene.trace)
+    shown = scene.replayed()
     said = result.stdout.splitlines()
     expect(len(said) == 14, said)
     for line in said:
@@ -353,7 +358,7 @@ def texts_of_own_functions(scene):
     harness.need("c++")
     program = scene.compile("programs/strings.cc", "-O1", "-g", compiler="c++", name="strings")
     said = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--detail", "take", "--detail", "copy", "--", program)
-    shown = scene.run(scene.contrail, "replay", scene.trace)
+    shown = scene.replayed()
     expect(len(said.splitlines()) == 14, said)
     for line in said.splitlines():
         expect(line in shown, f"{line} is not in the replay:\n" + "\n".join(x for x in shown.splitlines() if "s=" in x))
