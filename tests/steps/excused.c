@@ -2,6 +2,8 @@
 /* See excused.h. */
 #include "excused.h"
 
+#include <sys/syscall.h>
+
 static bool
 has_word(const struct excused *excused, uint64_t address, uint64_t bytes)
 {
@@ -31,8 +33,15 @@ set_words(struct excused *excused, uint64_t address, uint64_t bytes, bool is_exc
   }
 }
 
+static bool
+returns_id(uint64_t number)
+{
+  return number == SYS_set_tid_address || number == SYS_getpid || number == SYS_gettid || number == SYS_getppid;
+}
+
 void
-excused_step(struct excused *excused, const struct ct_steps_step *step)
+excused_step(struct excused *excused, const struct ct_steps_step *step, uint64_t rax_before,
+             const struct ct_steps_state *after)
 {
   const struct ct_effects *e = step->effects;
   if (e == NULL) {
@@ -42,8 +51,13 @@ excused_step(struct excused *excused, const struct ct_steps_step *step)
                        (step->code[1] == 0x31 || (step->code[1] == 0x01 && step->code[2] == 0xf9));
   bool loads =
       step->did.load_size != 0 && excused->count != 0 && has_word(excused, step->did.load_address, step->did.load_size);
+  int64_t result = (int64_t)after->cpu.reg[CT_RAX];
+  if (e->flow == CT_INSN_FLOW_SYSCALL && rax_before == SYS_getrandom && result > 0) {
+    set_words(excused, after->cpu.reg[CT_RDI], (uint64_t)result, true);
+  }
+  bool is_id = e->flow == CT_INSN_FLOW_SYSCALL && returns_id(rax_before);
   bool is_excused =
-      reads_counter || loads || (e->reads & excused->registers) != 0 || (e->flags_read & excused->flags) != 0;
+      is_id || reads_counter || loads || (e->reads & excused->registers) != 0 || (e->flags_read & excused->flags) != 0;
   for (unsigned i = 0; i < step->did.store_count && (is_excused || excused->count != 0); i++) {
     const struct ct_mem_store *store = &step->did.stores[i];
     if (store->count == 1) {

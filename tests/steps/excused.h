@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two runs of a program at the same addresses differ in what they read from the time stamp counter, and in what they
- * compute from that: these differences are followed, through registers, flags and memory, and only these are excused.
+ * Two runs of a program at the same addresses differ in what they read from the time stamp counter, in the ids of
+ * processes and threads, in random bytes, and in what they compute from these: these differences are followed, through
+ * registers, flags and memory, and only these are excused.
  */
 #ifndef CT_TESTS_STEPS_EXCUSED_H
 #define CT_TESTS_STEPS_EXCUSED_H
@@ -17,7 +18,8 @@ struct excused {
 };
 
 /* What may differ after the step: is in *excused. */
-void excused_step(struct excused *excused, const struct ct_steps_step *step);
+void excused_step(struct excused *excused, const struct ct_steps_step *step, uint64_t rax_before,
+                  const struct ct_steps_state *after);
 /* What does, of that. */
 void excused_keep(struct excused *excused, uint16_t registers, uint16_t flags);
 
