@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The instruction tracer: a thread runs translated copies of the program's code, until it is let go or ends. The
- * program cannot tell; the thread is under ptrace meanwhile, so no debugger can have it.
+ * The instruction tracer: a thread, or all of a process, runs translated copies of the program's code, until it is let
+ * go or ends. The program cannot tell; the thread is under ptrace meanwhile, so no debugger can have it.
  *
  * A tracer is used by one thread at a time.
  */
@@ -38,6 +38,11 @@ struct ct_itrace_options {
    */
   const char *function, *from, *to, *condition;
   uint64_t stretches;
+  /*
+   * All threads of the process, from now on or from their first instruction on, each with a file; tid is of one that is
+   * certain to be there. A thread that it makes while this ends runs as it is.
+   */
+  bool all_threads;
 };
 
 struct ct_itrace_summary {
@@ -55,6 +60,10 @@ struct ct_itrace_summary {
   uint64_t recorded;                             /* instructions in the file */
   uint64_t stretches;                            /* that were recorded, if not all was to be */
   uint64_t places;                               /* where they could begin: 0: no such function was mapped */
+  uint64_t threads;                              /* that were traced */
+  uint64_t unrecorded; /* threads of the process, made by a traced one or (all_threads) there, that were not */
+  uint64_t incomplete; /* threads that were not traced up to their end, though they were to be */
+  char why[256];       /* one of those was not; "" */
 };
 
 /* Begins; the strings are the caller's until the end. 0 or an error; *exec_errno (may be NULL): of a program that could

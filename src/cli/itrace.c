@@ -23,7 +23,7 @@ struct itrace {
   const char *directory;
   const char *thread; /* its id; NULL: the first one */
   double seconds;     /* 0: until it ends, or contrail is interrupted */
-  bool is_lossy, no_vectors, quiet;
+  bool all_threads, is_lossy, no_vectors, quiet;
   const char *function, *from, *to, *condition;
   uint64_t stretches; /* 0: all */
 };
@@ -42,6 +42,11 @@ static const struct ct_option options[] = {
      .help = "this thread of the process PID (default: its first one)",
      .apply = ct_apply_text,
      .offset = offsetof(struct itrace, thread)},
+    {.name = "all-threads",
+     .letter = 'a',
+     .help = "all threads of the process or program, those that it makes, too; each has its steps",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct itrace, all_threads)},
     {.name = "for",
      .argument = "TIME",
      .help = "let the thread go after that time: 10s, 500ms, 2m (default: on Ctrl-C, or when it ends)",
@@ -130,6 +135,30 @@ make_directory(const char *path, bool *made, struct ct_diag *diag)
   return true;
 }
 
+/* What is not in the files. */
+static void
+tell_missing(const struct itrace *wanted, const struct ct_itrace_summary *s)
+{
+  char count[CT_COUNT_CHARS];
+  if (s->unrecorded != 0) {
+    fprintf(stderr, "contrail: %s other thread%s that it made %s not recorded", ct_format_count(count, s->unrecorded),
+            s->unrecorded == 1 ? "" : "s", s->unrecorded == 1 ? "is" : "are");
+    if (!wanted->all_threads) {
+      fputs(" (see --all-threads)", stderr);
+    } else if (s->incomplete == 0 && s->why[0] != 0) {
+      fputs(": ", stderr);
+      ct_put_printable(stderr, s->why, SIZE_MAX);
+    }
+    fputs("\n", stderr);
+  }
+  if (s->incomplete != 0) {
+    fprintf(stderr, "contrail: %s thread%s could not be recorded to the end: ", ct_format_count(count, s->incomplete),
+            s->incomplete == 1 ? "" : "s");
+    ct_put_printable(stderr, s->why, SIZE_MAX);
+    fputs("\n", stderr);
+  }
+}
+
 static void
 tell(const struct itrace *wanted, const struct ct_itrace_summary *s)
 {
@@ -145,12 +174,18 @@ tell(const struct itrace *wanted, const struct ct_itrace_summary *s)
     return;
   }
   if (wanted->quiet && s->lost_bytes == 0) {
+    if (s->incomplete != 0) {
+      tell_missing(wanted, s);
+    }
     return;
   }
   fprintf(stderr, "contrail: %s instructions", ct_format_count(steps, s->recorded));
   if (chosen) {
     fprintf(stderr, " of %s %s", ct_format_count(calls, s->stretches),
             wanted->function != NULL ? (s->stretches == 1 ? "call" : "calls") : "stretches");
+  }
+  if (s->threads > 1) {
+    fprintf(stderr, " of %s threads", ct_format_count(calls, s->threads));
   }
   fputs(" in ", stderr);
   ct_put_printable(stderr, wanted->directory, SIZE_MAX);
@@ -160,6 +195,7 @@ tell(const struct itrace *wanted, const struct ct_itrace_summary *s)
             ct_format_bytes(lost, s->lost_bytes));
   }
   fputs("; look at it with: contrail steps\n", stderr);
+  tell_missing(wanted, s);
 }
 
 static void
@@ -174,6 +210,7 @@ fill(const struct itrace *wanted, struct ct_itrace_options *begin)
   begin->to = wanted->to;
   begin->condition = wanted->condition;
   begin->stretches = wanted->stretches;
+  begin->all_threads = wanted->all_threads;
 }
 
 /* The thread has ended, the time is over, or contrail has got a signal. */
@@ -293,9 +330,10 @@ run_itrace(int argc, char **argv)
   if (!is_program && argc - optind > 1) {
     return ct_usage_error(&ct_command_itrace, "one process at a time; a program's arguments follow --");
   }
-  if (is_program && wanted.thread != NULL) {
+  if (wanted.thread != NULL && (is_program || wanted.all_threads)) {
     return ct_usage_error(&ct_command_itrace,
-                          "--thread goes with a process: of a program the first thread is recorded");
+                          is_program ? "--thread goes with a process: of a program the first thread is recorded"
+                                     : "--thread is for one thread, --all-threads for all: not both");
   }
   if ((wanted.from == NULL) != (wanted.to == NULL) || (wanted.from != NULL && wanted.function != NULL)) {
     return ct_usage_error(&ct_command_itrace, "--from and --to go together, and not with --function");
@@ -316,12 +354,13 @@ run_itrace(int argc, char **argv)
 
 const struct ct_command ct_command_itrace = {
     .name = "itrace",
-    .summary = "record every instruction of a thread",
+    .summary = "record every instruction of a thread, or of all",
     .synopsis = "[OPTION]... -- PROGRAM [ARG]...\n[OPTION]... [--thread TID] PID",
     .about = "Records every instruction of the program's first thread, or of a thread of a process that\n"
              "runs, with the values that it read and wrote; contrail steps shows them. The thread runs\n"
-             "translated copies of its code meanwhile, so it is some times slower; other threads, and\n"
-             "children, are not touched. A debugger cannot have the thread at the same time.\n"
+             "translated copies of its code meanwhile, so it is some times slower; other threads, unless\n"
+             "with --all-threads, and children, are not touched. A debugger cannot have the thread at the\n"
+             "same time.\n"
              "What system calls write into memory is recorded, up to 64 KiB of each call.\n",
     .options = options,
     .closing = "Exit status: the program's own, 128+N when signal N ended it; 0 of a process that runs;\n"

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,7 @@ struct ahead {
 };
 
 struct ct_code_cache {
+  pthread_mutex_t pages_lock; /* of pages: other threads' tracers ask for them */
   uint64_t *table;
   struct ct_translation_place place;
   struct ct_unit_log *log;
@@ -160,7 +162,7 @@ page_slot(const struct ct_code_cache *cache, uint64_t page)
 }
 
 static bool
-note_pages(struct ct_code_cache *cache, uint64_t start, uint64_t bytes)
+add_pages(struct ct_code_cache *cache, uint64_t start, uint64_t bytes)
 {
   for (uint64_t page = start >> 12; page <= (start + (bytes != 0 ? bytes - 1 : 0)) >> 12; page++) {
     uint64_t *slot = page_slot(cache, page);
@@ -189,6 +191,15 @@ note_pages(struct ct_code_cache *cache, uint64_t start, uint64_t bytes)
   return true;
 }
 
+static bool
+note_pages(struct ct_code_cache *cache, uint64_t start, uint64_t bytes)
+{
+  pthread_mutex_lock(&cache->pages_lock);
+  bool good = add_pages(cache, start, bytes);
+  pthread_mutex_unlock(&cache->pages_lock);
+  return good;
+}
+
 /* ---- life ---- */
 
 struct ct_code_cache *
@@ -198,6 +209,7 @@ ct_code_cache_create(struct ct_itrace_slots *slots, const struct ct_translation_
   if (cache == NULL) {
     return NULL;
   }
+  pthread_mutex_init(&cache->pages_lock, NULL);
   cache->place = *place;
   cache->log = log;
   cache->table = (uint64_t *)((uint8_t *)slots + CT_ITRACE_TABLE_AT);
@@ -324,11 +336,14 @@ ct_code_cache_has_region_near(const struct ct_code_cache *cache, uint64_t pc)
 void
 ct_code_cache_flush(struct ct_code_cache *cache)
 {
-  cache->piece_count = cache->exit_count = cache->note_count = cache->unit_count = cache->page_used = 0;
+  cache->piece_count = cache->exit_count = cache->note_count = cache->unit_count = 0;
   cache->waiting_used = 0;
   memset(cache->waiting, 0, cache->waiting_count * sizeof(*cache->waiting));
   memset(cache->buckets, 0, cache->bucket_count * sizeof(*cache->buckets));
+  pthread_mutex_lock(&cache->pages_lock);
+  cache->page_used = 0;
   memset(cache->pages, 0, cache->page_count * sizeof(*cache->pages));
+  pthread_mutex_unlock(&cache->pages_lock);
   for (uint32_t i = 0; i < cache->region_count; i++) {
     struct ct_code_cache_region *region = &cache->regions[i];
     region->used = region->piece_count = 0;
@@ -638,8 +653,8 @@ ct_code_cache_step_switches(struct ct_code_cache *cache)
   cache->place.steps_switches = true;
 }
 
-bool
-ct_code_cache_covers(const struct ct_code_cache *cache, uint64_t start, uint64_t end)
+static bool
+has_page_in(const struct ct_code_cache *cache, uint64_t start, uint64_t end)
 {
   if ((end - start) >> 12 > cache->page_used) {
     for (size_t i = 0; i < cache->page_count; i++) {
@@ -655,6 +670,21 @@ ct_code_cache_covers(const struct ct_code_cache *cache, uint64_t start, uint64_t
     }
   }
   return false;
+}
+
+bool
+ct_code_cache_covers(struct ct_code_cache *cache, uint64_t start, uint64_t end)
+{
+  pthread_mutex_lock(&cache->pages_lock);
+  bool found = has_page_in(cache, start, end);
+  pthread_mutex_unlock(&cache->pages_lock);
+  return found;
+}
+
+uint64_t
+ct_code_cache_wait(const struct ct_code_cache *cache)
+{
+  return cache->regions[0].leave;
 }
 
 /* ---- recovery ---- */

@@ -68,8 +68,10 @@ bool ct_code_cache_is_watched(const struct ct_code_cache *cache, uint64_t pc);
 void ct_code_cache_step_switches(struct ct_code_cache *cache);
 /* Forgets all units. The thread is in none of them. */
 void ct_code_cache_flush(struct ct_code_cache *cache);
-/* Has any code in that range been translated? */
-bool ct_code_cache_covers(const struct ct_code_cache *cache, uint64_t start, uint64_t end);
+/* Where a thread waits for the answer to a request, once it has stored its registers (struct ct_itrace_slots). */
+uint64_t ct_code_cache_wait(const struct ct_code_cache *cache);
+/* Has any code in that range been translated? For any thread. */
+bool ct_code_cache_covers(struct ct_code_cache *cache, uint64_t start, uint64_t end);
 /* Is the address in a region? Then *recovery says what is the program's state there; false in *found: nobody knows. */
 bool ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, struct ct_recovery *recovery,
                             bool *found);

@@ -254,18 +254,29 @@ ct_segments_note_modules(struct ct_segments *segments, pid_t pid)
 
 /* ---- life ---- */
 
-/* Ticks of the time stamp counter per second, by a wait of some milliseconds. */
+/* Ticks of the time stamp counter per second, by a wait of some milliseconds: a thread that is new waits for it. */
+static uint64_t tsc_hz;
+static pthread_once_t tsc_once = PTHREAD_ONCE_INIT;
+
+static void
+measure_tsc(void)
+{
+  struct timespec wait = {0, 10000000};
+  uint64_t tsc = __rdtsc(), ns = ct_now_ns();
+  nanosleep(&wait, NULL);
+  tsc_hz = (uint64_t)((double)(__rdtsc() - tsc) * 1e9 / (double)(ct_now_ns() - ns));
+}
+
 static void
 fill_times(struct ct_steps_file *head)
 {
-  struct timespec wait = {0, 10000000}, wall;
-  uint64_t tsc = __rdtsc(), ns = ct_now_ns();
-  nanosleep(&wait, NULL);
+  struct timespec wall;
+  pthread_once(&tsc_once, measure_tsc);
+  head->tsc_hz = tsc_hz;
   head->tsc = __rdtsc();
   head->clock_ns = ct_now_ns();
   clock_gettime(CLOCK_REALTIME, &wall);
   head->wall_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
-  head->tsc_hz = (uint64_t)((double)(head->tsc - tsc) * 1e9 / (double)(head->clock_ns - ns));
 }
 
 int

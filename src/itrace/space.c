@@ -18,7 +18,8 @@
 #define NEAR_MAX     (1600ull << 20)
 #define USER_END     0x7ffffffff000ull
 #define SEGMENTS_LOW 0x100000000000ull /* segments of records are looked for from there on */
-#define SLACK        (1ull << 20)      /* behind a window */
+#define REGION_BYTES (64ull << 20)
+#define SLACK        (1ull << 20) /* behind a window */
 
 static int
 call(struct ct_itrace_space *space, long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
@@ -76,16 +77,16 @@ map_shared(struct ct_itrace_space *space, const struct ct_mappings *mappings, st
   return ct_fail(diag, CT_ENOMEM, "the process has no room below 2 GiB for what its thread and the tracer share");
 }
 
-/* A free place near pc, below it if there is one. 0: none. */
+/* A free place for so many bytes, a power of two, near pc, below it if there is one. 0: none. */
 static uint64_t
-place_near(const struct ct_mappings *mappings, uint64_t pc)
+place_near(const struct ct_mappings *mappings, uint64_t pc, uint64_t bytes)
 {
-  for (uint64_t away = APART; away < NEAR_MAX; away += CT_REGION_BYTES) {
-    uint64_t below = (pc - away) & ~(CT_REGION_BYTES - 1), above = (pc + away) & ~(CT_REGION_BYTES - 1);
-    if (pc > away + LOW_START && is_free(mappings, below, CT_REGION_BYTES)) {
+  for (uint64_t away = APART; away < NEAR_MAX; away += bytes) {
+    uint64_t below = (pc - away) & ~(bytes - 1), above = (pc + away) & ~(bytes - 1);
+    if (pc > away + LOW_START && is_free(mappings, below, bytes)) {
       return below;
     }
-    if (above + CT_REGION_BYTES < USER_END && is_free(mappings, above, CT_REGION_BYTES)) {
+    if (above + bytes < USER_END && is_free(mappings, above, bytes)) {
       return above;
     }
   }
@@ -95,13 +96,14 @@ place_near(const struct ct_mappings *mappings, uint64_t pc)
 static int
 add_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, uint64_t pc, struct ct_diag *diag)
 {
-  uint64_t at = place_near(mappings, pc), offset = SHARED_BYTES + space->region_count * CT_REGION_BYTES;
+  uint64_t size = space->region_bytes, at = place_near(mappings, pc, size);
+  uint64_t offset = SHARED_BYTES + space->region_count * size;
   if (space->region_count == CT_CACHE_REGIONS || at == 0) {
     return ct_fail(diag, CT_ENOMEM, "no room for translated code near 0x%llx", (unsigned long long)pc);
   }
-  int code = map_at(space, at, CT_REGION_BYTES, PROT_READ | PROT_EXEC, offset);
+  int code = map_at(space, at, size, PROT_READ | PROT_EXEC, offset);
   if (code == 0) {
-    code = ct_code_cache_add_region(space->cache, at, space->bytes + offset, CT_REGION_BYTES);
+    code = ct_code_cache_add_region(space->cache, at, space->bytes + offset, size);
   }
   if (code != 0) {
     return ct_fail(diag, code, "the process cannot map translated code");
@@ -141,9 +143,9 @@ ct_space_segment_bytes(const struct ct_itrace_space *space)
 }
 
 static uint64_t
-regions_end(void)
+regions_end(const struct ct_itrace_space *space)
 {
-  return SHARED_BYTES + CT_CACHE_REGIONS * CT_REGION_BYTES;
+  return SHARED_BYTES + CT_CACHE_REGIONS * space->region_bytes;
 }
 
 static int
@@ -151,7 +153,7 @@ add_segments(struct ct_itrace_space *space, const struct ct_mappings *mappings, 
 {
   uint64_t window = window_bytes(space), at = SEGMENTS_LOW;
   for (uint32_t i = 0; i < CT_SEGMENTS; i++, at += 4 * window) {
-    uint64_t offset = regions_end() + i * (window + SLACK);
+    uint64_t offset = regions_end(space) + i * (window + SLACK);
     while (at < USER_END / 2 && !is_free(mappings, at, window + SLACK)) {
       at += 4 * window;
     }
@@ -177,13 +179,28 @@ make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
   }
   space->fd = (int)fd;
   void *mapping = NULL;
-  space->size = regions_end() + (space->block_bytes != 0 ? CT_SEGMENTS * (window_bytes(space) + SLACK) : 0);
+  space->size = regions_end(space) + (space->block_bytes != 0 ? CT_SEGMENTS * (window_bytes(space) + SLACK) : 0);
   code = ct_process_map_memfd(space->process, space->fd, space->size, &mapping, diag);
   if (code == 0) {
     space->bytes = mapping;
     space->slots = mapping;
   }
   return code;
+}
+
+/* The translated code of another thread. */
+static bool
+is_ours(const struct ct_mapping *mapping)
+{
+  static const char name[] = "/memfd:contrail ";
+  return mapping->shared && strncmp(mapping->path, name, sizeof(name) - 1) == 0;
+}
+
+static uint64_t
+choose_region_bytes(uint32_t number)
+{
+  enum { FEW = 4, SOME = 16 };
+  return number < FEW ? REGION_BYTES : number < SOME ? REGION_BYTES / 4 : REGION_BYTES / 16;
 }
 
 static int
@@ -193,7 +210,7 @@ add_regions(struct ct_itrace_space *space, const struct ct_mappings *mappings, s
   for (size_t i = 0; i < mappings->count && code == 0; i++) {
     const struct ct_mapping *mapping = &mappings->items[i];
     if (mapping->executable && mapping->end < USER_END && space->region_count < CT_CACHE_REGIONS - 2 &&
-        !ct_code_cache_has_region_near(space->cache, mapping->start)) {
+        !is_ours(mapping) && !ct_code_cache_has_region_near(space->cache, mapping->start)) {
       code = add_region(space, mappings, mapping->start, diag);
     }
   }
@@ -201,13 +218,13 @@ add_regions(struct ct_itrace_space *space, const struct ct_mappings *mappings, s
 }
 
 int
-ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, struct ct_itrace_space *space,
-                struct ct_diag *diag)
+ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t number,
+                struct ct_itrace_space *space, struct ct_diag *diag)
 {
   struct ct_mappings mappings;
   struct ct_translation_place place = {.records = log != NULL, .has_vectors = has_vectors};
   place.has_bmi2 = __builtin_cpu_supports("bmi2");
-  *space = (struct ct_itrace_space){.process = process, .fd = -1};
+  *space = (struct ct_itrace_space){.process = process, .fd = -1, .region_bytes = choose_region_bytes(number)};
   if (place.records) {
     space->block_bytes = 1ull << (place.has_bmi2 ? CT_ITRACE_BLOCK_SHIFT : CT_ITRACE_BLOCK_SHIFT_OLD);
   }
@@ -239,7 +256,7 @@ ct_space_remove(struct ct_itrace_space *space)
 {
   int64_t ignored;
   for (uint32_t i = 0; i < space->region_count; i++) {
-    call(space, SYS_munmap, space->regions[i], CT_REGION_BYTES, 0, 0, 0, 0, &ignored);
+    call(space, SYS_munmap, space->regions[i], space->region_bytes, 0, 0, 0, 0, &ignored);
   }
   for (uint32_t i = 0; i < CT_SEGMENTS && space->segments[i].address != 0; i++) {
     uint64_t start = space->segments[i].address - space->block_bytes;

@@ -15,8 +15,6 @@
 #include "itrace/code_cache.h"
 #include "process/traced.h"
 
-#define CT_REGION_BYTES (64ull << 20)
-
 enum { CT_SEGMENTS = 4 };
 
 /* Where a segment's records lie: from the second block of a window on. Behind the window there is some room more. */
@@ -34,9 +32,13 @@ struct ct_itrace_space {
   struct ct_code_cache *cache;
   uint64_t regions[CT_CACHE_REGIONS];
   uint32_t region_count;
+  uint64_t region_bytes; /* of each */
   struct ct_record_segment segments[CT_SEGMENTS];
   uint64_t block_bytes; /* of records; 0: there are none */
   int fd;               /* in the target, while it is being made; -1: none */
+  /* Of one that a thread has left behind: */
+  uint32_t image;
+  struct ct_itrace_space *next;
 };
 
 /* The bytes that records may take in a segment, counted from its address. */
@@ -44,9 +46,10 @@ uint64_t ct_space_segment_bytes(const struct ct_itrace_space *space);
 
 /*
  * The thread has stopped, and lends itself (ct_traced_borrow). Makes regions near all code that is mapped. log: of its
- * records; NULL: it makes none.
+ * records; NULL: it makes none. number: of spaces that the process has had; the room near its code is for all of them,
+ * so that the first ones have larger regions than those that follow.
  */
-int ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors,
+int ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t number,
                     struct ct_itrace_space *space, struct ct_diag *diag);
 /* Takes all of it out of the process, likewise; nobody runs in there. */
 void ct_space_remove(struct ct_itrace_space *space);

@@ -83,7 +83,7 @@ take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recov
 
 /* The thread waits, or is about to: what it was executing is known of the exit that has led there. */
 static void
-take_exit(const struct ct_itrace *tracer, struct ct_recovery *recovery)
+take_exit(const struct ct_tracer *tracer, struct ct_recovery *recovery)
 {
   uint32_t number = __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED);
   const struct ct_unit_exit *from = ct_code_cache_exit(tracer->space->cache, number);
@@ -105,7 +105,7 @@ call_of(uint64_t number, const struct user_regs_struct *regs)
 
 /* Does it wait for the tracer to read what a system call has written, or has not gone on since? */
 static bool
-waits_for_written(const struct ct_itrace *tracer, const struct ct_recovery *recovery)
+waits_for_written(const struct ct_tracer *tracer, const struct ct_recovery *recovery)
 {
   const struct ct_unit_exit *from =
       ct_code_cache_exit(tracer->space->cache, __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED));
@@ -114,7 +114,7 @@ waits_for_written(const struct ct_itrace *tracer, const struct ct_recovery *reco
 
 /* The thread has stopped, and its records are closed: what its last system call has written belongs to them. */
 static void
-settle_call(struct ct_itrace *tracer, bool is_made, const struct user_regs_struct *regs)
+settle_call(struct ct_tracer *tracer, bool is_made, const struct user_regs_struct *regs)
 {
   struct ct_itrace_slots *slots = tracer->space->slots;
   bool writes = slots->call_kind == CT_ITRACE_CALL_WRITES;
@@ -126,7 +126,7 @@ settle_call(struct ct_itrace *tracer, bool is_made, const struct user_regs_struc
 }
 
 bool
-ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before)
+ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before)
 {
   struct ct_itrace_slots *slots = tracer->space->slots;
   struct ct_recovery recovery;
@@ -173,7 +173,7 @@ ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool 
 }
 
 bool
-ct_tracer_is_syscall(const struct ct_itrace *tracer, uint64_t pc)
+ct_tracer_is_syscall(const struct ct_tracer *tracer, uint64_t pc)
 {
   uint8_t code[2];
   struct ct_effects effects;
@@ -181,8 +181,48 @@ ct_tracer_is_syscall(const struct ct_itrace *tracer, uint64_t pc)
          ct_effects_of(code, sizeof(code), &effects) && effects.flow == CT_INSN_FLOW_SYSCALL;
 }
 
+/* It waits in code that stays as it is, whatever is forgotten; where it goes on is told anew. */
+static int
+look(struct ct_tracer *tracer)
+{
+  return ct_watch_look(tracer->watch, &tracer->process, tracer->spaces[0].cache, tracer->spaces[1].cache,
+                       &tracer->diag);
+}
+
+/* Threads that are traced beside this one have mapped something, or changed code. */
+static int
+see_changes(struct ct_tracer *tracer)
+{
+  uint32_t changes = atomic_load_explicit(&tracer->all->changes, memory_order_acquire);
+  if (changes == tracer->changes) {
+    return 0;
+  }
+  tracer->changes = changes;
+  ct_code_pages_forget(tracer->code);
+  tracer->has_new_mappings = true;
+  return tracer->watch != NULL ? look(tracer) : 0;
+}
+
+/* The unit at pc; it is going there by an indirect branch if is_target. 0: out of memory. */
+static uint64_t
+find_unit(struct ct_tracer *tracer, uint64_t pc, bool is_target)
+{
+  struct ct_code_cache *cache = tracer->space->cache;
+  for (;;) {
+    if (see_changes(tracer) != 0) {
+      return 0;
+    }
+    uint64_t unit = is_target ? ct_code_cache_target(cache, pc, ct_code_pages_read, tracer->code)
+                              : ct_code_cache_unit(cache, pc, ct_code_pages_read, tracer->code);
+    if (atomic_load_explicit(&tracer->all->changes, memory_order_acquire) == tracer->changes) {
+      return unit;
+    }
+    ct_tracer_flush(tracer); /* it may be of code as it was before; who changed it may not have seen that we have it */
+  }
+}
+
 int
-ct_tracer_enter(struct ct_itrace *tracer)
+ct_tracer_enter(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
@@ -195,9 +235,9 @@ ct_tracer_enter(struct ct_itrace *tracer)
                ? CT_ESRCH
                : ct_tracer_step(tracer, &regs, ct_tracer_is_syscall(tracer, regs.rip));
   }
-  uint64_t unit = ct_code_cache_unit(tracer->space->cache, regs.rip, ct_code_pages_read, tracer->code);
+  uint64_t unit = find_unit(tracer, regs.rip, false);
   if (unit == 0) {
-    return ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
+    return tracer->diag.text[0] != 0 ? CT_ENOMEM : ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
   }
   if (ct_tracer_records(tracer)) {
     ct_recorder_context(tracer->recorder, &regs, tracer->reason);
@@ -216,13 +256,13 @@ ct_tracer_enter(struct ct_itrace *tracer)
  * meanwhile, and the program would die of it.
  */
 enum ct_traced_way
-ct_tracer_way(const struct ct_itrace *tracer)
+ct_tracer_way(const struct ct_tracer *tracer)
 {
   return tracer->state != CT_TRACER_STEPS ? CT_TRACED_RUN : tracer->steps_call ? CT_TRACED_TO_CALL : CT_TRACED_STEP;
 }
 
 void
-ct_tracer_call_made(struct ct_itrace *tracer)
+ct_tracer_call_made(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   if (ct_tracer_records(tracer) && tracer->steps_call && ct_writes_memory(tracer->call.number) &&
@@ -254,7 +294,7 @@ tells_pc(const siginfo_t *info)
 }
 
 void
-ct_tracer_note_mappings(struct ct_itrace *tracer)
+ct_tracer_note_mappings(struct ct_tracer *tracer)
 {
   if (ct_tracer_records(tracer) && tracer->has_new_mappings) {
     tracer->has_new_mappings = false;
@@ -269,7 +309,7 @@ is_fault(const struct ct_traced_event *event)
 }
 
 int
-ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bool is_call)
+ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_call)
 {
   tracer->summary.steps++;
   tracer->state = CT_TRACER_STEPS;
@@ -288,7 +328,7 @@ ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bo
 }
 
 int
-ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
+ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
 {
   enum ct_disposition does = ct_traced_disposition(tracer->process.pid, event->signal);
   enum ct_traced_way way = ct_tracer_way(tracer);
@@ -346,7 +386,7 @@ ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
 
 /* The kernel has put the handler's frame onto the stack: it ends with the state of vector registers. */
 static void
-note_frame(struct ct_itrace *tracer)
+note_frame(struct ct_tracer *tracer)
 {
   enum {
     FRAME_MAX = 1 << 15,
@@ -375,7 +415,7 @@ note_frame(struct ct_itrace *tracer)
  * leaves it in the handler's frame.
  */
 void
-ct_tracer_in_handler(struct ct_itrace *tracer)
+ct_tracer_in_handler(struct ct_tracer *tracer)
 {
   static const size_t flags_at = sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs[REG_EFL]);
   struct user_regs_struct regs;
@@ -405,7 +445,7 @@ resume(struct ct_itrace_slots *slots, uint64_t address)
 }
 
 static int
-ask_for_step(struct ct_itrace *tracer, bool is_call)
+ask_for_step(struct ct_tracer *tracer, bool is_call)
 {
   tracer->wants_step = true;
   tracer->steps_call = is_call;
@@ -413,7 +453,7 @@ ask_for_step(struct ct_itrace *tracer, bool is_call)
 }
 
 void
-ct_tracer_flush(struct ct_itrace *tracer)
+ct_tracer_flush(struct ct_tracer *tracer)
 {
   for (int i = 0; i < 2; i++) {
     if (tracer->spaces[i].cache != NULL) {
@@ -424,8 +464,11 @@ ct_tracer_flush(struct ct_itrace *tracer)
 }
 
 static bool
-covers(const struct ct_itrace *tracer, uint64_t start, uint64_t end)
+covers(const struct ct_tracer *tracer, uint64_t start, uint64_t end)
 {
+  if (ct_itrace_is_many(tracer->all)) {
+    return ct_itrace_covers(tracer->all, start, end);
+  }
   return ct_code_cache_covers(tracer->space->cache, start, end) ||
          (tracer->watch != NULL && (ct_code_cache_covers(tracer->spaces[0].cache, start, end) ||
                                     ct_code_cache_covers(tracer->spaces[1].cache, start, end)));
@@ -433,16 +476,22 @@ covers(const struct ct_itrace *tracer, uint64_t start, uint64_t end)
 
 /*
  * Does the system call change where the thread goes on, or code that has been translated? What only maps or unmaps
- * other memory is made in the translated code.
+ * other memory is made in the translated code; but that there is new code, the other traced threads are told when it is
+ * there.
  */
 static bool
-is_to_be_stepped(struct ct_itrace *tracer, const uint64_t regs[16])
+is_to_be_stepped(struct ct_tracer *tracer, const uint64_t regs[16])
 {
   uint64_t start = regs[CT_RDI], end = start + regs[CT_RSI];
   tracer->code->is_old = true;
   tracer->has_new_mappings |= regs[CT_RAX] != SYS_mmap || (regs[CT_RDX] & PROT_EXEC) != 0;
+  bool is_for_others = ct_itrace_is_many(tracer->all) && (regs[CT_RDX] & PROT_EXEC) != 0;
+  tracer->flushes_after = false;
   switch (regs[CT_RAX]) {
   case SYS_mmap:
+    if (is_for_others) {
+      break;
+    }
     if ((regs[CT_R10] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == 0) {
       return false;
     }
@@ -450,30 +499,27 @@ is_to_be_stepped(struct ct_itrace *tracer, const uint64_t regs[16])
   case SYS_shmat:
     return false;
   case SYS_munmap:
+  case SYS_mremap:
+    is_for_others = false;
+    break;
   case SYS_mprotect:
   case SYS_pkey_mprotect:
-  case SYS_mremap:
     break;
   case SYS_shmdt:
+    is_for_others = false;
     end = UINT64_MAX - 4096; /* it does not say how much */
     break;
   default:
     return true;
   }
-  tracer->flushes_after = end > start && covers(tracer, start, end);
+  tracer->changed_start = start;
+  tracer->changed_end = end;
+  tracer->flushes_after = is_for_others || (end > start && covers(tracer, start, end));
   return tracer->flushes_after;
 }
 
-/* It waits in code that stays as it is, whatever is forgotten; where it goes on is told anew. */
 static int
-look(struct ct_itrace *tracer)
-{
-  return ct_watch_look(tracer->watch, &tracer->process, tracer->spaces[0].cache, tracer->spaces[1].cache,
-                       &tracer->diag);
-}
-
-static int
-answer_syscall(struct ct_itrace *tracer, uint32_t number)
+answer_syscall(struct ct_tracer *tracer, uint32_t number)
 {
   struct ct_itrace_slots *slots = tracer->space->slots;
   uint64_t regs[16];
@@ -502,7 +548,7 @@ answer_syscall(struct ct_itrace *tracer, uint32_t number)
 
 /* The thread has made a system call: what it wrote is read while nothing has been changed by the thread. */
 static int
-answer_written(struct ct_itrace *tracer, uint32_t number)
+answer_written(struct ct_tracer *tracer, uint32_t number)
 {
   struct ct_itrace_slots *slots = tracer->space->slots;
   struct ct_system_call call = {.number = __atomic_load_n(&slots->call, __ATOMIC_RELAXED)};
@@ -519,7 +565,7 @@ answer_written(struct ct_itrace *tracer, uint32_t number)
 }
 
 int
-ct_tracer_answer(struct ct_itrace *tracer)
+ct_tracer_answer(struct ct_tracer *tracer)
 {
   struct ct_itrace_slots *slots = tracer->space->slots;
   struct ct_code_cache *cache = tracer->space->cache;
@@ -529,7 +575,7 @@ ct_tracer_answer(struct ct_itrace *tracer)
   struct ct_code_cache_stats before, after;
   tracer->summary.requests++;
   if (from == NULL) {
-    unit = ct_code_cache_target(cache, target, ct_code_pages_read, tracer->code);
+    unit = find_unit(tracer, target, true);
   } else if (from->kind == CT_EXIT_SYSCALL) {
     return answer_syscall(tracer, number);
   } else if (from->kind == CT_EXIT_WRITTEN) {
@@ -549,7 +595,7 @@ ct_tracer_answer(struct ct_itrace *tracer)
       number = 0;
     }
     ct_code_cache_stats(cache, &before);
-    unit = ct_code_cache_unit(cache, target, ct_code_pages_read, tracer->code);
+    unit = find_unit(tracer, target, false);
     ct_code_cache_stats(cache, &after);
     if (unit != 0 && number != 0 && before.flushes == after.flushes) {
       ct_code_cache_link(cache, number, unit);

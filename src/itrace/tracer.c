@@ -11,7 +11,7 @@
  * A thread that is TRANSLATED comes to a stop for a signal, or because it was interrupted: to make one instruction
  * where it is (wants_step), or to be let go (is_leaving). What cannot be translated, system calls that change where the
  * thread goes on or make a child, and the way into a handler are single steps (STEPS), after which it goes on
- * translated. Children run where they are.
+ * translated. Children run where they are; of threads see itrace.c.
  *
  * Should we be killed, the kernel lets the thread run on, translated. The next time that it does not know the way it
  * notices that nobody answers, and goes on where the program is (emit_wait, x86/translate_runtime.c).
@@ -50,17 +50,24 @@ ring(_Atomic uint32_t *bell)
 
 /* ---- the waiter ---- */
 
+void
+ct_tracer_ring(struct ct_tracer *tracer)
+{
+  pthread_mutex_lock(&tracer->bell_lock);
+  ring(tracer->bell);
+  pthread_mutex_unlock(&tracer->bell_lock);
+}
+
 static void *
 waiter_main(void *context)
 {
-  struct ct_itrace *tracer = context;
+  struct ct_tracer *tracer = context;
   bool is_there = true; /* else the tracer is to see, once, that it is not */
   while (is_there && atomic_load_explicit(&tracer->stop, memory_order_acquire) < 2) {
-    is_there = ct_traced_await(tracer->tid);
+    pid_t tid = __atomic_load_n(&tracer->tid, __ATOMIC_ACQUIRE);
+    is_there = ct_traced_await(tid);
     atomic_store_explicit(&tracer->event, 1, memory_order_release); /* pairs with look() */
-    pthread_mutex_lock(&tracer->bell_lock);
-    ring(tracer->bell);
-    pthread_mutex_unlock(&tracer->bell_lock);
+    ct_tracer_ring(tracer);
     while (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
       struct timespec wait = {0, TICK_NS};
       syscall(SYS_futex, &tracer->event, FUTEX_WAIT_PRIVATE, 1, &wait, NULL, 0);
@@ -68,12 +75,13 @@ waiter_main(void *context)
         return NULL;
       }
     }
+    is_there |= tid != __atomic_load_n(&tracer->tid, __ATOMIC_ACQUIRE);
   }
   return NULL;
 }
 
 static void
-event_is_taken(struct ct_itrace *tracer)
+event_is_taken(struct ct_tracer *tracer)
 {
   atomic_store_explicit(&tracer->event, 0, memory_order_release);
   syscall(SYS_futex, &tracer->event, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
@@ -83,18 +91,21 @@ event_is_taken(struct ct_itrace *tracer)
 
 /* The old one may be unmapped afterwards: the waiter does not ring it any more. */
 static void
-set_bell(struct ct_itrace *tracer, _Atomic uint32_t *bell)
+set_bell(struct ct_tracer *tracer, _Atomic uint32_t *bell)
 {
   pthread_mutex_lock(&tracer->bell_lock);
   tracer->bell = bell;
   pthread_mutex_unlock(&tracer->bell_lock);
 }
 
-static void
-leave_space(struct ct_itrace *tracer)
+void
+ct_tracer_leave_space(struct ct_tracer *tracer)
 {
   struct ct_code_cache_stats stats;
   set_bell(tracer, &tracer->no_bell);
+  pthread_mutex_lock(&tracer->all->lock);
+  tracer->is_made = false;
+  pthread_mutex_unlock(&tracer->all->lock);
   if (tracer->recorder != NULL) {
     ct_recorder_leave(tracer->recorder);
   }
@@ -113,27 +124,88 @@ leave_space(struct ct_itrace *tracer)
 }
 
 static void
-choose_space(struct ct_itrace *tracer, struct ct_itrace_space *space)
+choose_space(struct ct_tracer *tracer, struct ct_itrace_space *space)
 {
   tracer->space = space;
   set_bell(tracer, (_Atomic uint32_t *)&space->slots->doorbell);
 }
 
-/* The thread has stopped at an instruction of the program. */
+/* The thread has stopped, and makes system calls for us until give_back; others wait meanwhile. */
 static int
-enter_space(struct ct_itrace *tracer)
+borrow(struct ct_tracer *tracer, struct ct_diag *diag)
 {
-  int code = ct_traced_borrow(&tracer->process, tracer->tid, &tracer->diag);
+  pthread_mutex_lock(&tracer->all->borrowing);
+  int code = ct_traced_borrow(&tracer->process, tracer->tid, diag);
+  if (code != 0) {
+    pthread_mutex_unlock(&tracer->all->borrowing);
+    return code;
+  }
+  pthread_mutex_lock(&tracer->all->lock);
+  struct ct_itrace_space *gone = tracer->all->gone;
+  tracer->all->gone = NULL;
+  pthread_mutex_unlock(&tracer->all->lock);
+  while (gone != NULL) {
+    struct ct_itrace_space *space = gone;
+    gone = space->next;
+    space->process = &tracer->process;
+    if (space->image == tracer->image) { /* else exec has taken it away */
+      ct_space_remove(space);
+    }
+    free(space);
+  }
+  return 0;
+}
+
+static int
+give_back(struct ct_tracer *tracer)
+{
+  int code = ct_traced_return(&tracer->process);
+  pthread_mutex_unlock(&tracer->all->borrowing);
+  return code;
+}
+
+static int
+begin_watch(struct ct_tracer *tracer)
+{
+  const struct ct_itrace_options *options = &tracer->all->options;
+  if (options->function == NULL && (options->from == NULL || options->to == NULL)) {
+    return 0;
+  }
+  return ct_watch_create(options->function, options->from, options->to, options->condition, options->stretches,
+                         &tracer->all->stretches, &tracer->watch, &tracer->diag);
+}
+
+static int
+begin_records(struct ct_tracer *tracer)
+{
+  char path[PATH_MAX];
+  const struct ct_itrace_options *wanted = &tracer->all->options;
+  struct ct_recorder_options options = {
+      .path = path, .has_vectors = !wanted->no_vectors, .is_lossless = wanted->is_lossless};
+  if (wanted->directory == NULL) {
+    return 0;
+  }
+  snprintf(path, sizeof(path), "%s/steps.%d", wanted->directory, (int)tracer->tid);
+  return ct_recorder_create(&options, tracer->process.pid, tracer->tid, &tracer->recorder, &tracer->diag);
+}
+
+int
+ct_tracer_make(struct ct_tracer *tracer)
+{
+  bool no_vectors = tracer->all->options.no_vectors;
+  int code = tracer->watch == NULL ? begin_watch(tracer) : 0;
+  code = code == 0 && tracer->recorder == NULL ? begin_records(tracer) : code;
+  code = code != 0 ? code : borrow(tracer, &tracer->diag);
   if (code != 0) {
     return code;
   }
   struct ct_itrace_space *recorded = &tracer->spaces[tracer->watch != NULL ? 1 : 0];
   code = ct_space_create(&tracer->process, tracer->recorder != NULL ? ct_recorder_units(tracer->recorder) : NULL,
-                         !tracer->options.no_vectors, recorded, &tracer->diag);
+                         !no_vectors, tracer->number, recorded, &tracer->diag);
   if (code == 0 && tracer->watch != NULL) {
-    code = ct_space_create(&tracer->process, NULL, !tracer->options.no_vectors, &tracer->spaces[0], &tracer->diag);
+    code = ct_space_create(&tracer->process, NULL, !no_vectors, tracer->number, &tracer->spaces[0], &tracer->diag);
   }
-  int back = ct_traced_return(&tracer->process);
+  int back = give_back(tracer);
   if (code != 0 || back != 0) {
     return code != 0 ? code : ct_fail(&tracer->diag, back, "the thread has ended");
   }
@@ -144,20 +216,23 @@ enter_space(struct ct_itrace *tracer)
   }
   if (tracer->watch != NULL) {
     ct_watch_forget(tracer->watch);
-    if (tracer->options.function != NULL) {
+    if (tracer->all->options.function != NULL) {
       ct_code_cache_step_switches(recorded->cache);
     }
     code =
         ct_watch_look(tracer->watch, &tracer->process, tracer->spaces[0].cache, tracer->spaces[1].cache, &tracer->diag);
   }
-  return code != 0 ? code : ct_tracer_enter(tracer);
+  pthread_mutex_lock(&tracer->all->lock);
+  tracer->is_made = code == 0;
+  pthread_mutex_unlock(&tracer->all->lock);
+  return code;
 }
 
 /* ---- stops ---- */
 
-/* A new thread or process: it runs where it is. It has stopped, or is about to. */
+/* A new thread or process, which has stopped, or is about to. */
 static void
-let_child_go(pid_t child)
+has_child(struct ct_tracer *tracer, pid_t child)
 {
   struct ct_traced_event event;
   uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
@@ -170,19 +245,30 @@ let_child_go(pid_t child)
     nanosleep(&wait, NULL);
   }
   if (event.stop != CT_TRACED_GONE) {
-    ct_traced_detach(child, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
+    ct_itrace_child(tracer, child, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
+  }
+}
+
+/* The thread has stopped for the first time since it was parked. */
+static void
+unpark(struct ct_tracer *tracer)
+{
+  if (tracer->is_parked) {
+    tracer->is_parked = false;
+    ct_traced_set_mask(tracer->tid, tracer->mask);
   }
 }
 
 /* The thread has stopped and is to be let go. */
 static int
-let_go(struct ct_itrace *tracer)
+let_go(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   bool spoilt = false;
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
+  unpark(tracer);
   bool was_translated = ct_tracer_recover(tracer, &regs, &spoilt, NULL);
   if (was_translated && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
     return ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN);
@@ -191,10 +277,10 @@ let_go(struct ct_itrace *tracer)
     ct_tracer_note_mappings(tracer);
     ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
-  if (tracer->space->slots != NULL && ct_traced_borrow(&tracer->process, tracer->tid, NULL) == 0) {
+  if (tracer->space->slots != NULL && borrow(tracer, NULL) == 0) {
     ct_space_remove(&tracer->spaces[0]);
     ct_space_remove(&tracer->spaces[1]);
-    ct_traced_return(&tracer->process);
+    give_back(tracer);
   }
   tracer->state = CT_TRACER_DONE;
   return ct_traced_detach(tracer->tid, 0);
@@ -202,13 +288,13 @@ let_go(struct ct_itrace *tracer)
 
 /* What follows is not recorded. The thread has stopped, with the program's registers. */
 static int
-end_stretch(struct ct_itrace *tracer)
+end_stretch(struct ct_tracer *tracer)
 {
   choose_space(tracer, &tracer->spaces[0]);
   if (!ct_watch_is_done(tracer->watch)) {
     return ct_tracer_enter(tracer);
   }
-  if (tracer->options.pid != 0) {
+  if (tracer->all->options.pid != 0) {
     return let_go(tracer);
   }
   tracer->state = CT_TRACER_NATIVE; /* up to the program's end, which is waited for */
@@ -216,7 +302,7 @@ end_stretch(struct ct_itrace *tracer)
 }
 
 static int
-at_watched(struct ct_itrace *tracer, const struct user_regs_struct *regs)
+at_watched(struct ct_tracer *tracer, const struct user_regs_struct *regs)
 {
   bool records = ct_tracer_records(tracer);
   switch (ct_watch_arrived(tracer->watch, &tracer->process, regs, tracer->spaces[1].cache, records)) {
@@ -229,23 +315,53 @@ at_watched(struct ct_itrace *tracer, const struct user_regs_struct *regs)
   case CT_WATCH_END:
     return end_stretch(tracer);
   default: /* it is executed where it is, and goes on behind that */
+    if (!records && ct_watch_is_done(tracer->watch)) {
+      return end_stretch(tracer);
+    }
     return ct_tracer_step(tracer, regs, ct_tracer_is_syscall(tracer, regs->rip));
   }
 }
 
+/* Of all that have been asked for so far. */
+static void
+flush_is_made(struct ct_tracer *tracer)
+{
+  uint32_t asked = atomic_load_explicit(&tracer->flush_asked, memory_order_acquire);
+  atomic_store_explicit(&tracer->flush_made, asked, memory_order_release); /* pairs with ct_itrace_changed */
+}
+
+void
+ct_tracer_serve_flush(struct ct_tracer *tracer)
+{
+  if (atomic_load_explicit(&tracer->flush_asked, memory_order_acquire) ==
+      atomic_load_explicit(&tracer->flush_made, memory_order_relaxed)) {
+    return;
+  }
+  if (tracer->state != CT_TRACER_TRANSLATED) { /* it is not in there */
+    ct_tracer_flush(tracer);
+    flush_is_made(tracer);
+  } else if (!tracer->wants_flush) {
+    tracer->wants_flush = true;
+    ct_traced_interrupt(tracer->tid);
+  }
+}
+
 static int
-interrupted(struct ct_itrace *tracer)
+interrupted(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   bool spoilt;
   if (tracer->is_leaving) {
     return let_go(tracer);
   }
-  if (!tracer->wants_step && !tracer->wants_room && !tracer->wants_watched) {
+  bool is_step = tracer->wants_step, is_watched = tracer->wants_watched, is_room = tracer->wants_room;
+  bool is_flush = tracer->wants_flush && tracer->state == CT_TRACER_TRANSLATED, is_first = tracer->is_parked;
+  tracer->wants_flush = false;
+  if (!is_step && !is_room && !is_watched && !is_flush && !is_first) {
     return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
   }
-  bool is_step = tracer->wants_step, is_watched = tracer->wants_watched;
   tracer->wants_step = tracer->wants_room = tracer->wants_watched = false;
+  unpark(tracer);
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
@@ -253,11 +369,19 @@ interrupted(struct ct_itrace *tracer)
     return spoilt ? ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN) : CT_ESRCH;
   }
   __atomic_store_n(&tracer->space->slots->request, 0, __ATOMIC_RELAXED);
+  if (is_flush) {
+    ct_tracer_flush(tracer);
+    flush_is_made(tracer);
+  }
   if (is_step) {
     return ct_tracer_step(tracer, &regs, tracer->steps_call);
   }
   if (is_watched) {
     return at_watched(tracer, &regs);
+  }
+  if (!is_room) {
+    tracer->reason = is_first ? CT_CONTEXT_BEGIN : CT_CONTEXT_SEGMENT;
+    return ct_tracer_enter(tracer);
   }
   ct_tracer_note_mappings(tracer);
   ct_recorder_room(tracer->recorder, UINT64_MAX);
@@ -269,11 +393,12 @@ interrupted(struct ct_itrace *tracer)
 }
 
 static int
-has_exec(struct ct_itrace *tracer)
+has_exec(struct ct_tracer *tracer)
 {
   struct ct_process fresh;
-  leave_space(tracer);
+  ct_tracer_leave_space(tracer);
   tracer->has_new_image = true;
+  tracer->image++;
   tracer->reason = CT_CONTEXT_EXEC;
   tracer->state = CT_TRACER_STEPS;
   int code = ct_process_open(tracer->process.pid, &fresh, &tracer->diag);
@@ -282,13 +407,13 @@ has_exec(struct ct_itrace *tracer)
   }
   ct_process_close(&tracer->process, false);
   tracer->process = fresh;
-  tracer->tid = fresh.pid;
+  __atomic_store_n(&tracer->tid, fresh.pid, __ATOMIC_RELEASE); /* the waiter reads it */
   tracer->steps_call = tracer->is_in_call = true;
   return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
 }
 
 static int
-stepped(struct ct_itrace *tracer)
+stepped(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   ct_tracer_in_handler(tracer);
@@ -298,6 +423,7 @@ stepped(struct ct_itrace *tracer)
   if (tracer->flushes_after) {
     tracer->flushes_after = false;
     ct_tracer_flush(tracer);
+    ct_itrace_changed(tracer, tracer->changed_start, tracer->changed_end);
   }
   if (!tracer->has_new_image) {
     ct_tracer_call_made(tracer);
@@ -315,12 +441,13 @@ stepped(struct ct_itrace *tracer)
     tracer->state = CT_TRACER_NATIVE;
     return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
   }
-  return enter_space(tracer);
+  int code = ct_tracer_make(tracer);
+  return code != 0 ? code : ct_tracer_enter(tracer);
 }
 
 /* The thread ends where it is: what it was executing belongs to its records. */
 static void
-settle_records(struct ct_itrace *tracer)
+settle_records(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   bool spoilt;
@@ -330,16 +457,32 @@ settle_records(struct ct_itrace *tracer)
   }
 }
 
+/* It is not there under its id: does it go on with that of the process, whose other threads its exec has ended? */
+static bool
+has_changed_id(struct ct_tracer *tracer, const struct ct_traced_event *event)
+{
+  pid_t pid = tracer->process.pid;
+  if (event->is_reaped || tracer->tid == pid || !ct_traced_is_ours(pid)) {
+    return false;
+  }
+  __atomic_store_n(&tracer->tid, pid, __ATOMIC_RELEASE); /* the waiter reads it */
+  return true;
+}
+
 static int
-handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
+handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
 {
   enum ct_traced_way as_before = ct_tracer_way(tracer);
   switch (event->stop) {
   case CT_TRACED_RUNS:
     return 0;
   case CT_TRACED_GONE:
+    if (has_changed_id(tracer, event)) {
+      return 0;
+    }
     tracer->state = CT_TRACER_DONE;
     tracer->summary.has_ended = true;
+    tracer->is_reaped = event->is_reaped;
     tracer->summary.wait_status = event->status;
     if (tracer->recorder != NULL) {
       ct_recorder_end(tracer->recorder, WIFSIGNALED(event->status) ? CT_STREAM_KILLED : CT_STREAM_EXITED,
@@ -371,7 +514,7 @@ handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
     }
     return ct_traced_go(tracer->tid, CT_TRACED_LISTEN, 0);
   case CT_TRACED_CHILD:
-    let_child_go((pid_t)event->message);
+    has_child(tracer, (pid_t)event->message);
     return ct_traced_go(tracer->tid, as_before, 0);
   case CT_TRACED_EXEC:
     return has_exec(tracer);
@@ -385,8 +528,14 @@ handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
 
 /* ---- the tracer's thread ---- */
 
+static bool
+all_is_recorded(const struct ct_tracer *tracer)
+{
+  return tracer->watch != NULL && tracer->all->options.pid != 0 && ct_watch_is_done(tracer->watch);
+}
+
 static int
-look(struct ct_itrace *tracer)
+look(struct ct_tracer *tracer)
 {
   int code = 0;
   if (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
@@ -395,12 +544,15 @@ look(struct ct_itrace *tracer)
     code = handle_stop(tracer, &event);
     event_is_taken(tracer);
   }
+  if (code == 0 && tracer->state != CT_TRACER_DONE && !tracer->is_leaving) {
+    ct_tracer_serve_flush(tracer);
+  }
   if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !tracer->wants_step && !tracer->is_leaving &&
-      __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == 1) {
+      !tracer->is_parked && __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == 1) {
     code = ct_tracer_answer(tracer);
   }
   if (code == 0 && !tracer->is_leaving && tracer->state != CT_TRACER_DONE &&
-      atomic_load_explicit(&tracer->stop, memory_order_acquire) != 0) {
+      (atomic_load_explicit(&tracer->stop, memory_order_acquire) != 0 || all_is_recorded(tracer))) {
     tracer->is_leaving = true;
     tracer->asked_ns = ct_now_ns();
     if (tracer->state != CT_TRACER_STEPS) {
@@ -412,7 +564,7 @@ look(struct ct_itrace *tracer)
 
 /* It has been killed. It stops once more on its way, and may not have stopped there yet. */
 static int
-await_end(struct ct_itrace *tracer)
+await_end(struct ct_tracer *tracer)
 {
   struct ct_traced_event event = {.stop = CT_TRACED_RUNS};
   while (event.stop != CT_TRACED_GONE && ct_traced_await(tracer->tid)) {
@@ -427,10 +579,20 @@ await_end(struct ct_itrace *tracer)
   return handle_stop(tracer, &event);
 }
 
-static void
-tracer_loop(struct ct_itrace *tracer)
+static int
+start_waiter(struct ct_tracer *tracer)
 {
-  int code = 0;
+  if (ct_worker_create(&tracer->waiter, NULL, waiter_main, tracer) != 0) {
+    return ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
+  }
+  tracer->has_waiter = true;
+  return 0;
+}
+
+void
+ct_tracer_loop(struct ct_tracer *tracer)
+{
+  int code = start_waiter(tracer);
   while (code == 0 && tracer->state != CT_TRACER_DONE) {
     _Atomic uint32_t *bell = tracer->bell;
     uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
@@ -453,7 +615,7 @@ tracer_loop(struct ct_itrace *tracer)
 }
 
 static int
-await_stop(struct ct_itrace *tracer)
+await_stop(struct ct_tracer *tracer)
 {
   struct ct_traced_event event;
   while (ct_traced_await(tracer->tid)) {
@@ -473,12 +635,12 @@ await_stop(struct ct_itrace *tracer)
   return ct_fail(&tracer->diag, CT_ESRCH, "the thread has ended");
 }
 
-static int
-begin_thread(struct ct_itrace *tracer)
+int
+ct_tracer_begin_thread(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
-  int code = ct_process_open(tracer->options.pid, &tracer->process, &tracer->diag);
-  tracer->tid = tracer->options.tid;
+  int code = begin_watch(tracer);
+  code = code != 0 ? code : ct_process_open(tracer->all->options.pid, &tracer->process, &tracer->diag);
   code = code != 0 ? code : ct_traced_seize(tracer->tid, &tracer->diag);
   code = code != 0 ? code : await_stop(tracer);
   if (code != 0) {
@@ -491,48 +653,28 @@ begin_thread(struct ct_itrace *tracer)
   return 0;
 }
 
-static int
-begin_program(struct ct_itrace *tracer)
+int
+ct_tracer_begin_program(struct ct_tracer *tracer)
 {
   sigset_t mask;
-  if (tracer->options.signal_mask != NULL) {
-    memcpy(&mask, tracer->options.signal_mask, sizeof(mask));
+  const struct ct_itrace_options *options = &tracer->all->options;
+  if (options->signal_mask != NULL) {
+    memcpy(&mask, options->signal_mask, sizeof(mask));
   } else {
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
   }
-  int code = ct_process_spawn(tracer->options.argv, &mask, &tracer->process, &tracer->exec_errno, &tracer->diag);
-  tracer->is_child = code == 0;
+  int code = begin_watch(tracer);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_process_spawn(options->argv, &mask, &tracer->process, &tracer->all->exec_errno, &tracer->diag);
   tracer->tid = tracer->process.pid;
   return code != 0 ? code : ct_traced_adopt(&tracer->process, &tracer->diag);
 }
 
-static int
-begin_watch(struct ct_itrace *tracer)
-{
-  const struct ct_itrace_options *options = &tracer->options;
-  if (options->function == NULL && (options->from == NULL || options->to == NULL)) {
-    return 0;
-  }
-  return ct_watch_create(options->function, options->from, options->to, options->condition, options->stretches,
-                         &tracer->watch, &tracer->diag);
-}
-
-static int
-begin_records(struct ct_itrace *tracer)
-{
-  char path[PATH_MAX];
-  struct ct_recorder_options options = {
-      .path = path, .has_vectors = !tracer->options.no_vectors, .is_lossless = tracer->options.is_lossless};
-  if (tracer->options.directory == NULL) {
-    return 0;
-  }
-  snprintf(path, sizeof(path), "%s/steps.%d", tracer->options.directory, (int)tracer->tid);
-  return ct_recorder_create(&options, tracer->process.pid, tracer->tid, &tracer->recorder, &tracer->diag);
-}
-
 /* After a failure the thread goes on where it is, if it can. */
-static void
-give_up(struct ct_itrace *tracer)
+void
+ct_tracer_give_up(struct ct_tracer *tracer)
 {
   uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
   struct ct_traced_event event;
@@ -545,159 +687,19 @@ give_up(struct ct_itrace *tracer)
   ct_traced_detach(tracer->tid, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
 }
 
-static void *
-tracer_main(void *context)
-{
-  struct ct_itrace *tracer = context;
-  int code = begin_watch(tracer);
-  code = code != 0 ? code : tracer->options.pid != 0 ? begin_thread(tracer) : begin_program(tracer);
-  bool is_ours = code == 0;
-  code = code != 0 ? code : begin_records(tracer);
-  code = code != 0 ? code : enter_space(tracer);
-  if (code == 0 && ct_worker_create(&tracer->waiter, NULL, waiter_main, tracer) == 0) {
-    tracer->has_waiter = true;
-  } else if (code == 0) {
-    code = ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
-  }
-  tracer->code_of_end = code;
-  atomic_store_explicit(&tracer->begun, code == 0 ? 1 : 2, memory_order_release); /* pairs with ct_itrace_begin */
-  syscall(SYS_futex, &tracer->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-  if (code == 0) {
-    tracer_loop(tracer);
-  }
-  if (tracer->code_of_end != 0 && is_ours && tracer->state != CT_TRACER_DONE) {
-    give_up(tracer);
-  }
-  atomic_store_explicit(&tracer->stop, 2, memory_order_release);
-  if (eventfd_write(tracer->done_fd, 1) != 0) {
-    return NULL;
-  }
-  return NULL;
-}
-
-/* ---- the interface ---- */
-
-static size_t
-min_size(size_t a, size_t b)
-{
-  return a < b ? a : b;
-}
-
-static void
-end_records(struct ct_itrace *tracer)
+int
+ct_tracer_finish(struct ct_tracer *tracer)
 {
   struct ct_recorder_counts counts;
+  ct_tracer_leave_space(tracer);
   if (tracer->recorder == NULL) {
-    return;
+    return 0;
   }
   int code = ct_recorder_finish(tracer->recorder, &counts, &tracer->diag);
   tracer->recorder = NULL;
-  tracer->code_of_end = tracer->code_of_end != 0 ? tracer->code_of_end : code;
   tracer->summary.record_bytes = counts.bytes;
   tracer->summary.lost_bytes = counts.lost;
   tracer->summary.file_bytes = counts.stored;
   tracer->summary.recorded = counts.steps;
-}
-
-static void
-free_tracer(struct ct_itrace *tracer)
-{
-  leave_space(tracer);
-  end_records(tracer);
-  ct_process_close(&tracer->process, false);
-  if (tracer->code != NULL) {
-    ct_mappings_free(&tracer->code->mappings);
-  }
-  free(tracer->code);
-  ct_watch_free(tracer->watch);
-  if (tracer->done_fd >= 0) {
-    close(tracer->done_fd);
-  }
-  free(tracer);
-}
-
-int
-ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out, int *exec_errno, struct ct_diag *diag)
-{
-  struct ct_itrace *tracer = calloc(1, sizeof(*tracer));
-  if (tracer == NULL) {
-    return ct_fail(diag, CT_ENOMEM, "out of memory");
-  }
-  memcpy(&tracer->options, options, min_size(options->struct_size, sizeof(*options)));
-  tracer->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
-  tracer->spaces[0].fd = tracer->spaces[1].fd = -1;
-  tracer->space = &tracer->spaces[0];
-  tracer->bell = &tracer->no_bell;
-  pthread_mutex_init(&tracer->bell_lock, NULL);
-  tracer->done_fd = eventfd(0, EFD_CLOEXEC);
-  tracer->code = calloc(1, sizeof(*tracer->code));
-  if (tracer->code != NULL) {
-    tracer->code->process = &tracer->process;
-  }
-  if (tracer->code == NULL || tracer->done_fd < 0 ||
-      ct_worker_create(&tracer->thread, NULL, tracer_main, tracer) != 0) {
-    free_tracer(tracer);
-    return ct_fail(diag, CT_ENOMEM, "out of memory");
-  }
-  while (atomic_load_explicit(&tracer->begun, memory_order_acquire) == 0) {
-    syscall(SYS_futex, &tracer->begun, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
-  }
-  if (exec_errno != NULL) {
-    *exec_errno = tracer->exec_errno;
-  }
-  if (atomic_load_explicit(&tracer->begun, memory_order_acquire) == 2) {
-    pthread_join(tracer->thread, NULL);
-    int code = tracer->code_of_end;
-    ct_fail(diag, code, "%s", tracer->diag.text);
-    free_tracer(tracer);
-    return code;
-  }
-  *out = tracer;
-  return 0;
-}
-
-pid_t
-ct_itrace_pid(const struct ct_itrace *tracer)
-{
-  return tracer->process.pid;
-}
-
-int
-ct_itrace_fd(const struct ct_itrace *tracer)
-{
-  return tracer->done_fd;
-}
-
-int
-ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struct ct_diag *diag)
-{
-  uint32_t none = 0;
-  atomic_compare_exchange_strong_explicit(&tracer->stop, &none, 1, memory_order_release, memory_order_relaxed);
-  pthread_join(tracer->thread, NULL);
-  if (tracer->has_waiter) { /* the thread is not ours any more, or has ended: there is nothing to wait for */
-    event_is_taken(tracer);
-    pthread_join(tracer->waiter, NULL);
-  }
-  leave_space(tracer);
-  end_records(tracer);
-  if (summary != NULL) {
-    tracer->summary.units = tracer->stats.units;
-    tracer->summary.instructions = tracer->stats.insns;
-    tracer->summary.source_bytes = tracer->stats.source_bytes;
-    tracer->summary.code_bytes = tracer->stats.code_bytes;
-    tracer->summary.flushes = tracer->stats.flushes;
-    if (tracer->watch != NULL) {
-      tracer->summary.stretches = ct_watch_stretches(tracer->watch);
-      tracer->summary.places = ct_watch_places(tracer->watch);
-    }
-    size_t size = min_size(summary->struct_size, sizeof(*summary));
-    tracer->summary.struct_size = size;
-    memcpy(summary, &tracer->summary, size);
-  }
-  int code = tracer->code_of_end;
-  if (code != 0) {
-    ct_fail(diag, code, "%s", tracer->diag.text);
-  }
-  free_tracer(tracer);
   return code;
 }

@@ -35,11 +35,34 @@ size_t ct_code_pages_read(void *pages, uint64_t pc, uint8_t *bytes, size_t size,
 /* What was read may have changed. */
 void ct_code_pages_forget(struct ct_code_pages *pages);
 
+/* A recording: of one thread, or of all of a process; see itrace.c. */
 struct ct_itrace {
   struct ct_itrace_options options;
+  pid_t pid;
+  int exec_errno;
+  pthread_mutex_t lock;    /* of what follows, and of a tracer's spaces while others look at them */
+  struct ct_tracer *first; /* the latest first */
+  uint32_t running;        /* tracers that are not done */
+  uint32_t made;           /* tracers there have been */
+  bool is_ending;
+  struct ct_itrace_space *gone; /* what threads that have ended have left mapped in the process */
+  struct ct_itrace_summary summary;
+  int code_of_end;             /* of the first thread that could not be traced to its end */
+  struct ct_diag diag, unmade; /* why; why a thread was not traced at all */
+  pthread_mutex_t borrowing;   /* one thread of the process makes system calls for us at a time */
+  _Atomic uint32_t changes;    /* how often what is mapped has changed */
+  _Atomic uint64_t stretches;  /* of all threads */
+  int done_fd;
+};
+
+/* Of one thread. */
+struct ct_tracer {
+  struct ct_itrace *all;
+  struct ct_tracer *next;
   struct ct_process process;
-  pid_t tid;
-  bool is_child;                    /* we have started the process */
+  pid_t tid;                        /* changed by the tracer's thread only, read by the waiter, too */
+  uint32_t number;                  /* from 0 on */
+  uint32_t image;                   /* programs that it has become by exec */
   struct ct_itrace_space spaces[2]; /* the second one: with records, if only some stretches have any */
   struct ct_itrace_space *space;    /* that it runs in */
   struct ct_watch *watch;           /* NULL: all is recorded, or nothing */
@@ -56,57 +79,101 @@ struct ct_itrace {
   bool is_in_call; /* and has begun */
   struct ct_system_call call; /* that */
   bool steps_into_handler;
-  bool has_own_trap;  /* the program had set the trap flag itself when the step began */
-  bool is_leaving;    /* has been interrupted to be let go */
-  bool flushes_after; /* the step that goes on may change code */
-  bool has_new_image; /* the step that goes on ends at the first instruction of another program */
-  uint64_t asked_ns;  /* when it was asked to stop */
+  bool has_own_trap; /* the program had set the trap flag itself when the step began */
+  bool wants_flush;  /* has been interrupted for that: others have changed code */
+  bool is_parked;    /* it waits, with all signals blocked, for its first stop; mask is its own */
+  uint64_t mask;
+  bool is_leaving;                     /* has been interrupted to be let go */
+  uint32_t changes;                    /* of all, that it knows */
+  bool flushes_after;                  /* the step that goes on may change code ... */
+  uint64_t changed_start, changed_end; /* ... there */
+  bool is_reaped;                      /* its end has been seen, with its status */
+  bool has_new_image;                  /* the step that goes on ends at the first instruction of another program */
+  uint64_t asked_ns;                   /* when it was asked to stop */
   struct ct_itrace_summary summary;
   struct ct_code_cache_stats stats; /* of spaces that are gone */
   int code_of_end;
   struct ct_diag diag;
-  int exec_errno;
   /* Between threads. */
   pthread_t thread, waiter;
-  bool has_waiter;
-  _Atomic uint32_t begun;    /* 1: yes, 2: it failed */
-  _Atomic uint32_t stop;     /* is asked for */
-  _Atomic uint32_t event;    /* 1: the waiter has seen that there is something to be waited for */
-  pthread_mutex_t bell_lock; /* set by the tracer, rung by the waiter */
-  _Atomic uint32_t *bell;    /* of the space, or no_bell: what the tracer waits for */
+  bool has_thread, has_waiter;
+  bool is_made, is_done;        /* under the lock of all: it has spaces; its thread is about to end */
+  _Atomic uint32_t flush_asked; /* counts: another thread has changed code that it may have translated ... */
+  _Atomic uint32_t flush_made;  /* ... and that is forgotten */
+  _Atomic uint32_t begun;       /* 1: yes, 2: it failed */
+  _Atomic uint32_t stop;        /* is asked for */
+  _Atomic uint32_t event;       /* 1: the waiter has seen that there is something to be waited for */
+  pthread_mutex_t bell_lock;    /* set by the tracer, rung by the waiter */
+  _Atomic uint32_t *bell;       /* of the space, or no_bell: what the tracer waits for */
   _Atomic uint32_t no_bell;
-  int done_fd;
 };
 
 /*
  * The program's state out of a stopped thread's, which is going to have it; what it was recording is settled. False: it
  * was the program's. *spoilt: there is no way to tell. *is_before (may be NULL): a fault here is not the program's yet.
  */
-bool ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before);
+bool ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before);
 /* Is what it executes recorded? */
 static inline bool
-ct_tracer_records(const struct ct_itrace *tracer)
+ct_tracer_records(const struct ct_tracer *tracer)
 {
   return tracer->recorder != NULL && tracer->space->slots != NULL && tracer->space->block_bytes != 0;
 }
-bool ct_tracer_is_syscall(const struct ct_itrace *tracer, uint64_t pc);
+bool ct_tracer_is_syscall(const struct ct_tracer *tracer, uint64_t pc);
 /* Code has changed: in both spaces nothing of it is left. */
-void ct_tracer_flush(struct ct_itrace *tracer);
+void ct_tracer_flush(struct ct_tracer *tracer);
 /* The thread has stopped, and its registers are the program's: it goes on translated. */
-int ct_tracer_enter(struct ct_itrace *tracer);
+int ct_tracer_enter(struct ct_tracer *tracer);
 /* A step has ended: if it was a system call, what that wrote belongs to the records. */
-void ct_tracer_call_made(struct ct_itrace *tracer);
+void ct_tracer_call_made(struct ct_tracer *tracer);
 /* It is at the first instruction of a handler. */
-void ct_tracer_in_handler(struct ct_itrace *tracer);
+void ct_tracer_in_handler(struct ct_tracer *tracer);
 /* The thread waits: answers it. */
-int ct_tracer_answer(struct ct_itrace *tracer);
+int ct_tracer_answer(struct ct_tracer *tracer);
 /* What is mapped where belongs to the records, if that has changed; before it changes again. */
-void ct_tracer_note_mappings(struct ct_itrace *tracer);
+void ct_tracer_note_mappings(struct ct_tracer *tracer);
 /* The instruction where it is, with these registers, is executed where it is. */
-int ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bool is_call);
+int ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_call);
 /* How it goes on after a stop that changes nothing. */
-enum ct_traced_way ct_tracer_way(const struct ct_itrace *tracer);
+enum ct_traced_way ct_tracer_way(const struct ct_tracer *tracer);
 /* It is about to get a signal. */
-int ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event);
+int ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event);
+
+/* ---- tracer.c ---- */
+
+/* Begins with a thread that runs, with a program (both: the tracer's thread only), or with one that is parked. */
+int ct_tracer_begin_thread(struct ct_tracer *tracer);
+int ct_tracer_begin_program(struct ct_tracer *tracer);
+/* Makes the recorder and the spaces of the thread, which has stopped at an instruction of the program. */
+int ct_tracer_make(struct ct_tracer *tracer);
+/* Holds the thread, which has stopped or does so at once, until it ends or is let go. */
+void ct_tracer_loop(struct ct_tracer *tracer);
+/* Others have changed code: if this thread's translations are to be forgotten for that, they are, or will be. */
+void ct_tracer_serve_flush(struct ct_tracer *tracer);
+/* Wakes the tracer's thread. */
+void ct_tracer_ring(struct ct_tracer *tracer);
+/* After a failure the thread goes on where it is, if it can. */
+void ct_tracer_give_up(struct ct_tracer *tracer);
+/* What it has in memory is given back; its file is written. */
+void ct_tracer_leave_space(struct ct_tracer *tracer);
+int ct_tracer_finish(struct ct_tracer *tracer);
+
+/* ---- itrace.c ---- */
+
+/* The thread has made another one, which has stopped: that is traced too, if it is to be; else it runs where it is. */
+void ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal);
+/* Has any thread translated code in that range? */
+bool ct_itrace_covers(struct ct_itrace *all, uint64_t start, uint64_t end);
+/*
+ * Code in that range has changed, by a system call of this tracer's thread, which has stopped outside of the cache:
+ * returns when no other thread has translations of it.
+ */
+void ct_itrace_changed(struct ct_tracer *tracer, uint64_t start, uint64_t end);
+/* Is more than one thread traced? */
+static inline bool
+ct_itrace_is_many(const struct ct_itrace *all)
+{
+  return all->options.all_threads;
+}
 
 #endif

@@ -26,6 +26,7 @@ struct ct_watch {
   bool is_function; /* to its return */
   struct ct_condition condition;
   uint64_t most, stretches; /* most 0: all */
+  _Atomic uint64_t *all;    /* stretches of all threads */
   struct ct_steps_names *names;
   size_t maps;     /* that have been looked at */
   uint64_t places; /* where it begins */
@@ -128,13 +129,14 @@ parse_place(const char *text, struct place *out, struct ct_diag *diag)
 
 int
 ct_watch_create(const char *function, const char *from, const char *to, const char *condition, uint64_t most,
-                struct ct_watch **out, struct ct_diag *diag)
+                _Atomic uint64_t *all, struct ct_watch **out, struct ct_diag *diag)
 {
   struct ct_watch *watch = calloc(1, sizeof(*watch));
   if (watch == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   watch->most = most;
+  watch->all = all;
   watch->is_function = function != NULL;
   int code = ct_condition_parse(condition, &watch->condition, diag);
   if (code == 0 && function != NULL) {
@@ -257,6 +259,9 @@ ct_watch_arrived(struct ct_watch *watch, struct ct_process *process, const struc
                              ct_code_cache_watch(with, watch->back) != 0)) {
     return CT_WATCH_PASS;
   }
+  if (atomic_fetch_add_explicit(watch->all, 1, memory_order_relaxed) >= watch->most && watch->most != 0) {
+    return CT_WATCH_PASS; /* another thread has come first */
+  }
   watch->is_open = true;
   watch->stretches++;
   return CT_WATCH_BEGIN;
@@ -272,7 +277,7 @@ ct_watch_has_left(struct ct_watch *watch, const struct user_regs_struct *regs)
 bool
 ct_watch_is_done(const struct ct_watch *watch)
 {
-  return watch->most != 0 && watch->stretches >= watch->most && !watch->is_open;
+  return watch->most != 0 && atomic_load_explicit(watch->all, memory_order_relaxed) >= watch->most && !watch->is_open;
 }
 
 uint64_t

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/user.h>
@@ -29,9 +30,12 @@ int ct_condition_parse(const char *text, struct ct_condition *out, struct ct_dia
 
 struct ct_watch;
 
-/* function, or from and to; addresses as "0x401000" or "FUNCTION+0x12". 0 or an error. */
+/*
+ * function, or from and to; addresses as "0x401000" or "FUNCTION+0x12". most: stretches, 0 for all; *all counts those
+ * of all threads that are traced. 0 or an error.
+ */
 int ct_watch_create(const char *function, const char *from, const char *to, const char *condition, uint64_t most,
-                    struct ct_watch **out, struct ct_diag *diag);
+                    _Atomic uint64_t *all, struct ct_watch **out, struct ct_diag *diag);
 void ct_watch_free(struct ct_watch *watch); /* accepts NULL */
 /* Looks for the functions in what the process has mapped since the last time, and watches them. */
 int ct_watch_look(struct ct_watch *watch, struct ct_process *process, struct ct_code_cache *without,
@@ -47,6 +51,7 @@ enum ct_watch_does ct_watch_arrived(struct ct_watch *watch, struct ct_process *p
 bool ct_watch_has_left(struct ct_watch *watch, const struct user_regs_struct *regs);
 /* As many stretches have been recorded as were asked for. */
 bool ct_watch_is_done(const struct ct_watch *watch);
+/* Of this thread. */
 uint64_t ct_watch_stretches(const struct ct_watch *watch);
 /* Addresses that are watched for a begin; 0: nothing of the name has been mapped. */
 uint64_t ct_watch_places(const struct ct_watch *watch);

@@ -69,6 +69,7 @@ classify(pid_t tid, int status, struct ct_traced_event *event)
   event->status = status;
   if (!WIFSTOPPED(status)) {
     event->stop = CT_TRACED_GONE;
+    event->is_reaped = true;
     return;
   }
   event->signal = WSTOPSIG(status);
@@ -113,8 +114,8 @@ static bool
 is_signal_to_keep(pid_t tid, int *status)
 {
   siginfo_t info = {.si_pid = 0};
-  if (waitid(P_PID, (id_t)tid, &info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL) != 0 || info.si_pid == 0 ||
-      (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)) {
+  if (waitid(P_PID, (id_t)tid, &info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL | __WNOTHREAD) != 0 ||
+      info.si_pid == 0 || (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)) {
     return false;
   }
   *status = info.si_status << 8 | 0x7f; /* as waitpid has it */
@@ -130,7 +131,7 @@ ct_traced_poll(pid_t tid, struct ct_traced_event *event)
     classify(tid, status, event);
     return;
   }
-  pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+  pid_t got = waitpid(tid, &status, __WALL | __WNOTHREAD | WNOHANG);
   if (got == tid) {
     classify(tid, status, event);
   } else if (got < 0 && errno == ECHILD) {
@@ -166,6 +167,47 @@ ct_traced_extended(pid_t tid, void *state, size_t size)
 {
   struct iovec all = {state, size};
   return ptrace(PTRACE_GETREGSET, tid, NT_X86_XSTATE, &all) == 0 ? 0 : CT_ESRCH;
+}
+
+int
+ct_traced_mask(pid_t tid, uint64_t *mask)
+{
+  return ptrace(PTRACE_GETSIGMASK, tid, (void *)sizeof(*mask), mask) == 0 ? 0 : CT_ESRCH;
+}
+
+int
+ct_traced_set_mask(pid_t tid, uint64_t mask)
+{
+  return ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0 ? 0 : CT_ESRCH;
+}
+
+static pid_t
+tracer_of(pid_t tid)
+{
+  char path[64], line[256];
+  int tracer = 0;
+  ct_process_path(tid, "status", path, sizeof(path));
+  FILE *file = fopen(path, "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL && sscanf(line, "TracerPid: %d", &tracer) != 1) {
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+  return tracer;
+}
+
+bool
+ct_traced_is_ours(pid_t tid)
+{
+  return tracer_of(tid) == gettid();
+}
+
+bool
+ct_traced_is_ours_too(pid_t tid)
+{
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/self/task/%d", (int)tracer_of(tid));
+  return access(path, F_OK) == 0;
 }
 
 int

@@ -29,6 +29,7 @@ struct ct_traced_event {
   enum ct_traced_stop stop;
   int signal;
   int status;
+  bool is_reaped; /* CT_TRACED_GONE, and status says how; false: there is no such thread of ours any more */
   unsigned long message;
   siginfo_t info; /* CT_TRACED_SIGNAL */
 };
@@ -48,13 +49,22 @@ int ct_traced_adopt(struct ct_process *process, struct ct_diag *diag);
 int ct_traced_interrupt(pid_t tid);
 /* Has it stopped? Does not wait. */
 void ct_traced_poll(pid_t tid, struct ct_traced_event *event);
-/* Waits until something is to be had from ct_traced_poll of any of this thread's traced ones, which stays to be had. */
+/*
+ * Waits until something is to be had from ct_traced_poll, by whichever thread of this process traces it, and leaves it
+ * there. tid 0: of any. False: there is nothing to wait for.
+ */
 bool ct_traced_await(pid_t tid);
 /* 0 or CT_ESRCH. */
 int ct_traced_regs(pid_t tid, struct user_regs_struct *regs);
 int ct_traced_set_regs(pid_t tid, const struct user_regs_struct *regs);
 /* Its extended state (vector registers), as XSAVE's standard form has it: as much as there is, and fits. */
 int ct_traced_extended(pid_t tid, void *state, size_t size);
+/* Which signals it has blocked, bit 0 for signal 1. 0 or CT_ESRCH. */
+int ct_traced_mask(pid_t tid, uint64_t *mask);
+int ct_traced_set_mask(pid_t tid, uint64_t mask);
+/* Does the calling thread trace it? Does any thread of this process? */
+bool ct_traced_is_ours(pid_t tid);
+bool ct_traced_is_ours_too(pid_t tid);
 int ct_traced_set_info(pid_t tid, const siginfo_t *info);
 int ct_traced_go(pid_t tid, enum ct_traced_way way, int signal);
 int ct_traced_detach(pid_t tid, int signal);

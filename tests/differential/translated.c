@@ -29,7 +29,7 @@ struct state {
 };
 
 static struct {
-  struct ct_itrace tracer; /* as far as ct_tracer_recover looks at it */
+  struct ct_tracer tracer; /* as far as ct_tracer_recover looks at it */
   struct ct_itrace_slots *slots;
   uint64_t region[LAYOUTS];
   struct rng rng;

@@ -6,6 +6,7 @@
  * does translated [-v] [-t TID] [-s SECONDS] PID       a thread of a process that runs, until then or a line comes on
  * stdin -v: what was translated, on stderr
  *   -o DIR     records its steps in DIR/steps.TID; -l: without loss, -g: without vector registers
+ *   -a         all threads; also by CONTRAIL_TEST_ALL_THREADS
  */
 #include "cli/signals.h"
 #include <contrail/itrace.h>
@@ -24,7 +25,7 @@
 
 enum { EXIT_TRACER = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
-static bool is_verbose, is_lossless, no_vectors;
+static bool is_verbose, is_lossless, no_vectors, all_threads;
 static const char *records;
 
 static void
@@ -59,7 +60,8 @@ run_thread(pid_t pid, pid_t tid, double seconds)
                                     .tid = tid,
                                     .directory = records,
                                     .is_lossless = is_lossless,
-                                    .no_vectors = no_vectors};
+                                    .no_vectors = no_vectors,
+                                    .all_threads = all_threads};
   struct ct_itrace_summary summary = {.struct_size = sizeof(summary)};
   struct ct_itrace *tracer;
   struct ct_diag diag = {""};
@@ -84,7 +86,8 @@ run_program(char **argv)
                                     .signal_mask = ct_signals_mask(signals),
                                     .directory = records,
                                     .is_lossless = is_lossless,
-                                    .no_vectors = no_vectors};
+                                    .no_vectors = no_vectors,
+                                    .all_threads = all_threads};
   struct ct_itrace_summary summary = {.struct_size = sizeof(summary)};
   struct ct_itrace *tracer;
   struct ct_diag diag = {""};
@@ -127,8 +130,12 @@ main(int argc, char **argv)
   pid_t tid = 0;
   double seconds = 0;
   int option;
-  while ((option = getopt(argc, argv, "+vlgt:s:o:")) != -1) {
+  all_threads = getenv("CONTRAIL_TEST_ALL_THREADS") != NULL;
+  while ((option = getopt(argc, argv, "+avlgt:s:o:")) != -1) {
     switch (option) {
+    case 'a':
+      all_threads = true;
+      break;
     case 'v':
       is_verbose = true;
       break;

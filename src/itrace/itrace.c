@@ -1,0 +1,614 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A recording: its threads, each with a tracer of its own (tracer.c), a code cache, a file.
+ *
+ * A thread that a traced thread makes has stopped before its first instruction, held by its maker's tracer, and ptrace
+ * wants all calls for a thread from the one that seized it. So the maker's tracer makes the spaces of the new thread,
+ * puts it where threads wait for their tracer (park), with all signals blocked, and lets it go; the new tracer seizes
+ * it there. Should we be killed in between, it leaves by itself, as every thread does that waits for a tracer.
+ *
+ * What one thread maps or changes of the code, others may have translated: before it goes on behind the system call,
+ * those have forgotten it (ct_itrace_changed). A thread that ends cannot unmap what is ours; the next one that makes
+ * system calls for us does it (struct ct_itrace.gone).
+ */
+#include "itrace/tracer.h"
+
+#include "base/error.h"
+#include "base/worker.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_NS     50000
+#define CHANGE_NS   5000000000ull /* that a thread has to forget translations */
+#define ALL_SIGNALS UINT64_MAX
+
+/* ---- tracers ---- */
+
+/* NULL: out of memory, or the recording is ending. */
+static struct ct_tracer *
+add_tracer(struct ct_itrace *all, pid_t tid)
+{
+  struct ct_tracer *tracer = calloc(1, sizeof(*tracer));
+  struct ct_code_pages *code = calloc(1, sizeof(*code));
+  pthread_mutex_lock(&all->lock);
+  if (tracer == NULL || code == NULL || all->is_ending) {
+    pthread_mutex_unlock(&all->lock);
+    free(tracer);
+    free(code);
+    return NULL;
+  }
+  *tracer = (struct ct_tracer){.all = all,
+                               .tid = tid,
+                               .process = {.mem_fd = -1, .pidfd = -1},
+                               .code = code,
+                               .spaces = {{.fd = -1}, {.fd = -1}},
+                               .number = all->made++,
+                               .changes = atomic_load(&all->changes),
+                               .next = all->first};
+  tracer->code->process = &tracer->process;
+  tracer->space = &tracer->spaces[0];
+  tracer->bell = &tracer->no_bell;
+  pthread_mutex_init(&tracer->bell_lock, NULL);
+  all->first = tracer;
+  all->running++;
+  pthread_mutex_unlock(&all->lock);
+  return tracer;
+}
+
+/* Nobody else knows it any more. */
+static void
+free_tracer(struct ct_tracer *tracer)
+{
+  ct_tracer_finish(tracer);
+  ct_process_close(&tracer->process, false);
+  ct_mappings_free(&tracer->code->mappings);
+  free(tracer->code);
+  ct_watch_free(tracer->watch);
+  free(tracer);
+}
+
+/* Under the lock. */
+static void
+unlink_tracer(struct ct_itrace *all, const struct ct_tracer *tracer)
+{
+  struct ct_tracer **at = &all->first;
+  while (*at != NULL && *at != tracer) {
+    at = &(*at)->next;
+  }
+  if (*at != NULL) {
+    *at = tracer->next;
+  }
+}
+
+/* One whose thread has not been started, or has failed to begin: *why it is not traced, if anybody is to know. */
+static void
+drop_tracer(struct ct_tracer *tracer)
+{
+  struct ct_itrace *all = tracer->all;
+  pthread_mutex_lock(&all->lock);
+  unlink_tracer(all, tracer);
+  all->running--;
+  pthread_mutex_unlock(&all->lock);
+  free_tracer(tracer);
+}
+
+/* What others have to know of a thread that is not traced any longer. Under the lock. */
+static void
+add_summary(struct ct_itrace *all, const struct ct_tracer *tracer)
+{
+  const struct ct_itrace_summary *s = &tracer->summary;
+  struct ct_itrace_summary *sum = &all->summary;
+  bool is_leader = tracer->tid == all->pid && tracer->is_reaped;
+  if (s->has_ended && (is_leader || !ct_itrace_is_many(all))) {
+    sum->has_ended = true;
+    sum->wait_status = s->wait_status;
+  }
+  sum->units += tracer->stats.units;
+  sum->instructions += tracer->stats.insns;
+  sum->source_bytes += tracer->stats.source_bytes;
+  sum->code_bytes += tracer->stats.code_bytes;
+  sum->flushes += tracer->stats.flushes;
+  sum->requests += s->requests;
+  sum->steps += s->steps;
+  sum->signals += s->signals;
+  sum->record_bytes += s->record_bytes;
+  sum->lost_bytes += s->lost_bytes;
+  sum->file_bytes += s->file_bytes;
+  sum->recorded += s->recorded;
+  sum->threads++;
+  if (tracer->watch != NULL) {
+    uint64_t places = ct_watch_places(tracer->watch);
+    sum->stretches += ct_watch_stretches(tracer->watch);
+    sum->places = places > sum->places ? places : sum->places;
+  }
+  if (tracer->code_of_end != 0 && tracer->number == 0) {
+    all->code_of_end = tracer->code_of_end;
+    all->diag = tracer->diag;
+  } else if (tracer->code_of_end != 0) {
+    sum->incomplete++;
+    all->unmade = tracer->diag;
+  }
+}
+
+/* The thread's mappings of ours stay until another one takes them out. Under the lock. */
+static void
+leave_mappings(struct ct_itrace *all, const struct ct_tracer *tracer)
+{
+  for (int i = 0; i < 2; i++) {
+    struct ct_itrace_space *left = tracer->spaces[i].shared != 0 ? malloc(sizeof(*left)) : NULL;
+    if (left != NULL) {
+      *left = tracer->spaces[i];
+      left->image = tracer->image;
+      left->next = all->gone;
+      all->gone = left;
+    }
+  }
+}
+
+static void
+end_tracer(struct ct_tracer *tracer)
+{
+  struct ct_itrace *all = tracer->all;
+  if (tracer->code_of_end != 0 && tracer->state != CT_TRACER_DONE) {
+    ct_tracer_give_up(tracer);
+  }
+  atomic_store_explicit(&tracer->stop, 2, memory_order_release);
+  if (ct_itrace_is_many(all) && tracer->summary.has_ended) {
+    pthread_mutex_lock(&all->lock);
+    leave_mappings(all, tracer);
+    pthread_mutex_unlock(&all->lock);
+  }
+  int code = ct_tracer_finish(tracer);
+  tracer->code_of_end = tracer->code_of_end != 0 ? tracer->code_of_end : code;
+  pthread_mutex_lock(&all->lock);
+  add_summary(all, tracer);
+  tracer->is_done = true;
+  bool is_last = --all->running == 0;
+  int done_fd = all->done_fd;
+  pthread_mutex_unlock(&all->lock);
+  if (is_last && eventfd_write(done_fd, 1) != 0) {
+    return;
+  }
+}
+
+static void
+join(struct ct_tracer *tracer)
+{
+  pthread_join(tracer->thread, NULL);
+  if (tracer->has_waiter) { /* the thread is not ours any more, or has ended: there is nothing to wait for */
+    atomic_store_explicit(&tracer->event, 0, memory_order_release);
+    syscall(SYS_futex, &tracer->event, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    pthread_join(tracer->waiter, NULL);
+  }
+  free_tracer(tracer);
+}
+
+/* Those whose threads have ended, or with `waits` all: until there is none. */
+static void
+join_tracers(struct ct_itrace *all, bool waits)
+{
+  for (;;) {
+    pthread_mutex_lock(&all->lock);
+    struct ct_tracer *tracer = all->first;
+    while (tracer != NULL && (!tracer->has_thread || (!waits && !tracer->is_done))) {
+      tracer = tracer->next;
+    }
+    bool is_done = tracer != NULL && tracer->is_done;
+    if (is_done) {
+      unlink_tracer(all, tracer);
+    }
+    pthread_mutex_unlock(&all->lock);
+    if (tracer == NULL) {
+      return;
+    }
+    if (is_done) {
+      join(tracer);
+    } else { /* the others may wait for it meanwhile */
+      struct timespec wait = {0, LOOK_NS};
+      nanosleep(&wait, NULL);
+    }
+  }
+}
+
+/* ---- threads that are there, and the first one ---- */
+
+static void
+has_begun(struct ct_tracer *tracer, int code)
+{
+  tracer->code_of_end = code;
+  atomic_store_explicit(&tracer->begun, code == 0 ? 1 : 2, memory_order_release); /* pairs with begin_tracer */
+  syscall(SYS_futex, &tracer->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static uint32_t
+await_begin(struct ct_tracer *tracer)
+{
+  uint32_t begun;
+  while ((begun = atomic_load_explicit(&tracer->begun, memory_order_acquire)) == 0) {
+    syscall(SYS_futex, &tracer->begun, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+  }
+  return begun;
+}
+
+static void *
+tracer_main(void *context)
+{
+  struct ct_tracer *tracer = context;
+  int code = tracer->all->options.pid != 0 ? ct_tracer_begin_thread(tracer) : ct_tracer_begin_program(tracer);
+  bool is_ours = code == 0;
+  if (tracer->number == 0) {
+    tracer->all->pid = tracer->process.pid;
+  }
+  code = code != 0 ? code : ct_tracer_make(tracer);
+  code = code != 0 ? code : ct_tracer_enter(tracer);
+  if (code != 0 && is_ours) {
+    ct_tracer_give_up(tracer);
+  }
+  has_begun(tracer, code);
+  if (code == 0) {
+    ct_tracer_loop(tracer);
+    end_tracer(tracer);
+  }
+  return NULL;
+}
+
+/* 0, or an error: then there is no tracer of the thread. */
+static int
+begin_tracer(struct ct_itrace *all, pid_t tid, struct ct_diag *diag)
+{
+  struct ct_tracer *tracer = add_tracer(all, tid);
+  if (tracer == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  if (ct_worker_create(&tracer->thread, NULL, tracer_main, tracer) != 0) {
+    drop_tracer(tracer);
+    return ct_fail(diag, CT_ENOMEM, "cannot start a thread");
+  }
+  if (await_begin(tracer) == 2) {
+    pthread_join(tracer->thread, NULL);
+    int code = tracer->code_of_end;
+    ct_fail(diag, code, "%s", tracer->diag.text);
+    drop_tracer(tracer);
+    return code;
+  }
+  pthread_mutex_lock(&all->lock);
+  tracer->has_thread = true;
+  pthread_mutex_unlock(&all->lock);
+  return 0;
+}
+
+static bool
+is_known(struct ct_itrace *all, pid_t tid)
+{
+  bool found = false;
+  pthread_mutex_lock(&all->lock);
+  for (const struct ct_tracer *tracer = all->first; tracer != NULL && !found; tracer = tracer->next) {
+    found = tracer->tid == tid && !tracer->is_done;
+  }
+  pthread_mutex_unlock(&all->lock);
+  return found;
+}
+
+static void
+not_recorded(struct ct_itrace *all, const struct ct_diag *why)
+{
+  pthread_mutex_lock(&all->lock);
+  all->summary.unrecorded++;
+  if (why != NULL) {
+    all->unmade = *why;
+  }
+  pthread_mutex_unlock(&all->lock);
+}
+
+/* Threads that are there already. How many have been new. */
+static size_t
+begin_others(struct ct_itrace *all, pid_t *refused, size_t *refused_count, size_t refused_max)
+{
+  char path[64];
+  size_t count = 0;
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)all->pid);
+  DIR *folder = opendir(path);
+  if (folder == NULL) {
+    return 0;
+  }
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+    struct ct_diag diag = {""};
+    bool is_refused = tid <= 0 || is_known(all, tid);
+    for (size_t i = 0; i < *refused_count && !is_refused; i++) {
+      is_refused = refused[i] == tid;
+    }
+    if (is_refused) {
+      continue;
+    }
+    int code = begin_tracer(all, tid, &diag);
+    count += code == 0;
+    if (code == 0 || code == CT_ESRCH || ct_traced_is_ours_too(tid)) { /* a traced thread has just made it */
+      continue;
+    }
+    not_recorded(all, &diag);
+    if (*refused_count < refused_max) {
+      refused[(*refused_count)++] = tid;
+    }
+  }
+  closedir(folder);
+  return count;
+}
+
+static void
+begin_all(struct ct_itrace *all)
+{
+  enum { REFUSED_MAX = 1024 };
+  pid_t refused[REFUSED_MAX];
+  size_t refused_count = 0;
+  while (begin_others(all, refused, &refused_count, REFUSED_MAX) != 0 && refused_count < REFUSED_MAX) {
+  }
+}
+
+/* ---- new threads ---- */
+
+static bool
+is_thread_of(pid_t pid, pid_t tid)
+{
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)pid, (int)tid);
+  return access(path, F_OK) == 0;
+}
+
+/* The thread is where it waits for its tracer, with its registers as it is about to store them. */
+static int
+park(struct ct_tracer *tracer)
+{
+  struct user_regs_struct regs;
+  struct ct_itrace_slots *slots = tracer->space->slots;
+  if (ct_traced_regs(tracer->tid, &regs) != 0 || ct_traced_mask(tracer->tid, &tracer->mask) != 0) {
+    return CT_ESRCH;
+  }
+  struct user_regs_struct parked = regs;
+  ct_traced_before_syscall(&parked);
+  slots->target = parked.rip;
+  slots->exit = CT_ITRACE_EXIT_MISS;
+  if (ct_tracer_records(tracer)) {
+    slots->app_r15 = parked.r15;
+    parked.r15 = ct_recorder_place(tracer->recorder);
+  }
+  parked.rip = ct_code_cache_wait(tracer->space->cache);
+  parked.orig_rax = ~0ull;
+  tracer->is_parked = true;
+  tracer->state = CT_TRACER_TRANSLATED;
+  if (ct_traced_set_regs(tracer->tid, &parked) != 0 || ct_traced_set_mask(tracer->tid, ALL_SIGNALS) != 0 ||
+      ct_traced_detach(tracer->tid, 0) != 0) {
+    return CT_ESRCH; /* it has been killed */
+  }
+  return 0;
+}
+
+static void *
+adopted_main(void *context)
+{
+  struct ct_tracer *tracer = context;
+  if (await_begin(tracer) == 2) {
+    return NULL;
+  }
+  tracer->code_of_end = ct_traced_seize(tracer->tid, &tracer->diag);
+  if (tracer->code_of_end == 0) {
+    ct_tracer_loop(tracer);
+  } else if (tracer->code_of_end == CT_ESRCH) { /* it has been killed */
+    tracer->state = CT_TRACER_DONE;
+    tracer->summary.has_ended = true;
+    tracer->code_of_end = 0;
+  }
+  end_tracer(tracer);
+  return NULL;
+}
+
+/* The child has stopped, and is traced by the calling thread; afterwards, if that went well, by one of its own. */
+static int
+hand_over(struct ct_tracer *maker, pid_t child, struct ct_diag *diag)
+{
+  struct ct_itrace *all = maker->all;
+  join_tracers(all, false);
+  struct ct_tracer *tracer = add_tracer(all, child);
+  if (tracer == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory, or the recording was ending");
+  }
+  tracer->image = maker->image;
+  int code = ct_process_open(maker->process.pid, &tracer->process, &tracer->diag);
+  code = code != 0 ? code : ct_tracer_make(tracer);
+  if (code == 0 && ct_worker_create(&tracer->thread, NULL, adopted_main, tracer) != 0) {
+    code = ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
+  } else if (code == 0) {
+    code = park(tracer);
+    pthread_mutex_lock(&all->lock);
+    tracer->has_thread = code == 0;
+    pthread_mutex_unlock(&all->lock);
+    atomic_store_explicit(&tracer->begun, code == 0 ? 1 : 2, memory_order_release); /* pairs with adopted_main */
+    syscall(SYS_futex, &tracer->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    if (code != 0) {
+      pthread_join(tracer->thread, NULL);
+    }
+  }
+  if (code != 0) {
+    ct_fail(diag, code, "%s", tracer->diag.text);
+    drop_tracer(tracer);
+  }
+  return code;
+}
+
+void
+ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal)
+{
+  struct ct_diag diag = {""};
+  bool is_thread = is_thread_of(tracer->process.pid, child);
+  if (is_thread && ct_itrace_is_many(tracer->all)) {
+    int code = signal == 0 ? hand_over(tracer, child, &diag)
+                           : ct_fail(&diag, CT_EUNSUPPORTED, "a signal came before its first instruction");
+    if (code == 0) {
+      return;
+    }
+    not_recorded(tracer->all, code != CT_ESRCH ? &diag : NULL);
+  } else if (is_thread) {
+    not_recorded(tracer->all, NULL);
+  }
+  ct_traced_detach(child, signal);
+}
+
+/* ---- code that changes ---- */
+
+static bool
+covers(const struct ct_tracer *tracer, uint64_t start, uint64_t end)
+{
+  bool found = false;
+  for (int i = 0; i < 2 && tracer->is_made; i++) {
+    found |= tracer->spaces[i].cache != NULL && ct_code_cache_covers(tracer->spaces[i].cache, start, end);
+  }
+  return found;
+}
+
+bool
+ct_itrace_covers(struct ct_itrace *all, uint64_t start, uint64_t end)
+{
+  bool found = false;
+  pthread_mutex_lock(&all->lock);
+  for (const struct ct_tracer *tracer = all->first; tracer != NULL && !found; tracer = tracer->next) {
+    found = covers(tracer, start, end);
+  }
+  pthread_mutex_unlock(&all->lock);
+  return found;
+}
+
+/* Does any other thread still have such translations? Then its tracer is asked to forget them. */
+static bool
+ask_others(struct ct_tracer *asker, uint64_t start, uint64_t end, bool is_first)
+{
+  bool is_open = false;
+  pthread_mutex_lock(&asker->all->lock);
+  for (struct ct_tracer *tracer = asker->all->first; tracer != NULL; tracer = tracer->next) {
+    if (tracer == asker || tracer->is_done || !tracer->has_thread) {
+      continue;
+    }
+    if (is_first && end > start && covers(tracer, start, end)) {
+      atomic_fetch_add_explicit(&tracer->flush_asked, 1, memory_order_release);
+      ct_tracer_ring(tracer);
+    }
+    is_open |= atomic_load_explicit(&tracer->flush_asked, memory_order_relaxed) !=
+               atomic_load_explicit(&tracer->flush_made, memory_order_acquire);
+  }
+  pthread_mutex_unlock(&asker->all->lock);
+  return is_open;
+}
+
+void
+ct_itrace_changed(struct ct_tracer *tracer, uint64_t start, uint64_t end)
+{
+  struct ct_itrace *all = tracer->all;
+  if (!ct_itrace_is_many(all)) {
+    return;
+  }
+  atomic_fetch_add_explicit(&all->changes, 1, memory_order_acq_rel);
+  struct timespec wait = {0, LOOK_NS};
+  bool is_open = ask_others(tracer, start, end, true);
+  for (uint64_t waited = 0; is_open && waited < CHANGE_NS; waited += LOOK_NS) {
+    nanosleep(&wait, NULL);
+    ct_tracer_serve_flush(tracer); /* others may wait for this one, which has stopped */
+    is_open = ask_others(tracer, start, end, false);
+  }
+}
+
+/* ---- the interface ---- */
+
+static size_t
+min_size(size_t a, size_t b)
+{
+  return a < b ? a : b;
+}
+
+static void
+free_all(struct ct_itrace *all)
+{
+  while (all->gone != NULL) {
+    struct ct_itrace_space *space = all->gone;
+    all->gone = space->next;
+    free(space);
+  }
+  if (all->done_fd >= 0) {
+    close(all->done_fd);
+  }
+  free(all);
+}
+
+int
+ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out, int *exec_errno, struct ct_diag *diag)
+{
+  struct ct_itrace *all = calloc(1, sizeof(*all));
+  if (all == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  memcpy(&all->options, options, min_size(options->struct_size, sizeof(*options)));
+  pthread_mutex_init(&all->lock, NULL);
+  pthread_mutex_init(&all->borrowing, NULL);
+  all->pid = all->options.pid;
+  all->done_fd = eventfd(0, EFD_CLOEXEC);
+  int code = all->done_fd >= 0 ? begin_tracer(all, all->options.tid, diag)
+                               : ct_fail(diag, CT_EIO, "cannot make an eventfd: %s", strerror(errno));
+  if (exec_errno != NULL) {
+    *exec_errno = all->exec_errno;
+  }
+  if (code != 0) {
+    free_all(all);
+    return code;
+  }
+  if (ct_itrace_is_many(all) && all->options.pid != 0) {
+    begin_all(all);
+  }
+  *out = all;
+  return 0;
+}
+
+pid_t
+ct_itrace_pid(const struct ct_itrace *all)
+{
+  return all->pid;
+}
+
+int
+ct_itrace_fd(const struct ct_itrace *all)
+{
+  return all->done_fd;
+}
+
+int
+ct_itrace_end(struct ct_itrace *all, struct ct_itrace_summary *summary, struct ct_diag *diag)
+{
+  pthread_mutex_lock(&all->lock);
+  all->is_ending = true;
+  for (struct ct_tracer *tracer = all->first; tracer != NULL; tracer = tracer->next) {
+    uint32_t none = 0;
+    atomic_compare_exchange_strong_explicit(&tracer->stop, &none, 1, memory_order_release, memory_order_relaxed);
+    ct_tracer_ring(tracer);
+  }
+  pthread_mutex_unlock(&all->lock);
+  join_tracers(all, true);
+  snprintf(all->summary.why, sizeof(all->summary.why), "%.255s", all->unmade.text);
+  if (summary != NULL) {
+    size_t size = min_size(summary->struct_size, sizeof(*summary));
+    all->summary.struct_size = size;
+    memcpy(summary, &all->summary, size);
+  }
+  int code = all->code_of_end;
+  if (code != 0) {
+    ct_fail(diag, code, "%s", all->diag.text);
+  }
+  free_all(all);
+  return code;
+}
