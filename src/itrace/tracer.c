@@ -567,7 +567,7 @@ static int
 await_end(struct ct_tracer *tracer)
 {
   struct ct_traced_event event = {.stop = CT_TRACED_RUNS};
-  while (event.stop != CT_TRACED_GONE && ct_traced_await(tracer->tid)) {
+  while (event.stop != CT_TRACED_GONE && ct_traced_await_own(tracer->tid)) {
     ct_traced_poll(tracer->tid, &event);
     if (event.stop == CT_TRACED_ENDS) {
       settle_records(tracer);
@@ -576,6 +576,7 @@ await_end(struct ct_tracer *tracer)
       ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
     }
   }
+  event.stop = CT_TRACED_GONE;
   return handle_stop(tracer, &event);
 }
 
@@ -618,7 +619,7 @@ static int
 await_stop(struct ct_tracer *tracer)
 {
   struct ct_traced_event event;
-  while (ct_traced_await(tracer->tid)) {
+  while (ct_traced_await_own(tracer->tid)) {
     ct_traced_poll(tracer->tid, &event);
     switch (event.stop) {
     case CT_TRACED_INTERRUPTED:

@@ -105,31 +105,87 @@ classify(pid_t tid, int status, struct ct_traced_event *event)
   ptrace(PTRACE_GETEVENTMSG, tid, NULL, &event->message);
 }
 
+static pid_t
+tracer_of(pid_t tid)
+{
+  char path[64], line[256];
+  int tracer = 0;
+  ct_process_path(tid, "status", path, sizeof(path));
+  FILE *file = fopen(path, "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL && sscanf(line, "TracerPid: %d", &tracer) != 1) {
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+  return tracer;
+}
+
+bool
+ct_traced_is_ours(pid_t tid)
+{
+  return tracer_of(tid) == gettid();
+}
+
+bool
+ct_traced_is_ours_too(pid_t tid)
+{
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/self/task/%d", (int)tracer_of(tid));
+  return access(path, F_OK) == 0;
+}
+
+/* Has it stopped, or ended? Leaves that to be waited for; *status as waitpid has it, of a stop. */
+static bool
+peek(pid_t tid, bool *has_stopped, int *status)
+{
+  siginfo_t info = {.si_pid = 0};
+  if (waitid(P_PID, (id_t)tid, &info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL | __WNOTHREAD) != 0 ||
+      info.si_pid == 0) {
+    return false;
+  }
+  *has_stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
+  *status = info.si_status << 8 | 0x7f;
+  return true;
+}
+
+/*
+ * It has stopped: for us? The thread of ours that has started a process can wait for its stops, too, when another one
+ * traces it; that comes about when a thread of that process, which the other one traces, execs, and is the first one.
+ */
+static bool
+is_stop_of_another(pid_t tid)
+{
+  errno = 0;
+  ptrace(PTRACE_PEEKUSER, tid, NULL, NULL);
+  return errno == ESRCH && !ct_traced_is_ours(tid);
+}
+
 /*
  * A stop for a signal is left to be waited for: should this process be killed before the thread goes on, the kernel
  * delivers the signal of such a stop, and forgets that of one that was waited for. SIGTRAP, which steps make, it shall
  * forget.
  */
 static bool
-is_signal_to_keep(pid_t tid, int *status)
+is_signal_to_keep(int status)
 {
-  siginfo_t info = {.si_pid = 0};
-  if (waitid(P_PID, (id_t)tid, &info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL | __WNOTHREAD) != 0 ||
-      info.si_pid == 0 || (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)) {
-    return false;
-  }
-  *status = info.si_status << 8 | 0x7f; /* as waitpid has it */
-  return *status >> 16 == 0 && WSTOPSIG(*status) != SIGTRAP && WSTOPSIG(*status) != (SIGTRAP | 0x80);
+  return status >> 16 == 0 && WSTOPSIG(status) != SIGTRAP && WSTOPSIG(status) != (SIGTRAP | 0x80);
 }
 
 void
 ct_traced_poll(pid_t tid, struct ct_traced_event *event)
 {
   int status;
+  bool has_stopped = false;
   *event = (struct ct_traced_event){.stop = CT_TRACED_RUNS};
-  if (is_signal_to_keep(tid, &status)) {
-    classify(tid, status, event);
-    return;
+  if (peek(tid, &has_stopped, &status) && has_stopped) {
+    if (is_stop_of_another(tid)) {
+      event->stop = CT_TRACED_GONE;
+      return;
+    }
+    if (is_signal_to_keep(status)) {
+      classify(tid, status, event);
+      return;
+    }
   }
   pid_t got = waitpid(tid, &status, __WALL | __WNOTHREAD | WNOHANG);
   if (got == tid) {
@@ -139,15 +195,27 @@ ct_traced_poll(pid_t tid, struct ct_traced_event *event)
   }
 }
 
-bool
-ct_traced_await(pid_t tid)
+static bool
+await(pid_t tid, int how)
 {
   siginfo_t info;
   int got;
   do {
-    got = waitid(tid > 0 ? P_PID : P_ALL, (id_t)tid, &info, WEXITED | WSTOPPED | WNOWAIT | __WALL);
+    got = waitid(tid > 0 ? P_PID : P_ALL, (id_t)tid, &info, WEXITED | WSTOPPED | WNOWAIT | __WALL | how);
   } while (got != 0 && errno == EINTR);
   return got == 0;
+}
+
+bool
+ct_traced_await(pid_t tid)
+{
+  return await(tid, 0);
+}
+
+bool
+ct_traced_await_own(pid_t tid)
+{
+  return await(tid, __WNOTHREAD);
 }
 
 int
@@ -179,35 +247,6 @@ int
 ct_traced_set_mask(pid_t tid, uint64_t mask)
 {
   return ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0 ? 0 : CT_ESRCH;
-}
-
-static pid_t
-tracer_of(pid_t tid)
-{
-  char path[64], line[256];
-  int tracer = 0;
-  ct_process_path(tid, "status", path, sizeof(path));
-  FILE *file = fopen(path, "re");
-  while (file != NULL && fgets(line, sizeof(line), file) != NULL && sscanf(line, "TracerPid: %d", &tracer) != 1) {
-  }
-  if (file != NULL) {
-    fclose(file);
-  }
-  return tracer;
-}
-
-bool
-ct_traced_is_ours(pid_t tid)
-{
-  return tracer_of(tid) == gettid();
-}
-
-bool
-ct_traced_is_ours_too(pid_t tid)
-{
-  char path[64];
-  snprintf(path, sizeof(path), "/proc/self/task/%d", (int)tracer_of(tid));
-  return access(path, F_OK) == 0;
 }
 
 int

@@ -54,6 +54,8 @@ void ct_traced_poll(pid_t tid, struct ct_traced_event *event);
  * there. tid 0: of any. False: there is nothing to wait for.
  */
 bool ct_traced_await(pid_t tid);
+/* The same, if the calling thread traces it. */
+bool ct_traced_await_own(pid_t tid);
 /* 0 or CT_ESRCH. */
 int ct_traced_regs(pid_t tid, struct user_regs_struct *regs);
 int ct_traced_set_regs(pid_t tid, const struct user_regs_struct *regs);
