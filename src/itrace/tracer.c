@@ -36,8 +36,10 @@
 #include <unistd.h>
 
 #define TICK_NS       50000000 /* how often the thread sees that we live */
+#define CHILD_TICK_NS 1000000
 #define LEAVE_NS      20000000000ull
-#define CHILD_WAIT_NS 2000000000ull
+#define CHILD_WAIT_NS 5000000ull
+#define GIVE_UP_NS    2000000000ull
 #define NOT_KNOWN     "the thread is at a place where the program's state is not known"
 #define USER_CS_64    0x33
 
@@ -230,22 +232,45 @@ ct_tracer_make(struct ct_tracer *tracer)
 
 /* ---- stops ---- */
 
+/* Has the new thread or process stopped, or ended? Then it is seen to. */
+static bool
+see_to_child(struct ct_tracer *tracer, pid_t child)
+{
+  struct ct_traced_event event;
+  ct_traced_poll(child, &event);
+  if (event.stop != CT_TRACED_GONE && event.stop != CT_TRACED_RUNS) {
+    ct_itrace_child(tracer, child, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
+  }
+  return event.stop != CT_TRACED_RUNS;
+}
+
+/* Those that had not stopped when they were made: on a busy machine that may take seconds. */
+static void
+see_to_children(struct ct_tracer *tracer)
+{
+  uint32_t left = 0;
+  for (uint32_t i = 0; i < tracer->child_count; i++) {
+    if (!see_to_child(tracer, tracer->children[i])) {
+      tracer->children[left++] = tracer->children[i];
+    }
+  }
+  tracer->child_count = left;
+}
+
 /* A new thread or process, which has stopped, or is about to. */
 static void
 has_child(struct ct_tracer *tracer, pid_t child)
 {
-  struct ct_traced_event event;
   uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
-  for (;;) {
-    ct_traced_poll(child, &event);
-    if (event.stop != CT_TRACED_RUNS || ct_now_ns() > until) {
-      break;
-    }
-    struct timespec wait = {0, 20000};
+  bool has_room = tracer->child_count < CT_CHILDREN;
+  struct timespec wait = {0, 20000};
+  bool is_done = see_to_child(tracer, child);
+  while (!is_done && (!has_room || ct_now_ns() < until)) {
     nanosleep(&wait, NULL);
+    is_done = see_to_child(tracer, child);
   }
-  if (event.stop != CT_TRACED_GONE) {
-    ct_itrace_child(tracer, child, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
+  if (!is_done) {
+    tracer->children[tracer->child_count++] = child;
   }
 }
 
@@ -598,6 +623,7 @@ ct_tracer_loop(struct ct_tracer *tracer)
     _Atomic uint32_t *bell = tracer->bell;
     uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
     code = look(tracer);
+    see_to_children(tracer);
     if (tracer->space->slots != NULL) {
       __atomic_fetch_add(&tracer->space->slots->liveness, 1, __ATOMIC_RELAXED);
     }
@@ -605,12 +631,15 @@ ct_tracer_loop(struct ct_tracer *tracer)
       code = ct_fail(&tracer->diag, CT_ETIMEOUT, "the thread does not stop");
     }
     if (code == 0 && tracer->state != CT_TRACER_DONE && tracer->bell == bell) {
-      struct timespec wait = {0, TICK_NS};
+      struct timespec wait = {0, tracer->child_count == 0 ? TICK_NS : CHILD_TICK_NS};
       syscall(SYS_futex, bell, FUTEX_WAIT, rung, &wait, NULL, 0);
     }
   }
   if (code == CT_ESRCH && tracer->diag.text[0] == 0) {
     code = await_end(tracer);
+  }
+  for (struct timespec wait = {0, CHILD_TICK_NS}; tracer->child_count != 0; see_to_children(tracer)) {
+    nanosleep(&wait, NULL);
   }
   tracer->code_of_end = code;
 }
@@ -677,7 +706,7 @@ ct_tracer_begin_program(struct ct_tracer *tracer)
 void
 ct_tracer_give_up(struct ct_tracer *tracer)
 {
-  uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
+  uint64_t until = ct_now_ns() + GIVE_UP_NS;
   struct ct_traced_event event;
   ct_traced_interrupt(tracer->tid);
   do {

@@ -18,7 +18,7 @@ enum ct_tracer_state {
   CT_TRACER_DONE,
 };
 
-enum { CT_CODE_PAGES = 1024 };
+enum { CT_CODE_PAGES = 1024, CT_CHILDREN = 64 };
 
 /* The program's code, as far as it has been read. */
 struct ct_code_pages {
@@ -83,8 +83,10 @@ struct ct_tracer {
   bool wants_flush;  /* has been interrupted for that: others have changed code */
   bool is_parked;    /* it waits, with all signals blocked, for its first stop; mask is its own */
   uint64_t mask;
-  bool is_leaving;                     /* has been interrupted to be let go */
-  uint32_t changes;                    /* of all, that it knows */
+  bool is_leaving;  /* has been interrupted to be let go */
+  uint32_t changes; /* of all, that it knows */
+  uint32_t child_count;
+  pid_t children[CT_CHILDREN];         /* that it has made, and that have not stopped yet */
   bool flushes_after;                  /* the step that goes on may change code ... */
   uint64_t changed_start, changed_end; /* ... there */
   bool is_reaped;                      /* its end has been seen, with its status */
