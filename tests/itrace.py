@@ -134,7 +134,7 @@ def rewritten_ahead_recorded(scene):
 def wrong_usage(scene):
     """One line, status 2, and no directory is left."""
     out = scene.path("steps")
-    for words in (("--thread", "5", "--", "true"), ("word",), ("1", "2"), ("--for", "0s", "1")):
+    for words in (("--thread", "5", "--", "true"), ("--thread", "5", "-a", "1"), ("word",), ("1", "2"), ("--for", "0s", "1")):
         status, _, errors = scene.outcome(scene.contrail, "itrace", "-o", out, *words)
         expect(status == 2 and errors.count("\n") == 1, f"{words}: {status} {errors}")
         expect(not os.path.exists(out), f"{words}: a directory is left")
@@ -273,6 +273,80 @@ def python(scene):
 def child_of(pid, name):
     result = subprocess.run(["pgrep", "-x", "-P", str(pid), name], capture_output=True, text=True)
     return int(result.stdout) if result.returncode == 0 else None
+
+
+def files_of(folder):
+    return sorted(name for name in os.listdir(folder) if name.startswith("steps.") and not name.endswith(".index"))
+
+
+@case(alone=True)
+def all_threads(scene):
+    """Code that one thread writes and another runs, libraries that come and go, threads that end; a file for each of them."""
+    program = scene.made("many")
+    expected, out = scene.outcome(program, "all"), scene.path("steps")
+    status, text, errors = scene.outcome(scene.contrail, "itrace", "--all-threads", "-o", out, "--", program, "all")
+    expect((status, text) == expected[:2] and status == 3, f"{status} {text!r} {errors}, not {expected}")
+    expect(len(files_of(out)) == 1 + 8 + 60 and " of 69 threads" in errors and errors.count("\n") == 1,
+           f"{len(files_of(out))} files; {errors}")
+
+
+@case
+def all_threads_counted(scene):
+    """Instructions of a function by three threads, as callgrind counts them."""
+    need("valgrind", "callgrind_annotate")
+    program, out = scene.made("many", "-O1", "-g"), scene.path("steps")
+    scene.run(scene.contrail, "itrace", "-q", "-a", "-o", out, "--", program, "work", "3", "2000")
+    counts = sorted(scene.execute(scene.contrail, "steps", "-t", name.split(".")[1], "-F", "leaf", out).stdout.count("leaf")
+                    for name in files_of(out))
+    subprocess.run(["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={scene.path('grind')}",
+                    program, "work", "3", "2000"], capture_output=True, check=True)
+    witness = 0  # it has one file for threads that follow each other
+    for name in os.listdir(scene.path(".")):
+        if name.startswith("grind-"):
+            text = scene.run("callgrind_annotate", "--threshold=100", "--auto=no", scene.path(name))
+            found = [line.split()[0] for line in text.splitlines() if line.split()[2:3] and line.split()[2].endswith(":leaf")]
+            witness += sum(int(count.replace(",", "")) for count in found)
+    expect(sum(counts) == witness and counts[0] == 0 and counts[1] == counts[3] >= 4000, f"{counts}, callgrind: {witness}")
+
+
+@case(alone=True)
+def all_threads_attached(scene):
+    """In and out of a process whose threads make others meanwhile; killed, too. It goes on each time."""
+    running = scene.ready(scene.made("many"), "serve")
+    chance = random.Random(scene.options.seed if getattr(scene.options, "seed", None) is not None else 15)
+    for turn in range(12):
+        out = scene.path(f"steps{turn}")
+        words = (scene.contrail, "itrace", "-a", "-o", out, "--for", f"{int(100 + chance.random() * 200)}ms", str(running.pid))
+        if turn % 3 != 2:
+            result = scene.execute(*words)
+            expect(result.returncode == 0 and len(files_of(out)) >= 4, f"turn {turn}: {result.stderr}")
+            continue
+        tracer = scene.start(*words)
+        time.sleep(chance.random() * 0.3)
+        tracer.kill()
+        tracer.wait()
+    time.sleep(1.2)  # those that were killed for: their threads leave within a second
+    running.stdin.write("\n")
+    running.stdin.close()
+    got = running.stdout.read()
+    expect(running.wait(SECONDS) == 0 and got == "all right\n", f"{running.returncode} {got!r}")
+
+
+@case
+def all_threads_some_calls(scene):
+    """--limit counts the calls of all threads."""
+    program, out = scene.made("many"), scene.path("steps")
+    expected = scene.run(program, "work", "4", "3000")
+    result = scene.execute(scene.contrail, "itrace", "-a", "-F", "leaf", "-n", "50", "-o", out, "--", program, "work", "4", "3000")
+    expect(result.returncode == 0 and result.stdout == expected and " of 50 calls" in result.stderr, f"{result}")
+
+
+@case
+def other_threads_are_named(scene):
+    """What is not recorded is said."""
+    program = scene.made("many")
+    result = scene.execute(scene.contrail, "itrace", "-o", scene.path("steps"), "--", program, "work", "3", "10")
+    expect("contrail: 3 other threads that it made are not recorded (see --all-threads)" in result.stderr, result.stderr)
 
 
 HOOKED = r"""

@@ -19,6 +19,7 @@
 #define USER_END     0x7ffffffff000ull
 #define SEGMENTS_LOW 0x100000000000ull /* segments of records are looked for from there on */
 #define REGION_BYTES (64ull << 20)
+#define REGION_LEAST (2ull << 20)
 #define SLACK        (1ull << 20) /* behind a window */
 
 static int
@@ -93,12 +94,15 @@ place_near(const struct ct_mappings *mappings, uint64_t pc, uint64_t bytes)
   return 0;
 }
 
+/* Smaller than it is to be, if there is no such room: what tracers that were killed have left may be in the way. */
 static int
 add_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, uint64_t pc, struct ct_diag *diag)
 {
-  uint64_t size = space->region_bytes, at = place_near(mappings, pc, size);
-  uint64_t offset = SHARED_BYTES + space->region_count * size;
-  if (space->region_count == CT_CACHE_REGIONS || at == 0) {
+  uint64_t size = space->region_bytes, at = 0, offset = SHARED_BYTES + space->region_count * space->region_bytes;
+  while (space->region_count < CT_CACHE_REGIONS && size >= REGION_LEAST && (at = place_near(mappings, pc, size)) == 0) {
+    size /= 2;
+  }
+  if (at == 0) {
     return ct_fail(diag, CT_ENOMEM, "no room for translated code near 0x%llx", (unsigned long long)pc);
   }
   int code = map_at(space, at, size, PROT_READ | PROT_EXEC, offset);
@@ -108,6 +112,7 @@ add_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, ui
   if (code != 0) {
     return ct_fail(diag, code, "the process cannot map translated code");
   }
+  space->region_sizes[space->region_count] = size;
   space->regions[space->region_count++] = at;
   return 0;
 }
@@ -256,7 +261,7 @@ ct_space_remove(struct ct_itrace_space *space)
 {
   int64_t ignored;
   for (uint32_t i = 0; i < space->region_count; i++) {
-    call(space, SYS_munmap, space->regions[i], space->region_bytes, 0, 0, 0, 0, &ignored);
+    call(space, SYS_munmap, space->regions[i], space->region_sizes[i], 0, 0, 0, 0, &ignored);
   }
   for (uint32_t i = 0; i < CT_SEGMENTS && space->segments[i].address != 0; i++) {
     uint64_t start = space->segments[i].address - space->block_bytes;

@@ -30,9 +30,9 @@ struct ct_itrace_space {
   uint64_t size;
   uint32_t shared; /* in the target */
   struct ct_code_cache *cache;
-  uint64_t regions[CT_CACHE_REGIONS];
+  uint64_t regions[CT_CACHE_REGIONS], region_sizes[CT_CACHE_REGIONS];
   uint32_t region_count;
-  uint64_t region_bytes; /* of each */
+  uint64_t region_bytes; /* of each, at most */
   struct ct_record_segment segments[CT_SEGMENTS];
   uint64_t block_bytes; /* of records; 0: there are none */
   int fd;               /* in the target, while it is being made; -1: none */
