@@ -43,6 +43,9 @@ struct ct_itrace_options {
    * certain to be there. A thread that it makes while this ends runs as it is.
    */
   bool all_threads;
+  /* Of a program that is started, as in struct ct_session_options. */
+  const int *streams;
+  bool own_group;
 };
 
 struct ct_itrace_summary {

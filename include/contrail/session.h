@@ -139,6 +139,11 @@ struct ct_session_options {
   uint64_t pre_events, post_events;
   uint64_t max_windows_bytes; /* that the dumps of rules and detail around marks may take on disk, together; 0:
                                  CT_WINDOWS_BYTES_DEFAULT. Later marks open no window */
+  /* Of a program that is spawned; NULL and false: as this process has it. They must live until it is. */
+  char *const *environment;      /* "NAME=value", ended by NULL */
+  const char *working_directory; /* the program is looked up from this process's own */
+  const int *streams;            /* three descriptors, which become its standard input, output and error */
+  bool own_group;                /* a session of processes, and so a process group, of its own, without a terminal */
 };
 
 struct ct_session_status {

@@ -27,6 +27,9 @@ enum ct_sql_format {
   CT_SQL_TABLE = 0,
   CT_SQL_CSV = 1,
   CT_SQL_JSON = 2, /* an array of objects; integers beyond 2^53 as text */
+  /* Of each statement an object in a line of its own: "columns", an array of names, and "rows", arrays of values as of
+   * JSON, in their order. So columns may have the same name, and are told where there is no row. */
+  CT_SQL_JSON_ROWS = 3,
 };
 
 struct ct_sql_options {
@@ -60,6 +63,8 @@ struct ct_sql_result {
 /* All statements of the text, their rows to out. CT_EINVAL: the query is wrong, CT_EIO: out cannot be written,
  * CT_ENOMEM. */
 int ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *result, struct ct_diag *diag);
+/* In place of those of the options, for the queries that follow. 0: none. */
+void ct_sql_set_limits(struct ct_sql *sql, uint64_t rows, uint64_t timeout_ms);
 /* True when the text ends with a whole statement. */
 bool ct_sql_is_whole(const char *text);
 /* Ends the query that runs. From any thread or signal handler. */

@@ -686,18 +686,18 @@ ct_tracer_begin_thread(struct ct_tracer *tracer)
 int
 ct_tracer_begin_program(struct ct_tracer *tracer)
 {
-  sigset_t mask;
   const struct ct_itrace_options *options = &tracer->all->options;
+  struct ct_process_setup setup = {.streams = options->streams, .own_group = options->own_group};
   if (options->signal_mask != NULL) {
-    memcpy(&mask, options->signal_mask, sizeof(mask));
+    memcpy(&setup.mask, options->signal_mask, sizeof(setup.mask));
   } else {
-    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    pthread_sigmask(SIG_SETMASK, NULL, &setup.mask);
   }
   int code = begin_watch(tracer);
   if (code != 0) {
     return code;
   }
-  code = ct_process_spawn(options->argv, &mask, &tracer->process, &tracer->all->exec_errno, &tracer->diag);
+  code = ct_process_spawn(options->argv, &setup, &tracer->process, &tracer->all->exec_errno, &tracer->diag);
   tracer->tid = tracer->process.pid;
   return code != 0 ? code : ct_traced_adopt(&tracer->process, &tracer->diag);
 }

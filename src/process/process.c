@@ -166,17 +166,41 @@ ct_process_open(pid_t pid, struct ct_process *process, struct ct_diag *diag)
   return code;
 }
 
+/* In the child, whose other threads are gone: system calls only. The descriptors may be among those they become. */
+static bool
+set_up_child(const struct ct_process_setup *setup)
+{
+  int high[3];
+  if ((setup->own_group && setsid() < 0) || (setup->directory != NULL && chdir(setup->directory) != 0)) {
+    return false;
+  }
+  for (int i = 0; setup->streams != NULL && i < 3; i++) {
+    high[i] = fcntl(setup->streams[i], F_DUPFD_CLOEXEC, 3);
+    if (high[i] < 0) {
+      return false;
+    }
+  }
+  for (int i = 0; setup->streams != NULL && i < 3; i++) {
+    if (dup2(high[i], i) < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 static void
-child_main(char *const argv[], const sigset_t *mask, int go_fd, int error_fd)
+child_main(char *const argv[], const struct ct_process_setup *setup, int go_fd, int error_fd)
 {
   char byte;
   ssize_t got;
   do {
     got = read(go_fd, &byte, 1);
   } while (got < 0 && errno == EINTR);
-  sigprocmask(SIG_SETMASK, mask, NULL);
+  sigprocmask(SIG_SETMASK, &setup->mask, NULL);
   if (got == 1) {
-    execvp(argv[0], argv);
+    if (set_up_child(setup)) {
+      execvpe(argv[0], argv, setup->environment != NULL ? setup->environment : environ);
+    }
     int err = errno;
     if (write(error_fd, &err, sizeof(err)) < 0) {
       _exit(127);
@@ -238,7 +262,7 @@ await_exec(struct ct_process *process, int error_fd, int *exec_errno, struct ct_
 }
 
 int
-ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process *process, int *exec_errno,
+ct_process_spawn(char *const argv[], const struct ct_process_setup *setup, struct ct_process *process, int *exec_errno,
                  struct ct_diag *diag)
 {
   int go[2], report[2];
@@ -259,7 +283,7 @@ ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process *pr
   pid_t pid = fork();
   if (pid == 0) {
     close(go[1]);
-    child_main(argv, mask, go[0], report[1]);
+    child_main(argv, setup, go[0], report[1]);
   }
   ct_priority_release();
   int result = 0;

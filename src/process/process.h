@@ -41,13 +41,22 @@ struct ct_process {
 /* A process that runs, without stopping it. Give it to ct_process_close. */
 int ct_process_open(pid_t pid, struct ct_process *process, struct ct_diag *diag);
 
+/* What a program is started with. NULL and false: as this process has it. */
+struct ct_process_setup {
+  sigset_t mask;            /* of its first thread */
+  char *const *environment; /* "NAME=value", ended by NULL */
+  const char *directory;    /* its working directory */
+  const int *streams;       /* three descriptors, which become its standard input, output and error */
+  bool own_group;           /* a session of processes, and so a process group, of its own, without a terminal */
+};
+
 /*
  * Starts argv[0] (looked up in PATH) and stops it after its execve, before the first instruction of the new image.
- * The child has the given signal mask, this process's own dispositions, descriptors, and no trace of us in its
+ * The child has this process's own dispositions, its descriptors but for what setup says, and no trace of us in its
  * environment. On failure *exec_errno is the errno of execve, or 0 when something else failed.
  */
-int ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process *process, int *exec_errno,
-                     struct ct_diag *diag);
+int ct_process_spawn(char *const argv[], const struct ct_process_setup *setup, struct ct_process *process,
+                     int *exec_errno, struct ct_diag *diag);
 
 /*
  * A thread of the process waits in the agent on its way to execve. Follows it to the new image and stops it there.

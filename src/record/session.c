@@ -149,7 +149,7 @@ ct_session_create(const struct ct_session_options *options, struct ct_session **
 struct spawn_argument {
   char *const *argv;
   int *exec_errno;
-  sigset_t mask;
+  struct ct_process_setup setup;
 };
 
 static int
@@ -165,7 +165,7 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
     code = session_open_trace(session, diag);
   }
   if (code == 0) {
-    code = ct_process_spawn(spawn->argv, &spawn->mask, &session->target.process, spawn->exec_errno, diag);
+    code = ct_process_spawn(spawn->argv, &spawn->setup, &session->target.process, spawn->exec_errno, diag);
     if (code != 0) {
       session_drop_trace(session);
     }
@@ -186,12 +186,18 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_errno, struct ct_diag *diag)
 {
-  struct spawn_argument spawn = {.argv = argv, .exec_errno = exec_errno};
+  const struct ct_session_options *options = &session->options;
+  struct spawn_argument spawn = {.argv = argv,
+                                 .exec_errno = exec_errno,
+                                 .setup = {.environment = options->environment,
+                                           .directory = options->working_directory,
+                                           .streams = options->streams,
+                                           .own_group = options->own_group}};
   *exec_errno = 0;
-  if (session->options.signal_mask != NULL) {
-    memcpy(&spawn.mask, session->options.signal_mask, sizeof(spawn.mask));
+  if (options->signal_mask != NULL) {
+    memcpy(&spawn.setup.mask, options->signal_mask, sizeof(spawn.setup.mask));
   } else {
-    pthread_sigmask(SIG_SETMASK, NULL, &spawn.mask);
+    pthread_sigmask(SIG_SETMASK, NULL, &spawn.setup.mask);
   }
   return session_command(session, CT_ERROR_SPAWN, run_spawn, &spawn, diag);
 }

@@ -100,6 +100,34 @@ put_json_row(struct printer *p)
   json_decref(object);
 }
 
+/* Columns, and the begin of the rows. */
+static void
+begin_json_rows(struct printer *p)
+{
+  json_t *names = json_array();
+  for (int i = 0; i < p->columns; i++) {
+    char *name = ct_utf8_copy(sqlite3_column_name(p->statement, i));
+    p->failed |= name == NULL || json_array_append_new(names, json_string(name)) != 0;
+    free(name);
+  }
+  fputs("{\"columns\":", p->out);
+  json_dumpf(names, p->out, JSON_COMPACT);
+  fputs(",\"rows\":[", p->out);
+  json_decref(names);
+}
+
+static void
+put_json_values(struct printer *p)
+{
+  json_t *values = json_array();
+  for (int i = 0; i < p->columns; i++) {
+    p->failed |= json_array_append_new(values, json_cell(p, i)) != 0;
+  }
+  fputs(p->rows == 0 ? "" : ",", p->out);
+  json_dumpf(values, p->out, JSON_COMPACT);
+  json_decref(values);
+}
+
 /* ---- table ---- */
 
 /* So many columns of a terminal, nearly: a character each. */
@@ -225,6 +253,8 @@ begin(struct printer *p)
     put_csv_row(p, true);
   } else if (format == CT_SQL_JSON) {
     putc('[', p->out);
+  } else if (format == CT_SQL_JSON_ROWS) {
+    begin_json_rows(p);
   } else if (p->columns != 0) {
     p->widths = calloc((size_t)p->columns, sizeof(*p->widths));
     p->numbers = calloc((size_t)p->columns, sizeof(*p->numbers));
@@ -243,6 +273,9 @@ put_row(struct printer *p)
   case CT_SQL_JSON:
     put_json_row(p);
     break;
+  case CT_SQL_JSON_ROWS:
+    put_json_values(p);
+    break;
   default:
     put_table_row(p);
     break;
@@ -255,6 +288,8 @@ end(struct printer *p)
 {
   if (p->sql->options.format == CT_SQL_JSON) {
     fputs(p->rows == 0 ? "]\n" : "\n]\n", p->out);
+  } else if (p->sql->options.format == CT_SQL_JSON_ROWS) {
+    fputs("]}\n", p->out);
   } else if (p->sql->options.format == CT_SQL_TABLE && p->columns != 0 && !p->failed) {
     flush_table(p);
   }

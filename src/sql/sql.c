@@ -367,6 +367,13 @@ ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result
   return code;
 }
 
+void
+ct_sql_set_limits(struct ct_sql *sql, uint64_t rows, uint64_t timeout_ms)
+{
+  sql->options.limit = rows;
+  sql->options.timeout_ms = timeout_ms;
+}
+
 bool
 ct_sql_is_whole(const char *text)
 {
