@@ -51,6 +51,7 @@ extern const struct ct_command ct_command_sql;
 extern const struct ct_command ct_command_itrace;
 extern const struct ct_command ct_command_debug;
 extern const struct ct_command ct_command_steps;
+extern const struct ct_command ct_command_mcp;
 extern const struct ct_command ct_command_output;
 extern const struct ct_command ct_command_exclude_list;
 extern const struct ct_command ct_command_sessions;

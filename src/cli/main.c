@@ -37,6 +37,7 @@ const struct ct_command *const ct_commands[] = {
     &ct_command_sql,
     &ct_command_steps,
     &ct_command_output,
+    &ct_command_mcp,
     &ct_command_exclude_list,
     &ct_command_cache,
     &ct_command_clean,

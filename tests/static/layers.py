@@ -30,7 +30,10 @@ ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "target", "trace", "span", "index"}
 ALLOWED["export"] = {"base", "trace", "span", "views"}  # nothing points back
 ALLOWED["sql"] = {"base", "trace", "span", "index", "views", "export"}
-ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql", "steps", "debug", "itrace"}  # their public headers only
+# The public headers of all of these, and nothing else.
+PUBLIC_ONLY = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql", "steps", "debug", "itrace"}
+ALLOWED["mcp"] = PUBLIC_ONLY
+ALLOWED["cli"] = PUBLIC_ONLY | {"mcp"}
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
@@ -104,7 +107,7 @@ def check_includes(_):
                 yield f'{path}: "{name}" is not a path below src'
             if public and quote == '"':
                 yield f"{path}: a public header may not include {name}"
-            if folder == "cli" and quote == '"' and to != "cli":
+            if folder in ("cli", "mcp") and quote == '"' and to not in (folder, "mcp"):
                 yield f"{path}: the command may include <contrail/...> only, not {name}"
             if to not in (None, folder) and to not in ALLOWED[folder]:
                 yield f"{path}: {folder} may not include {name}"

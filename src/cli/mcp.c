@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail mcp: the server for agents. */
+#include "cli/command.h"
+#include "cli/processes.h"
+#include "cli/quantity.h"
+
+#include "mcp/serve.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_SIZE_LEAST (1ull << 20)
+#define MAX_SIZE_MOST  (1ull << 40)
+
+/* A name without a slash that is no number: the program that PATH has. NULL: there is none. */
+static char *
+find_in_path(const char *name)
+{
+  const char *list = getenv("PATH");
+  char path[PATH_MAX];
+  for (list = list != NULL ? list : "/bin:/usr/bin"; name[0] != '\0'; list++) {
+    size_t length = strcspn(list, ":");
+    struct stat info;
+    snprintf(path, sizeof(path), "%.*s/%s", (int)length, list, name);
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0) {
+      return strdup(path);
+    }
+    list += length;
+    if (*list == '\0') {
+      break;
+    }
+  }
+  return NULL;
+}
+
+static int
+apply_allow(const struct ct_applied *applied)
+{
+  struct mcp_options *options = applied->member;
+  const char *value = applied->value;
+  if (options->allow_count == MCP_ALLOW_MAX) {
+    return ct_usage_error(applied->command, "--allow: at most %d", MCP_ALLOW_MAX);
+  }
+  bool is_number = value[0] != '\0' && value[strspn(value, "0123456789")] == '\0';
+  char *path = is_number || strchr(value, '/') != NULL ? strdup(value) : find_in_path(value);
+  if (path == NULL || (!is_number && access(path, F_OK) != 0)) {
+    free(path);
+    return ct_usage_error(applied->command, "--allow '%.200s': there is no such program or directory", value);
+  }
+  options->allow[options->allow_count++] = path;
+  return CT_EXIT_OK;
+}
+
+static int
+apply_max_size(const struct ct_applied *applied)
+{
+  uint64_t bytes = 0;
+  if (!ct_parse_size(applied->value, &bytes) || bytes < MAX_SIZE_LEAST || bytes > MAX_SIZE_MOST) {
+    return ct_usage_error(applied->command, "--max-size takes a size from 1M to 1T, such as 500M or 2G, not '%s'",
+                          applied->value);
+  }
+  *(uint64_t *)applied->member = bytes;
+  return CT_EXIT_OK;
+}
+
+static const struct ct_option options[] = {
+    {.name = "allow",
+     .argument = "PROGRAM|PID|DIR",
+     .help = "only these programs may be started, and processes attached to (a process also when its program is "
+             "named), and "
+             "traces and programs below these directories; may be given several times. Default: all that the user may",
+     .values = CT_COMPLETE_FILE,
+     .adds_up = true,
+     .apply = apply_allow},
+    {.name = "read-only",
+     .help = "start, attach to and change nothing: traces can be opened and asked",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct mcp_options, is_read_only)},
+    {.name = "directory",
+     .argument = "DIR",
+     .help = "where traces and output go, and stay (default: a temporary one, which is removed at the end)",
+     .values = CT_COMPLETE_DIRECTORY,
+     .apply = ct_apply_text,
+     .offset = offsetof(struct mcp_options, directory)},
+    {.name = "max-sessions",
+     .argument = "N",
+     .help = "record at most N at a time (default 8)",
+     .least = 1,
+     .most = 24,
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct mcp_options, max_sessions)},
+    {.name = "max-size",
+     .argument = "SIZE",
+     .help = "let each trace grow to SIZE (default 2G); what is oldest is removed then",
+     .values = "100M 500M 2G 10G",
+     .apply = apply_max_size,
+     .offset = offsetof(struct mcp_options, max_bytes)},
+    CT_OPTIONS_END,
+};
+
+static int
+run(int argc, char **argv)
+{
+  struct mcp_options wanted = {
+      .max_sessions = MCP_SESSIONS_DEFAULT, .max_bytes = MCP_MAX_BYTES_DEFAULT, .processes_named = ct_processes_named};
+  struct ct_diag diag = {""};
+  int code = ct_parse(&ct_command_mcp, argc, argv, &wanted);
+  if (code == -1) {
+    code = ct_no_operands(&ct_command_mcp, argc, argv);
+  }
+  if (code == CT_EXIT_OK && mcp_serve(&wanted, &diag) != 0) {
+    code = ct_command_failed(&ct_command_mcp, "%s", diag.text);
+  }
+  for (size_t i = 0; i < wanted.allow_count; i++) {
+    free((char *)wanted.allow[i]);
+  }
+  return code;
+}
+
+const struct ct_command ct_command_mcp = {
+    .name = "mcp",
+    .summary = "a server for coding agents (Model Context Protocol)",
+    .synopsis = "[OPTION]...",
+    .about = "Speaks the Model Context Protocol on standard input and output: an agent starts programs,\n"
+             "chooses what is recorded while they run, and asks. It ends when the client goes; programs that\n"
+             "it has started are ended then, and processes that it has attached to are let go.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/* trace: what a session hooks, its rules, marks; and what patterns would match. */
+#include "mcp/held.h"
+
+#include <contrail/cache.h>
+#include <contrail/exclude.h>
+#include <contrail/plan.h>
+#include <contrail/text.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MODULES_MAX = 200 };
+
+static json_t *
+loads(char *text)
+{
+  json_t *json = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  return json != NULL ? json : json_array();
+}
+
+static enum ct_select_mode
+mode_of(const json_t *arguments)
+{
+  const char *mode = mcp_get_text(arguments, "mode");
+  for (int m = CT_SELECT_AUTO; mode != NULL && m <= CT_SELECT_LIGHT; m++) {
+    if (strcmp(mode, ct_select_mode_name((enum ct_select_mode)m)) == 0) {
+      return (enum ct_select_mode)m;
+    }
+  }
+  return CT_SELECT_AUTO;
+}
+
+static void
+put_change(struct mcp_call *call, const struct ct_session_change *change, uint64_t before)
+{
+  char text[CT_DURATION_CHARS];
+  mcp_put(call, "hooked", json_integer((json_int_t)change->hooked));
+  mcp_put(call, "before", json_integer((json_int_t)before));
+  mcp_put(call, "stopped_for", json_string(ct_format_duration(text, change->pause_ns)));
+  if (change->busy != 0) {
+    mcp_doubt(call, "%zu functions could not be hooked: a thread stood in their first bytes all the time",
+              change->busy);
+  }
+}
+
+static int
+change_one(struct ct_session *session, const char *action, const char *pattern, enum ct_select_mode mode,
+           struct ct_session_change *change, struct ct_diag *diag)
+{
+  return strcmp(action, "add") == 0       ? ct_session_trace_add(session, pattern, mode, change, diag)
+         : strcmp(action, "remove") == 0  ? ct_session_trace_remove(session, pattern, change, diag)
+         : strcmp(action, "exclude") == 0 ? ct_session_exclude_add(session, pattern, change, diag)
+                                          : ct_session_exclude_remove(session, pattern, change, diag);
+}
+
+/* Each is a change of its own, up to the first that fails. */
+static bool
+change_patterns(struct mcp_call *call, struct ct_session *session, const char *action)
+{
+  const json_t *patterns = json_object_get(call->arguments, "patterns"), *pattern;
+  struct ct_session_change change = {.struct_size = sizeof(change)};
+  uint64_t before = 0;
+  json_t *unmatched = json_array();
+  size_t i;
+  bool good = json_array_size(patterns) != 0 || mcp_fail(call, "trace %s: which patterns?", action);
+  json_array_foreach((json_t *)patterns, i, pattern)
+  {
+    struct ct_diag diag = {""};
+    const char *text = json_string_value(pattern);
+    int code = good ? change_one(session, action, text, mode_of(call->arguments), &change, &diag) : 0;
+    if (code != 0) {
+      good = mcp_fail(call, "pattern '%.200s': %s%s", text, diag.text[0] != '\0' ? diag.text : ct_err_text(code),
+                      i != 0 ? " (those before it are done)" : "");
+    }
+    if (!good) {
+      break;
+    }
+    before = i == 0 ? change.before : before;
+    if (change.unmatched) {
+      json_array_append_new(unmatched, mcp_text(text));
+      mcp_doubt(call, "the pattern '%.200s' matches no function of the process%s%s", text,
+                change.likely[0] != '\0' ? ": " : "", change.likely);
+    }
+  }
+  if (good) {
+    put_change(call, &change, before);
+    mcp_put(call, "unmatched", json_incref(unmatched));
+  }
+  json_decref(unmatched);
+  return good;
+}
+
+static void
+put_lists(struct mcp_call *call, struct ct_session *session)
+{
+  json_t *excluded = loads(ct_session_exclude_list(session));
+  mcp_put(call, "patterns", loads(ct_session_trace_list(session)));
+  if (json_array_size(excluded) != 0) {
+    mcp_put(call, "excluded", json_incref(excluded));
+  }
+  json_decref(excluded);
+  call->has_target_text = true;
+}
+
+static bool
+change_rules(struct mcp_call *call, struct ct_session *session, const char *action)
+{
+  const char *rule = mcp_get_text(call->arguments, "rule");
+  struct ct_session_change change = {.struct_size = sizeof(change)};
+  struct ct_diag diag = {""};
+  int code = 0;
+  if (strcmp(action, "triggers") != 0 && rule == NULL) {
+    return mcp_fail(call, "trace %s: which rule?", action);
+  }
+  if (strcmp(action, "add_trigger") == 0) {
+    code = ct_session_trigger_add(session, rule, &change, &diag);
+  } else if (strcmp(action, "remove_trigger") == 0) {
+    code = ct_session_trigger_remove(session, rule, &diag);
+  }
+  if (code != 0) {
+    return mcp_fail(call, "rule '%.200s': %s", rule, diag.text[0] != '\0' ? diag.text : ct_err_text(code));
+  }
+  if (change.unmatched) {
+    mcp_doubt(call, "the rule is about no function of the process%s%s", change.likely[0] != '\0' ? ": " : "",
+              change.likely);
+  }
+  mcp_put(call, "triggers", loads(ct_session_trigger_list(session)));
+  mcp_suggest(call,
+              "a marked window is asked with analyze filter={window: 1}; query \"SELECT * FROM windows\" lists them");
+  return true;
+}
+
+static bool
+mark(struct mcp_call *call, struct ct_session *session)
+{
+  struct ct_diag diag = {""};
+  if (ct_session_mark(session, mcp_get_text(call->arguments, "name"), &diag) != 0) {
+    return mcp_fail(call, "%s", diag.text);
+  }
+  mcp_suggest(call, "query \"SELECT * FROM windows\": where the mark's window is");
+  return true;
+}
+
+/* ---- what would match ---- */
+
+/* What the patterns have found in one module after the other. */
+struct trial {
+  struct ct_selection *selection;
+  struct ct_cache *cache; /* NULL: none */
+  json_t *modules;
+};
+
+static void
+try_module(struct trial *trial, const char *path)
+{
+  struct ct_plan *plan;
+  struct ct_filter_result *result;
+  if ((trial->cache != NULL ? ct_cache_plan(trial->cache, path, &plan, NULL) : ct_plan_create(path, &plan, NULL)) !=
+      0) {
+    json_array_append_new(trial->modules, json_pack("{s:o, s:s}", "path", mcp_text(path), "problem", "not readable"));
+    return;
+  }
+  if (ct_filter_result_create(plan, trial->selection, NULL, path, &result) == 0) {
+    size_t hooked = ct_plan_hooked(plan, result);
+    if (hooked != 0) {
+      json_array_append_new(trial->modules,
+                            json_pack("{s:o, s:I}", "path", mcp_text(path), "hooked", (json_int_t)hooked));
+    }
+    ct_filter_result_destroy(result);
+  }
+  ct_plan_suggest(plan, trial->selection, NULL, path);
+  ct_plan_free(plan);
+}
+
+/* Files that are mapped executable; each once. */
+static void
+try_process(struct trial *trial, pid_t pid)
+{
+  char path[64], *line = NULL;
+  size_t size = 0;
+  json_t *seen = json_object();
+  snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+  FILE *maps = fopen(path, "re");
+  while (maps != NULL && getline(&line, &size, maps) > 0 && json_object_size(seen) < MODULES_MAX) {
+    char kind[8] = "";
+    const char *file = strchr(line, '/');
+    line[strcspn(line, "\n")] = '\0';
+    if (sscanf(line, "%*s %7s", kind) == 1 && kind[2] == 'x' && file != NULL && access(file, R_OK) == 0 &&
+        json_object_get(seen, file) == NULL && json_object_set_new(seen, file, json_true()) == 0) {
+      try_module(trial, file);
+    }
+  }
+  if (maps != NULL) {
+    fclose(maps);
+  }
+  free(line);
+  json_decref(seen);
+}
+
+static bool
+add_tried(struct mcp_call *call, struct trial *trial)
+{
+  const json_t *patterns = json_object_get(call->arguments, "patterns"), *pattern;
+  struct ct_diag diag = {""};
+  size_t i;
+  if (json_array_size(patterns) == 0) {
+    return mcp_fail(call, "trace try: which patterns?");
+  }
+  json_array_foreach((json_t *)patterns, i, pattern)
+  {
+    if (ct_selection_add(trial->selection, json_string_value(pattern), mode_of(call->arguments), &diag) != 0) {
+      return mcp_fail(call, "pattern '%.200s': %s", json_string_value(pattern), diag.text);
+    }
+  }
+  return true;
+}
+
+static pid_t
+pid_of(struct mcp_call *call)
+{
+  struct mcp_held *held = mcp_held_get_live(call, mcp_get_text(call->arguments, "session"));
+  pid_t pid = held != NULL ? held->session->pid : 0;
+  if (held != NULL) {
+    mcp_held_put(held);
+  }
+  return pid;
+}
+
+static bool
+try_patterns(struct mcp_call *call)
+{
+  const char *program = mcp_get_text(call->arguments, "program");
+  struct trial trial = {.selection = ct_selection_create(), .modules = json_array()};
+  bool good = trial.selection != NULL && add_tried(call, &trial);
+  pid_t pid = good && program == NULL ? pid_of(call) : 0;
+  good = good && (program != NULL ? mcp_allows_directory(call, program) : pid > 0);
+  trial.cache = good ? ct_cache_open(NULL, NULL) : NULL;
+  if (good && program != NULL) {
+    try_module(&trial, program);
+    mcp_doubt(call, "only this file was looked at, not the libraries that it will load");
+  } else if (good) {
+    try_process(&trial, pid);
+  }
+  if (good) {
+    mcp_put(call, "patterns", loads(ct_selection_json(trial.selection)));
+    mcp_put(call, "modules", json_incref(trial.modules));
+    mcp_suggest(call, "nothing was changed: trace action=add, or launch, with these patterns");
+    call->has_target_text = true;
+  }
+  ct_cache_close(trial.cache);
+  ct_selection_free(trial.selection);
+  json_decref(trial.modules);
+  return good;
+}
+
+/* ---- the tool ---- */
+
+static bool
+is_rule_action(const char *action)
+{
+  return strstr(action, "trigger") != NULL;
+}
+
+bool
+mcp_tool_trace(struct mcp_call *call)
+{
+  const char *action = mcp_get_text(call->arguments, "action");
+  if (strcmp(action, "try") == 0) {
+    return try_patterns(call);
+  }
+  struct mcp_held *held = mcp_held_get_live(call, mcp_get_text(call->arguments, "session"));
+  struct ct_session *session = held != NULL ? mcp_session_enter(call, held) : NULL;
+  bool good = session != NULL;
+  if (good) {
+    mcp_put(call, "session", json_string(held->name));
+    good = strcmp(action, "mark") == 0   ? mark(call, session)
+           : is_rule_action(action)      ? change_rules(call, session, action)
+           : strcmp(action, "list") == 0 ? true
+                                         : change_patterns(call, session, action);
+    if (good && !is_rule_action(action)) {
+      put_lists(call, session);
+    }
+    mcp_session_leave(held);
+  }
+  if (good && (strcmp(action, "add") == 0 || strcmp(action, "remove") == 0)) {
+    mcp_suggest(call, "analyze view=report trace=%s: calls since then", held->name);
+  }
+  if (held != NULL) {
+    mcp_held_put(held);
+  }
+  return good;
+}

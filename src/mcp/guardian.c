@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The guardian: a small process that outlives the server if that is killed. It reads from a pipe which processes the
+ * server has launched and attached to. When the pipe ends without a goodbye, it ends the groups of those that were
+ * launched, takes the hooks out of those that were attached to, and removes the server's temporary directory.
+ */
+#include "mcp/server.h"
+
+#include <contrail/session.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ENTRIES_MAX = 256, CLEAN_TURNS = 50, CLEAN_STEP_MS = 100, FILES_MAX = 32 };
+enum { LAUNCHED = 'L', ATTACHED = 'A', FORGET = 'F', GOODBYE = 'Q' };
+
+struct entry {
+  char kind;
+  pid_t pid;
+  unsigned long long started; /* so that no other process is meant that has the number by then */
+};
+
+/* ---- removing ---- */
+
+static int
+remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+  (void)info;
+  (void)kind;
+  (void)place;
+  remove(path);
+  return 0;
+}
+
+void
+mcp_remove_tree(const char *path)
+{
+  nftw(path, remove_one, FILES_MAX, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- the guardian's side ---- */
+
+/* When the process began, by the kernel's clock; 0: there is none. */
+static unsigned long long
+started_at(pid_t pid)
+{
+  char path[64], text[1024];
+  unsigned long long started = 0;
+  snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  text[got > 0 ? got : 0] = '\0';
+  const char *at = strrchr(text, ')'); /* the name may have anything in it */
+  enum { FIELDS = 20 };                /* from the state to starttime */
+  for (int i = 0; at != NULL && i < FIELDS; i++) {
+    at = strchr(at + 1, ' ');
+  }
+  if (at != NULL) {
+    sscanf(at, "%llu", &started);
+  }
+  return started;
+}
+
+static void
+note(struct entry *entries, const struct entry *told)
+{
+  struct entry *place = NULL;
+  for (size_t i = 0; i < ENTRIES_MAX; i++) {
+    if (entries[i].pid == told->pid) {
+      place = &entries[i];
+      break;
+    }
+    place = place == NULL && entries[i].pid == 0 ? &entries[i] : place;
+  }
+  if (place != NULL) {
+    *place = told->kind == FORGET ? (struct entry){0} : *told;
+  }
+}
+
+static void
+clean_up(const struct entry *entry)
+{
+  unsigned long long now = started_at(entry->pid);
+  if (now != 0 && now != entry->started) {
+    return; /* another process */
+  }
+  if (entry->kind == LAUNCHED) {
+    kill(-entry->pid, SIGKILL);
+    return;
+  }
+  struct ct_clean_report report = {.struct_size = sizeof(report)};
+  for (int turn = 0; now != 0 && turn < CLEAN_TURNS && ct_clean(entry->pid, &report, NULL) == CT_EEXIST; turn++) {
+    struct timespec pause = {0, CLEAN_STEP_MS * 1000000L};
+    nanosleep(&pause, NULL); /* the server is still going */
+  }
+}
+
+static void
+guard(int fd, const char *directory)
+{
+  static struct entry entries[ENTRIES_MAX];
+  struct entry told;
+  ssize_t got;
+  while ((got = read(fd, &told, sizeof(told))) == (ssize_t)sizeof(told) || (got < 0 && errno == EINTR)) {
+    if (got > 0 && told.kind == GOODBYE) {
+      return;
+    }
+    if (got > 0) {
+      note(entries, &told);
+    }
+  }
+  for (size_t i = 0; i < ENTRIES_MAX; i++) {
+    if (entries[i].pid != 0) {
+      clean_up(&entries[i]);
+    }
+  }
+  if (directory[0] != '\0') {
+    mcp_remove_tree(directory);
+  }
+}
+
+/* Nothing of the client's stays open here, or it would wait for us. */
+static void
+close_others(int keep)
+{
+  int nothing = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; fd++) {
+    dup2(nothing, fd);
+  }
+  for (int fd = 3; fd < 256; fd++) {
+    if (fd != keep) {
+      close(fd);
+    }
+  }
+}
+
+/* ---- the server's side ---- */
+
+void
+mcp_guardian_start(struct mcp_server *server)
+{
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return;
+  }
+  pid_t pid = fork();
+  if (pid == 0) {
+    close_others(ends[0]);
+    setsid(); /* signals of the terminal are the server's */
+    guard(ends[0], server->is_temporary ? server->directory : "");
+    _exit(0);
+  }
+  close(ends[0]);
+  if (pid < 0) {
+    close(ends[1]);
+    return;
+  }
+  server->guardian = pid;
+  server->guard_fd = ends[1];
+}
+
+static void
+tell(struct mcp_server *server, char kind, pid_t pid)
+{
+  struct entry entry;
+  memset(&entry, 0, sizeof(entry)); /* what lies between the members goes through a pipe */
+  entry.kind = kind;
+  entry.pid = pid;
+  entry.started = kind == LAUNCHED || kind == ATTACHED ? started_at(pid) : 0;
+  if (server->guard_fd >= 0 && write(server->guard_fd, &entry, sizeof(entry)) < 0) {
+    /* it was killed: there is nobody to tell */
+  }
+}
+
+void
+mcp_guard_launched(struct mcp_server *server, pid_t pid)
+{
+  tell(server, LAUNCHED, pid);
+}
+
+void
+mcp_guard_attached(struct mcp_server *server, pid_t pid)
+{
+  tell(server, ATTACHED, pid);
+}
+
+void
+mcp_guard_forget(struct mcp_server *server, pid_t pid)
+{
+  tell(server, FORGET, pid);
+}
+
+void
+mcp_guardian_end(struct mcp_server *server)
+{
+  tell(server, GOODBYE, 0);
+  if (server->guard_fd >= 0) {
+    close(server->guard_fd);
+    server->guard_fd = -1;
+    waitpid(server->guardian, NULL, 0);
+  }
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* query: SQL, and calls by filters. */
+#include "mcp/held.h"
+
+#include <contrail/replay.h>
+#include <contrail/text.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 400 };
+
+static void
+interrupt(void *sql)
+{
+  ct_sql_interrupt(sql);
+}
+
+/* ---- rows ---- */
+
+static void
+shorten_rows(json_t *rows)
+{
+  size_t i, j;
+  json_t *row, *cell;
+  json_array_foreach(rows, i, row)
+  {
+    json_array_foreach(row, j, cell)
+    {
+      if (json_is_string(cell)) {
+        json_array_set_new(row, j, mcp_name(json_string_value(cell)));
+      }
+    }
+  }
+}
+
+/* The last statement's rows; the text has a line for each. */
+static json_t *
+last_rows(const char *text, size_t size)
+{
+  while (size != 0 && text[size - 1] == '\n') {
+    size--;
+  }
+  size_t begin = size;
+  while (begin != 0 && text[begin - 1] != '\n') {
+    begin--;
+  }
+  return json_loadb(text + begin, size - begin, JSON_ALLOW_NUL, NULL);
+}
+
+static bool
+explain_wrong(struct mcp_call *call, const char *text)
+{
+  const char *missing = strstr(text, "no such "), *name = missing != NULL ? strrchr(missing, ' ') : NULL;
+  enum { WORDS_MAX = 128 };
+  const char *words[WORDS_MAX] = {NULL}, *closest = NULL;
+  for (size_t i = 0; name != NULL && i < WORDS_MAX - 1 && (words[i] = ct_sql_word(i)) != NULL; i++) {
+  }
+  if (name != NULL) {
+    const char *dot = strrchr(name, '.');
+    closest = ct_closest_word(dot != NULL ? dot + 1 : name + 1, words);
+  }
+  return mcp_fail(call, "%s%s%s; explain term=spans (or another table) has the columns", text,
+                  closest != NULL ? "; perhaps " : "", closest != NULL ? closest : "");
+}
+
+/* Runs it, its output to out. The database is locked by us. */
+static bool
+run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, struct ct_sql_result *result)
+{
+  struct ct_diag diag = {""};
+  double seconds = mcp_get_number(call->arguments, "timeout_s", 60);
+  *result = (struct ct_sql_result){.struct_size = sizeof(*result)};
+  ct_sql_set_limits(sql, limit, (uint64_t)(seconds * 1000) + 1);
+  mcp_on_cancel(call->request, interrupt, sql);
+  int code = ct_sql_run(sql, mcp_get_text(call->arguments, "sql"), out, result, &diag);
+  mcp_on_cancel(call->request, NULL, NULL);
+  if (code == 0) {
+    return true;
+  }
+  return result->interrupted || strstr(diag.text, "--timeout") != NULL
+             ? mcp_fail(call,
+                        "the query was ended: it took longer than timeout_s (%g), or was cancelled; narrow it down, or "
+                        "ask `functions` in place of `spans`",
+                        seconds)
+             : explain_wrong(call, diag.text);
+}
+
+static bool
+query_rows(struct mcp_call *call, struct mcp_held *held)
+{
+  char *text = NULL;
+  size_t size = 0;
+  struct ct_sql_result result;
+  struct ct_sql *sql = mcp_sql_take(call, held);
+  if (sql == NULL) {
+    return false;
+  }
+  FILE *out = open_memstream(&text, &size);
+  bool good = out != NULL && run_sql(call, sql, out, MCP_ROWS_MAX, &result);
+  mcp_sql_give(held);
+  if (out != NULL) {
+    fclose(out);
+  }
+  json_t *found = good ? last_rows(text, size) : NULL;
+  free(text);
+  json_t *rows = json_object_get(found, "rows"), *columns = json_object_get(found, "columns");
+  if (good && rows == NULL) {
+    good = mcp_fail(call, "the query has no rows: which SELECT?");
+  } else if (good) {
+    if (!mcp_get_flag(call->arguments, "full_names")) {
+      shorten_rows(rows);
+    }
+    mcp_put_page(call, "rows", json_incref(columns), json_incref(rows), mcp_get_count(call->arguments, "limit", 0),
+                 result.more);
+    if (result.index_rebuilt) {
+      mcp_doubt(call, "the index did not fit the trace, or was damaged: it was made again");
+    }
+  }
+  json_decref(found);
+  return good;
+}
+
+/* A file in the server's directory for an answer that is too large. */
+static FILE *
+open_file(struct mcp_call *call, const char *ending, char path[PATH_MAX])
+{
+  snprintf(path, PATH_MAX, "%.4000s/answer-XXXXXX%s", call->server->directory, ending);
+  int fd = mkstemps(path, (int)strlen(ending));
+  FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
+  if (out == NULL) {
+    mcp_fail(call, "no file can be made in %.300s: %s", call->server->directory, strerror(errno));
+  }
+  return out;
+}
+
+FILE *
+mcp_answer_file(struct mcp_call *call, const char *ending, char path[PATH_MAX])
+{
+  return open_file(call, ending, path);
+}
+
+/* All rows, into a file: lines of JSON, the first one the columns. */
+static bool
+query_file(struct mcp_call *call, struct mcp_held *held)
+{
+  char path[PATH_MAX];
+  struct ct_sql_result result;
+  FILE *out = open_file(call, ".json", path);
+  struct ct_sql *sql = out != NULL ? mcp_sql_take(call, held) : NULL;
+  bool good = sql != NULL && run_sql(call, sql, out, 0, &result);
+  if (sql != NULL) {
+    mcp_sql_give(held);
+  }
+  if (out != NULL && fclose(out) != 0 && good) {
+    good = mcp_fail(call, "the file cannot be written: %s", strerror(errno));
+  }
+  if (good) {
+    mcp_put(call, "file", mcp_text(path));
+    mcp_put(call, "shown", json_integer(0));
+    mcp_put(call, "more", mcp_textf("%llu rows in the file", (unsigned long long)result.rows));
+  } else if (out != NULL) {
+    unlink(path);
+  }
+  return good;
+}
+
+/* ---- lines ---- */
+
+json_t *
+mcp_split_lines(const char *text, size_t size, size_t most, bool *has_more)
+{
+  json_t *lines = json_array();
+  const char *end = text + size;
+  *has_more = false;
+  while (text < end) {
+    const char *newline = memchr(text, '\n', (size_t)(end - text));
+    const char *stop = newline != NULL ? newline : end;
+    if (json_array_size(lines) == most) {
+      *has_more = true;
+      break;
+    }
+    size_t length = (size_t)(stop - text), kept = length < LINE_BYTES ? length : LINE_BYTES;
+    while (kept != length && kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80) {
+      kept--;
+    }
+    char *line = strndup(text, kept);
+    if (line != NULL) {
+      ct_make_printable(line);
+    }
+    json_array_append_new(lines, length == kept || line == NULL ? mcp_text(line) : mcp_textf("%s...", line));
+    free(line);
+    text = stop + 1;
+  }
+  return lines;
+}
+
+static void
+on_progress(void *request, uint64_t done, uint64_t total)
+{
+  mcp_progress(request, (double)done, (double)total, "reading the trace");
+}
+
+static bool
+replay(struct mcp_call *call, struct mcp_view *view, FILE *out, uint64_t limit)
+{
+  struct ct_diag diag = {""};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
+  view->filter.limit = limit;
+  struct ct_replay_options options = {
+      .struct_size = sizeof(options), .filter = &view->filter, .progress = {on_progress, NULL, call->request}};
+  int code = ct_replay_write(view->trace, &options, out, &notes, &diag);
+  return code == 0 || mcp_fail(call, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(code));
+}
+
+static bool
+query_lines(struct mcp_call *call, struct mcp_held *held)
+{
+  struct mcp_view view;
+  char *text = NULL, path[PATH_MAX];
+  size_t size = 0;
+  bool to_file = mcp_get_flag(call->arguments, "to_file"), has_more;
+  if (!mcp_view_open(call, held, json_object_get(call->arguments, "filter"), &view)) {
+    return false;
+  }
+  FILE *out = to_file ? open_file(call, ".txt", path) : open_memstream(&text, &size);
+  bool good = out != NULL && replay(call, &view, out, to_file ? 0 : MCP_ROWS_MAX + 1);
+  mcp_view_close(&view);
+  if (out != NULL) {
+    fclose(out);
+  }
+  if (good && to_file) {
+    mcp_put(call, "file", mcp_text(path));
+  } else if (good) {
+    json_t *lines = mcp_split_lines(text, size, MCP_ROWS_MAX, &has_more);
+    mcp_put_page(call, "lines", NULL, lines, mcp_get_count(call->arguments, "limit", 0), has_more);
+  }
+  free(text);
+  return good;
+}
+
+/* ---- the tool ---- */
+
+static double
+now_ms(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+bool
+mcp_tool_query(struct mcp_call *call)
+{
+  const json_t *arguments = call->arguments;
+  const char *cursor = mcp_get_text(arguments, "cursor"), *sql = mcp_get_text(arguments, "sql");
+  double begun = now_ms();
+  if (cursor != NULL) {
+    return mcp_put_next_page(call, cursor, mcp_get_count(arguments, "limit", 0));
+  }
+  struct mcp_held *held = mcp_held_get(call, mcp_get_text(arguments, "trace"));
+  if (held == NULL) {
+    return false;
+  }
+  if (sql != NULL && json_object_get(arguments, "filter") != NULL) {
+    mcp_fail(call, "sql or filter, not both: put the filter's conditions into WHERE");
+  }
+  mcp_put(call, "trace", json_string(held->name));
+  bool good = !call->failed && (sql == NULL                          ? query_lines(call, held)
+                                : mcp_get_flag(arguments, "to_file") ? query_file(call, held)
+                                                                     : query_rows(call, held));
+  if (good) {
+    mcp_put(call, "time", mcp_textf("%.1f ms", now_ms() - begun));
+    mcp_doubts(call, held);
+    call->has_target_text = true;
+    if (json_object_get(call->body, "cursor") != NULL) {
+      mcp_suggest(call, "query cursor=%s: the next page", mcp_get_text(call->body, "cursor"));
+    }
+    mcp_suggest(call,
+                sql != NULL ? "analyze view=callers, callees or slowest filter={function: NAME} trace=%s"
+                            : "query trace=%s with sql: SELECT ... FROM spans",
+                held->name);
+  }
+  mcp_held_put(held);
+  return good;
+}

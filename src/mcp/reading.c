@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* The readers of what is held, and what is uncertain in it; see held.h. */
+#include "mcp/held.h"
+
+#include <contrail/info.h>
+#include <contrail/text.h>
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUERY_SECONDS = 60, DOUBTS_MAX = 6 };
+
+/* ---- SQL ---- */
+
+/* While an index is made; the one whose query it is made for holds the lock. */
+static void
+on_progress(void *argument, uint64_t done, uint64_t total)
+{
+  const struct mcp_held *held = argument;
+  if (held->reader != NULL) {
+    mcp_progress(held->reader, (double)done, (double)total, "making the index");
+  }
+}
+
+static unsigned
+workers(void)
+{
+  cpu_set_t processors;
+  int count = sched_getaffinity(0, sizeof(processors), &processors) == 0 ? CPU_COUNT(&processors) : 1;
+  return count > 0 ? (unsigned)count : 1;
+}
+
+struct ct_sql *
+mcp_sql_take(struct mcp_call *call, struct mcp_held *held)
+{
+  struct ct_diag diag = {""};
+  struct ct_sql_options options = {.struct_size = sizeof(options),
+                                   .format = CT_SQL_JSON_ROWS,
+                                   .limit = MCP_ROWS_MAX,
+                                   .timeout_ms = QUERY_SECONDS * 1000,
+                                   .workers = workers(),
+                                   .progress = {on_progress, NULL, held}};
+  bool is_live = mcp_held_is_live(held);
+  pthread_mutex_lock(&held->reading);
+  if (held->sql != NULL && (is_live || held->is_of_live)) { /* it sees what there was */
+    ct_sql_close(held->sql);
+    held->sql = NULL;
+    held->has_source = false;
+  }
+  held->reader = call->request;
+  held->is_of_live = is_live;
+  int code = held->sql != NULL ? 0 : ct_sql_open(&options, &held->sql, &diag);
+  if (code == 0 && !held->has_source) {
+    code = ct_sql_add(held->sql, held->directory, &diag);
+  }
+  held->has_source = code == 0;
+  if (code != 0) {
+    ct_sql_close(held->sql);
+    held->sql = NULL;
+    held->reader = NULL;
+    pthread_mutex_unlock(&held->reading);
+    mcp_fail(call, "%s", diag.text);
+    return NULL;
+  }
+  return held->sql;
+}
+
+void
+mcp_sql_give(struct mcp_held *held)
+{
+  held->reader = NULL;
+  pthread_mutex_unlock(&held->reading);
+}
+
+/* ---- views ---- */
+
+static bool
+parse_numbers(struct mcp_call *call, const json_t *given, struct ct_filter *filter)
+{
+  struct ct_diag diag = {""};
+  const char *least = mcp_get_text(given, "min_duration"), *most = mcp_get_text(given, "max_duration"),
+             *reasons = mcp_get_text(given, "reason"), *types = mcp_get_text(given, "type"),
+             *depth = mcp_get_text(given, "depth");
+  bool good = (least == NULL || ct_filter_parse_duration(least, &filter->min_ns, &diag) == 0) &&
+              (most == NULL || ct_filter_parse_duration(most, &filter->max_ns, &diag) == 0) &&
+              (reasons == NULL || ct_filter_parse_reasons(reasons, &filter->reasons, &diag) == 0) &&
+              (types == NULL || ct_filter_parse_types(types, &filter->types, &diag) == 0) &&
+              (depth == NULL || ct_filter_parse_depth(depth, filter, &diag) == 0);
+  return good || mcp_fail(call, "filter: %s", diag.text);
+}
+
+static bool
+parse_times(struct mcp_call *call, const json_t *given, struct mcp_view *view)
+{
+  struct ct_diag diag = {""};
+  const char *from = mcp_get_text(given, "from"), *to = mcp_get_text(given, "to");
+  struct ct_filter *filter = &view->filter;
+  uint64_t number = mcp_get_count(given, "window", 0);
+  if (number != 0) {
+    struct ct_trace_window window;
+    if (number > ct_trace_window_count(view->trace) || !ct_trace_window(view->trace, number - 1, &window)) {
+      return mcp_fail(call, "there is no window %llu: the trace has %zu", (unsigned long long)number,
+                      ct_trace_window_count(view->trace));
+    }
+    filter->from_tsc = window.begin_tsc;
+    filter->to_tsc = window.end_tsc;
+  }
+  if ((from != NULL && ct_filter_parse_time(view->trace, from, &filter->from_tsc, &diag) != 0) ||
+      (to != NULL && ct_filter_parse_time(view->trace, to, &filter->to_tsc, &diag) != 0)) {
+    return mcp_fail(call, "filter: %s", diag.text);
+  }
+  filter->from_tsc += from != NULL && filter->from_tsc == 0; /* 0 would be none */
+  filter->to_tsc += to != NULL && filter->to_tsc == 0;
+  if (filter->to_tsc != 0 && filter->from_tsc > filter->to_tsc) {
+    return mcp_fail(call, "filter: it ends before it begins");
+  }
+  return ct_filter_set_range(filter, view->trace) == 0 || mcp_fail(call, "out of memory");
+}
+
+/* A trace of one's own, perhaps that of another process. */
+static bool
+open_own(struct mcp_call *call, const struct mcp_held *held, struct mcp_view *view)
+{
+  struct ct_diag diag = {""};
+  struct ct_trace *chosen;
+  if (ct_trace_open(held->directory, &view->trace, &diag) != 0) {
+    return mcp_fail(call, "%s", diag.text);
+  }
+  view->is_private = true;
+  if (view->pid == 0) {
+    return true;
+  }
+  if (ct_filter_open_process(view->trace, view->pid, &chosen, &diag) != 0) {
+    return mcp_fail(call, "%s", diag.text);
+  }
+  if (chosen != view->trace) {
+    ct_trace_close(view->trace);
+    view->trace = chosen;
+  }
+  return true;
+}
+
+static bool
+open_warm(struct mcp_call *call, struct mcp_held *held, struct mcp_view *view)
+{
+  struct ct_diag diag = {""};
+  pthread_mutex_lock(&held->reading);
+  int code = held->trace != NULL ? 0 : ct_trace_open(held->directory, &held->trace, &diag);
+  view->trace = code == 0 ? held->trace : NULL;
+  pthread_mutex_unlock(&held->reading);
+  return code == 0 || mcp_fail(call, "%s", diag.text);
+}
+
+bool
+mcp_view_open(struct mcp_call *call, struct mcp_held *held, const json_t *given, struct mcp_view *view)
+{
+  *view = (struct mcp_view){.filter = {.struct_size = sizeof(view->filter)}};
+  struct ct_filter *filter = &view->filter;
+  view->tid = (uint32_t)mcp_get_count(given, "thread", 0);
+  view->pid = (uint32_t)mcp_get_count(given, "process", 0);
+  filter->function = mcp_get_text(given, "function");
+  filter->module = mcp_get_text(given, "module");
+  filter->file = mcp_get_text(given, "file");
+  filter->tids = &view->tid;
+  filter->tid_count = view->tid != 0 ? 1 : 0;
+  bool has_range = mcp_get_text(given, "from") != NULL || mcp_get_text(given, "to") != NULL ||
+                   mcp_get_count(given, "window", 0) != 0;
+  bool good = parse_numbers(call, given, filter) &&
+              (has_range || view->pid != 0 || mcp_held_is_live(held) ? open_own(call, held, view)
+                                                                     : open_warm(call, held, view)) &&
+              (!has_range || parse_times(call, given, view));
+  if (!good) {
+    mcp_view_close(view);
+  }
+  return good;
+}
+
+void
+mcp_view_close(struct mcp_view *view)
+{
+  if (view->is_private) {
+    ct_trace_close(view->trace);
+  }
+  view->trace = NULL;
+}
+
+/* ---- facts, and what is uncertain ---- */
+
+static json_t *
+read_facts(const struct mcp_held *held)
+{
+  struct ct_trace *trace;
+  struct ct_info_options options = {.struct_size = sizeof(options), .json = true};
+  char *text = NULL;
+  size_t size = 0;
+  if (ct_trace_open(held->directory, &trace, NULL) != 0) {
+    return NULL;
+  }
+  FILE *out = open_memstream(&text, &size);
+  int code = out != NULL ? ct_info_write(trace, &options, out, NULL) : CT_ENOMEM;
+  if (out != NULL) {
+    fclose(out);
+  }
+  ct_trace_close(trace);
+  json_t *facts = code == 0 ? json_loadb(text, size, JSON_ALLOW_NUL, NULL) : NULL;
+  free(text);
+  return facts;
+}
+
+json_t *
+mcp_facts(struct mcp_held *held)
+{
+  if (mcp_held_is_live(held)) {
+    return read_facts(held);
+  }
+  pthread_mutex_lock(&held->reading);
+  if (held->facts == NULL) {
+    held->facts = read_facts(held);
+  }
+  json_t *facts = held->facts != NULL ? json_incref(held->facts) : NULL;
+  pthread_mutex_unlock(&held->reading);
+  return facts;
+}
+
+static void
+doubt_session(struct mcp_call *call, struct mcp_held *held)
+{
+  struct mcp_session *s = held->session;
+  struct ct_session_status status = {.struct_size = sizeof(status)};
+  char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
+  struct ct_session *session = NULL;
+  pthread_mutex_lock(&held->server->lock);
+  if (s->session != NULL && s->stage < MCP_DONE) {
+    session = s->session;
+    s->callers++;
+  }
+  pthread_mutex_unlock(&held->server->lock);
+  if (session == NULL) {
+    return;
+  }
+  ct_session_get_status(session, &status);
+  mcp_session_leave(held);
+  mcp_doubt(call, "the recording goes on: numbers are of now, calls that have not returned are not complete");
+  if (status.dropped + status.child_dropped != 0) {
+    mcp_doubt(call, "%s events are LOST (%s recorded): counts are too low",
+              ct_format_count(a, status.dropped + status.child_dropped),
+              ct_format_count(b, status.events + status.child_events));
+  }
+  if (status.sample_interval > 1) {
+    mcp_doubt(call, "light hooks are sampled: one call of %u is recorded", status.sample_interval);
+  }
+  if (status.budget.limit > 0 && status.budget.sampled + status.budget.counted + status.budget.out != 0) {
+    mcp_doubt(call, "for the budget the calls of %zu functions are counted or sampled, of %zu not seen",
+              status.budget.sampled + status.budget.counted, status.budget.out);
+  }
+}
+
+void
+mcp_doubts(struct mcp_call *call, struct mcp_held *held)
+{
+  size_t i;
+  json_t *warning;
+  bool is_live = mcp_held_is_live(held);
+  if (held->session != NULL) {
+    doubt_session(call, held);
+  }
+  json_t *facts = mcp_facts(held);
+  if (facts == NULL) {
+    return;
+  }
+  json_array_foreach(json_object_get(facts, "warnings"), i, warning)
+  {
+    bool is_known = is_live && strncmp(json_string_value(warning), "INCOMPLETE", 10) == 0; /* it goes on */
+    if (i < DOUBTS_MAX && !is_known) {
+      mcp_doubt(call, "%s", json_string_value(warning));
+    }
+  }
+  if (mcp_get_count(facts, "dropped", 0) != 0 && !is_live && i == 0) {
+    mcp_doubt(call, "%llu events are LOST: counts are too low", (unsigned long long)mcp_get_count(facts, "dropped", 0));
+  }
+  if (!is_live && json_is_false(json_object_get(facts, "complete"))) {
+    mcp_doubt(call, "the recording was cut short: what came at its end may be missing");
+  }
+  if (mcp_get_flag(facts, "children_missed")) {
+    mcp_doubt(call, "the program had children, which were not recorded (follow: true records them)");
+  }
+  json_decref(facts);
+}

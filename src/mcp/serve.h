@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* The server for agents, as the command starts it. */
+#ifndef CT_MCP_SERVE_H
+#define CT_MCP_SERVE_H
+
+#include <contrail/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { MCP_SESSIONS_DEFAULT = 8, MCP_ALLOW_MAX = 64 };
+#define MCP_MAX_BYTES_DEFAULT (2ull << 30)
+
+struct mcp_options {
+  const char *directory; /* where traces go, and stay; NULL: a new one below $TMPDIR, which is removed at the end */
+  const char *allow[MCP_ALLOW_MAX]; /* programs, process ids and directories; none: whatever the user may */
+  size_t allow_count;
+  bool is_read_only;     /* nothing is started, attached to or changed */
+  uint64_t max_sessions; /* that are recorded at a time */
+  uint64_t max_bytes;    /* of each trace */
+  size_t (*processes_named)(const char *name, pid_t *pids, size_t size); /* as of cli/processes.h */
+};
+
+/*
+ * Speaks MCP on the standard input and output until the client goes (end of file) or SIGTERM, SIGINT or SIGHUP comes.
+ * Then programs that were launched have been ended, unless they were to be kept, and processes that were attached to
+ * are let go. To be called while there is no other thread. 0, or why it could not begin.
+ */
+int mcp_serve(const struct mcp_options *options, struct ct_diag *diag);
+
+#endif

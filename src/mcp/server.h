@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the server's files share.
+ *
+ * Threads: the main one reads messages and answers what takes no time (protocol.c); calls of tools, and what reads
+ * traces, are answered by workers (requests.c). Each session has a keeper (keeper.c), which makes it, waits for its end
+ * and closes it. A process of its own, the guardian (guardian.c), cleans up if the server is killed.
+ *
+ * Locks, in the order in which they may be taken: server.lock; held.reading; out.lock.
+ */
+#ifndef CT_MCP_SERVER_H
+#define CT_MCP_SERVER_H
+
+#include "mcp/json.h"
+#include "mcp/serve.h"
+
+#include <contrail/session.h>
+
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+/* Ascending. */
+enum mcp_version { MCP_NONE, MCP_2024_11_05, MCP_2025_03_26, MCP_2025_06_18, MCP_2025_11_25 };
+
+/* Errors of JSON-RPC, and MCP's own. */
+enum {
+  MCP_PARSE_ERROR = -32700,
+  MCP_INVALID_REQUEST = -32600,
+  MCP_NO_METHOD = -32601,
+  MCP_INVALID_PARAMS = -32602,
+  MCP_INTERNAL = -32603,
+  MCP_NO_RESOURCE = -32002,
+  MCP_BUSY = -32000,
+};
+
+enum {
+  MCP_MESSAGE_MAX = 4 << 20, /* bytes of a line that comes in */
+  MCP_ANSWER_BYTES = 40000,  /* of rows and lines in an answer, some 12,000 tokens */
+  MCP_ROWS = 50,             /* in an answer, by default ... */
+  MCP_ROWS_MAX = 1000,       /* ... and at most, and so many are kept for a cursor */
+  MCP_TRACES_MAX = 32,       /* traces and sessions that are known at a time */
+};
+
+struct mcp_batch;
+struct mcp_held;
+struct mcp_server;
+
+/* ---- requests.c: requests, their answers, what cancels them ---- */
+
+struct mcp_request {
+  struct mcp_request *next;        /* of all that are not answered yet */
+  struct mcp_request *next_queued; /* of those that wait for a worker */
+  struct mcp_server *server;
+  struct mcp_batch *batch;              /* NULL: it came alone */
+  json_t *id, *params, *progress_token; /* the last one may be NULL */
+  void (*run)(struct mcp_request *request);
+  atomic_bool is_cancelled;
+  void (*on_cancel)(void *context); /* called with the server's lock held; NULL: nobody waits */
+  void *cancel_context;
+  uint64_t progress_ns; /* when the last was sent */
+  double progress;
+};
+
+/* True when the answer is not wanted any more, or the server ends. */
+bool mcp_is_cancelled(const struct mcp_request *request);
+/* From now on, until it is called with NULL, function is called if the request is cancelled. */
+void mcp_on_cancel(struct mcp_request *request, void (*function)(void *context), void *context);
+/* Tells the client how far the request is, if it asked for that, not more than five times a second. total 0: not known.
+ */
+void mcp_progress(struct mcp_request *request, double done, double total, const char *what);
+
+/* One message of the client, and what it asks for; the message goes. */
+void mcp_take_message(struct mcp_server *server, json_t *message);
+/* The same of a text that cannot be understood. */
+void mcp_refuse_message(struct mcp_server *server, int code, const char *text);
+/* Gives the request to a worker, which calls run. Takes over what it has. */
+void mcp_enqueue(struct mcp_request *request);
+/* The answer to a request, once. Both take over result; the request is gone then. */
+void mcp_answer_result(struct mcp_request *request, json_t *result);
+void mcp_answer_error(struct mcp_request *request, int code, json_t *text);
+/* Ends waiting, and waits a moment for the workers. True: there is none any more. */
+bool mcp_end_requests(struct mcp_server *server, unsigned timeout_ms);
+
+/* ---- protocol.c ---- */
+
+/* Answers the request, or enqueues it. */
+void mcp_dispatch(struct mcp_request *request, const char *method);
+void mcp_notified(struct mcp_server *server, const char *method, const json_t *params);
+
+/* ---- the server ---- */
+
+struct mcp_server {
+  const struct mcp_options *options;
+  int in, out;  /* the client's, kept from everything else */
+  int wake_fd;  /* an eventfd that is readable once the server ends */
+  int guard_fd; /* to the guardian; -1: there is none */
+  pid_t guardian;
+  sigset_t program_mask;    /* signals that were blocked before */
+  char directory[PATH_MAX]; /* of traces and output */
+  bool is_temporary;
+  _Atomic int version; /* enum mcp_version that was agreed upon */
+  atomic_bool is_ending;
+  pthread_mutex_t out_lock;
+  bool out_failed;
+  pthread_mutex_t lock;   /* of all that follows */
+  pthread_cond_t changed; /* of a session's state, of the number of workers */
+  struct mcp_request *requests, *queue_first, *queue_last;
+  size_t request_count, workers, idle_workers;
+  struct mcp_held *held; /* the newest first */
+  unsigned sessions_made, traces_made, results_made;
+  struct mcp_result *results;
+  json_t *tools; /* name: {"input": schema, ...}; not changed any more */
+};
+
+/* Sends a message; takes it over. */
+void mcp_send(struct mcp_server *server, json_t *message);
+
+/* ---- tools.c: calls of tools ---- */
+
+struct mcp_call {
+  struct mcp_server *server;
+  struct mcp_request *request;
+  const json_t *arguments;
+  json_t *body;         /* the answer, an object */
+  json_t *uncertain;    /* what is lost, sampled, not known in it */
+  json_t *next;         /* what to ask next */
+  bool has_target_text; /* texts in it may come from the program */
+  bool failed;
+};
+
+/* What is wrong, and what to do; gives false. The first one stays. */
+bool mcp_fail(struct mcp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* One more line at the end of the answer. */
+void mcp_doubt(struct mcp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void mcp_suggest(struct mcp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A member of the answer; takes value over. */
+void mcp_put(struct mcp_call *call, const char *key, json_t *value);
+
+typedef bool mcp_tool_run(struct mcp_call *call);
+struct mcp_tool {
+  const char *name, *title, *description;
+  const char *input, *output; /* schemas */
+  const char *hints;          /* annotations */
+  bool changes;               /* not with --read-only */
+  mcp_tool_run *run;
+};
+extern const struct mcp_tool mcp_tools[]; /* name NULL ends; catalogue.c */
+mcp_tool_run mcp_tool_launch, mcp_tool_attach, mcp_tool_trace, mcp_tool_query, mcp_tool_analyze, mcp_tool_session,
+    mcp_tool_itrace, mcp_tool_explain;
+
+/* 0, or CT_ENOMEM: a schema is wrong or there is no memory. */
+int mcp_tools_load(struct mcp_server *server);
+json_t *mcp_tools_list(struct mcp_server *server);
+void mcp_tools_call(struct mcp_request *request); /* a request's run */
+
+/* ---- allow.c ---- */
+
+/* False, with the reason in call: --allow does not name it. */
+bool mcp_allows_program(struct mcp_call *call, const char *path);
+bool mcp_allows_process(struct mcp_call *call, pid_t pid);
+bool mcp_allows_directory(struct mcp_call *call, const char *path);
+
+/* ---- guardian.c ---- */
+
+/* Before there is a thread. Without one (out of processes) guard_fd is -1. */
+void mcp_guardian_start(struct mcp_server *server);
+/* A process that was launched (its group is ended if the server is killed), attached to (hooks are taken out), or is
+ * neither any more. */
+void mcp_guard_launched(struct mcp_server *server, pid_t pid);
+void mcp_guard_attached(struct mcp_server *server, pid_t pid);
+void mcp_guard_forget(struct mcp_server *server, pid_t pid);
+/* The server has cleaned up itself. */
+void mcp_guardian_end(struct mcp_server *server);
+/* Removes a directory with all in it. */
+void mcp_remove_tree(const char *path);
+
+/* ---- resources.c, prompts.c, explain.c ---- */
+
+json_t *mcp_resources_list(struct mcp_server *server);
+json_t *mcp_resource_templates(void);
+void mcp_resources_read(struct mcp_request *request); /* a request's run */
+json_t *mcp_prompts_list(void);
+/* NULL, and wrong: there is none of this name, or an argument is missing. */
+json_t *mcp_prompts_get(const json_t *params, char *wrong, size_t size);
+/* A page of the documentation that is built in, by its name without ".md"; NULL: there is none. */
+const char *mcp_page(const char *name);
+
+#endif
