@@ -73,6 +73,7 @@ GROUPS = {
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "alone"),
     "control": Group(["control.py"], "waits", marked=True),
+    "mcp": Group(["mcp.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),
     "itrace": Group(["itrace.py"], "waits", marked=True),
     "programs": Group(["programs.py"]),

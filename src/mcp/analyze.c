@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WIDTH = 220, SLOWEST = 3, LEVELS = 12, LINES_MAX = MCP_ROWS_MAX, HOT_PERCENT = 80 };
@@ -252,14 +253,30 @@ write_diff(struct shown *shown)
 
 /* ---- what each thread is in, by SQL ---- */
 
+/* ns from the begin of the recording until now, of the same clock as its times. */
+static uint64_t
+now_of(const struct ct_trace *trace)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - ct_trace_start_ns(trace);
+}
+
+/* While it is recorded a call lasts until now, and not only to the last event. */
 static int
 write_threads(struct shown *shown)
 {
-  static const char query[] = "SELECT t.tid, t.name AS thread, o.depth, o.function, o.module, "
-                              "duration_text(o.duration) AS \"for\" FROM threads t "
-                              "LEFT JOIN open_frames o ON o.thread = t.id ORDER BY t.id, o.depth DESC";
+  char query[600], lasts[60] = "o.duration";
   struct ct_sql_options options = {.struct_size = sizeof(options), .limit = LINES_MAX};
   struct ct_sql *sql;
+  if (mcp_held_is_live(shown->held)) {
+    snprintf(lasts, sizeof(lasts), "max(0, %llu - o.start)", (unsigned long long)now_of(shown->view.trace));
+  }
+  snprintf(query, sizeof(query),
+           "SELECT t.tid, t.name AS thread, o.depth, o.function, o.module, duration_text(%s) AS \"in it for\" FROM "
+           "threads t "
+           "LEFT JOIN open_frames o ON o.thread = t.id ORDER BY t.id, o.depth DESC",
+           lasts);
   int code = ct_sql_open(&options, &sql, &shown->diag);
   if (code != 0) {
     return code;
@@ -296,27 +313,6 @@ static const struct {
     {"output", write_output, false, "query trace=%s sql=\"SELECT time, text FROM output\": with times"},
     {"info", write_info, false, "analyze view=report trace=%s"},
 };
-
-/* Nothing is shown: what the filter may have meant. */
-static void
-tell_unmatched(struct mcp_call *call, struct mcp_view *view)
-{
-  enum { LIKELY = 3 };
-  const char *likely[LIKELY] = {"", "", ""};
-  const struct ct_filter *filter = &view->filter;
-  if (filter->function == NULL && filter->module == NULL && filter->file == NULL) {
-    return;
-  }
-  size_t count = ct_view_matches(view->trace, filter, likely, LIKELY);
-  if (count != 0) {
-    mcp_doubt(call, "nothing: %zu functions match the filter, and none of them was called so, or passes the rest of it",
-              count);
-  } else {
-    mcp_doubt(call, "nothing: no function of the trace matches the filter%s%s%s%s",
-              likely[0][0] != '\0' ? "; perhaps " : "", likely[0], likely[1][0] != '\0' ? ", " : "",
-              likely[0][0] != '\0' ? likely[1] : "");
-  }
-}
 
 static bool
 put_lines(struct shown *shown, const char *text, size_t size)
@@ -358,7 +354,7 @@ show(struct shown *shown, size_t which)
               shown->notes.damaged_threads, shown->notes.first_damaged_tid);
   }
   if (shown->notes.shown == 0) {
-    tell_unmatched(call, &shown->view);
+    mcp_tell_unmatched(call, &shown->view);
   }
   return true;
 }

@@ -214,6 +214,9 @@ replay(struct mcp_call *call, struct mcp_view *view, FILE *out, uint64_t limit)
   struct ct_replay_options options = {
       .struct_size = sizeof(options), .filter = &view->filter, .progress = {on_progress, NULL, call->request}};
   int code = ct_replay_write(view->trace, &options, out, &notes, &diag);
+  if (code == 0 && notes.shown == 0) {
+    mcp_tell_unmatched(call, view);
+  }
   return code == 0 || mcp_fail(call, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(code));
 }
 

@@ -4,6 +4,7 @@
 
 #include <contrail/info.h>
 #include <contrail/text.h>
+#include <contrail/view.h>
 
 #include <sched.h>
 #include <stdio.h>
@@ -184,6 +185,26 @@ mcp_view_close(struct mcp_view *view)
     ct_trace_close(view->trace);
   }
   view->trace = NULL;
+}
+
+void
+mcp_tell_unmatched(struct mcp_call *call, struct mcp_view *view)
+{
+  enum { LIKELY = 3 };
+  const char *likely[LIKELY] = {"", "", ""};
+  const struct ct_filter *filter = &view->filter;
+  if (filter->function == NULL && filter->module == NULL && filter->file == NULL) {
+    return;
+  }
+  size_t count = ct_view_matches(view->trace, filter, likely, LIKELY);
+  if (count != 0) {
+    mcp_doubt(call, "nothing: %zu functions match the filter, and none of them was called so, or passes the rest of it",
+              count);
+  } else {
+    mcp_doubt(call, "nothing: no function of the trace matches the filter%s%s%s%s",
+              likely[0][0] != '\0' ? "; perhaps " : "", likely[0], likely[1][0] != '\0' ? ", " : "",
+              likely[0][0] != '\0' ? likely[1] : "");
+  }
 }
 
 /* ---- facts, and what is uncertain ---- */

@@ -25,16 +25,22 @@ enum { READ_BYTES = 64 << 10, WRITE_BYTES = PIPE_BUF, END_MS = 3000 };
 
 /* ---- out ---- */
 
-/* Waits until out takes PIPE_BUF bytes. False: it is closed, or the server ends and the client does not read. */
+/*
+ * Waits until out takes PIPE_BUF bytes. False: it is closed; or the server is to end, or the client has closed its
+ * side, and it does not read.
+ */
 static bool
 await_room(const struct mcp_server *server)
 {
   enum { PATIENCE_MS = 500 };
-  struct pollfd fds[2] = {{.fd = server->out, .events = POLLOUT}, {.fd = server->wake_fd, .events = POLLIN}};
-  while (poll(fds, 2, -1) < 0 && errno == EINTR) {
+  struct pollfd fds[] = {{.fd = server->out, .events = POLLOUT},
+                         {.fd = server->wake_fd, .events = POLLIN},
+                         {.fd = server->signal_fd, .events = POLLIN},
+                         {.fd = server->in}};
+  while (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) < 0 && errno == EINTR) {
   }
-  if (fds[0].revents == 0) { /* the server ends: a moment more */
-    poll(fds, 1, PATIENCE_MS);
+  if (fds[0].revents == 0) {
+    poll(fds, 1, PATIENCE_MS); /* a moment more */
   }
   return (fds[0].revents & POLLOUT) != 0;
 }
@@ -65,7 +71,9 @@ mcp_send(struct mcp_server *server, json_t *message)
   if (text != NULL) {
     text[length] = '\n'; /* in place of the NUL */
     pthread_mutex_lock(&server->out_lock);
-    server->out_failed = server->out_failed || !write_all(server, text, length + 1);
+    if (!atomic_load_explicit(&server->out_failed, memory_order_relaxed) && !write_all(server, text, length + 1)) {
+      atomic_store_explicit(&server->out_failed, true, memory_order_relaxed); /* pairs with serve's; a hint */
+    }
     pthread_mutex_unlock(&server->out_lock);
   }
   free(text);
@@ -151,10 +159,10 @@ read_some(struct mcp_server *server, struct reader *reader)
 
 /* Until the client goes, or a signal comes. */
 static void
-serve(struct mcp_server *server, int signals)
+serve(struct mcp_server *server)
 {
   struct reader reader = {NULL};
-  struct pollfd fds[2] = {{.fd = server->in, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+  struct pollfd fds[2] = {{.fd = server->in, .events = POLLIN}, {.fd = server->signal_fd, .events = POLLIN}};
   for (bool goes_on = true; goes_on;) {
     int ready = poll(fds, 2, -1);
     goes_on = ready > 0 || errno == EINTR;
@@ -163,9 +171,7 @@ serve(struct mcp_server *server, int signals)
     } else if (ready > 0 && fds[0].revents != 0) {
       goes_on = read_some(server, &reader);
     }
-    pthread_mutex_lock(&server->out_lock);
-    goes_on = goes_on && !server->out_failed;
-    pthread_mutex_unlock(&server->out_lock);
+    goes_on = goes_on && !atomic_load_explicit(&server->out_failed, memory_order_relaxed);
   }
   free(reader.text);
 }
@@ -234,7 +240,7 @@ end(struct mcp_server *server)
 int
 mcp_serve(const struct mcp_options *options, struct ct_diag *diag)
 {
-  struct mcp_server server = {.options = options, .guard_fd = -1, .wake_fd = -1};
+  struct mcp_server server = {.options = options, .guard_fd = -1, .wake_fd = -1, .signal_fd = -1};
   sigset_t all, ends;
   sigfillset(&all); /* a closed pipe too: the program has what was there before */
   sigprocmask(SIG_SETMASK, &all, &server.program_mask);
@@ -253,10 +259,10 @@ mcp_serve(const struct mcp_options *options, struct ct_diag *diag)
   }
   mcp_guardian_start(&server);
   server.wake_fd = eventfd(0, EFD_CLOEXEC);
-  int signals = signalfd(-1, &ends, SFD_CLOEXEC);
-  code = server.wake_fd < 0 || signals < 0 ? CT_EIO : mcp_tools_load(&server);
+  server.signal_fd = signalfd(-1, &ends, SFD_CLOEXEC);
+  code = server.wake_fd < 0 || server.signal_fd < 0 ? CT_EIO : mcp_tools_load(&server);
   if (code == 0) {
-    serve(&server, signals);
+    serve(&server);
   } else {
     snprintf(diag->text, sizeof(diag->text), "out of memory or descriptors");
   }

@@ -93,9 +93,10 @@ void mcp_notified(struct mcp_server *server, const char *method, const json_t *p
 
 struct mcp_server {
   const struct mcp_options *options;
-  int in, out;  /* the client's, kept from everything else */
-  int wake_fd;  /* an eventfd that is readable once the server ends */
-  int guard_fd; /* to the guardian; -1: there is none */
+  int in, out;   /* the client's, kept from everything else */
+  int wake_fd;   /* an eventfd that is readable once the server ends */
+  int signal_fd; /* readable when a signal has come that ends the server */
+  int guard_fd;  /* to the guardian; -1: there is none */
   pid_t guardian;
   sigset_t program_mask;    /* signals that were blocked before */
   char directory[PATH_MAX]; /* of traces and output */
@@ -103,7 +104,7 @@ struct mcp_server {
   _Atomic int version; /* enum mcp_version that was agreed upon */
   atomic_bool is_ending;
   pthread_mutex_t out_lock;
-  bool out_failed;
+  atomic_bool out_failed;
   pthread_mutex_t lock;   /* of all that follows */
   pthread_cond_t changed; /* of a session's state, of the number of workers */
   struct mcp_request *requests, *queue_first, *queue_last;
