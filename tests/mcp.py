@@ -8,9 +8,9 @@ killed at any moment.
 """
 import json
 import os
-import queue
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -355,7 +355,12 @@ def cancelled(scene):
     expect(time.monotonic() - begun < 5, "the query went on")
     refused = client.refused("query", sql=long_query, timeout_s=0.2)
     expect("timeout_s" in refused, refused)
-    time.sleep(0.3)
+    expect("to_file" in client.refused("query", sql="SELECT hex(zeroblob(20000000)) AS wide"), "an answer of 40 MB")
+    starting = client.begin("tools/call", {"name": "launch", "arguments": {"program": ticks, "wait_s": 60}})
+    wait_for("two sessions", lambda: len(client.tool("session", action="list")["sessions"]) == 2)
+    client.note("notifications/cancelled", requestId=starting)
+    wait_for("the end of what nobody knows of", lambda: client.tool("session", action="list")["sessions"][0]["state"] == "done")
+    expect(starting not in client.answers, "a cancelled launch was answered")
     expect(wait not in client.answers and query not in client.answers, "a cancelled request was answered")
     expect(client.end() == 0 and not scene.left(), str(scene.left()))
 
@@ -532,6 +537,7 @@ def streams(scene):
     with open(done["stdout"]["file"], "rb") as file:
         expect(b"\033[31m\001" in file.read(), "the file is not what was written")
     shown = client.tool("analyze", view="output")
+    expect("\033" not in done["stdout"]["text"] + client.tool("query", sql="SELECT text FROM output", full_names=True)["rows"][0][0], "control")
     expect(not any("\033" in line for line in shown["lines"]) and "data_note" in shown, str(shown))
     expect("data_note" in client.tool("query", sql="SELECT name FROM functions WHERE name LIKE 'ignore%'"), "a name is not marked")
     expect(not client.stray, str(client.stray))
@@ -539,6 +545,18 @@ def streams(scene):
                         env={"X": "y", "HOME": None}, cwd="/", wait_s=30)
     expect("got [] y in /" in shell["stdout"]["text"], str(shell))
     expect(int(shell["stdout"]["text"].split("\n")[1]) <= 5, f"descriptors were left open: {shell['stdout']}")
+
+
+@case
+def one_way(scene):
+    """Requests from a file: what was asked before the end is answered."""
+    scene.record(scene.own(STEPS, "steps", "-DLOOKUPS=3"))
+    lines = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": VERSIONS[-1]}},
+             {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "query", "arguments": {
+                 "trace": scene.trace, "sql": "SELECT calls FROM functions WHERE name = 'serve'"}}}]
+    result = scene.execute(scene.contrail, "mcp", stdin=None, input="\n".join(map(json.dumps, lines)) + "\n")
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(result.returncode == 0 and answers[1]["result"]["structuredContent"]["rows"] == [[100]], str(result))
 
 
 @case
@@ -696,6 +714,50 @@ def hunt_regression(scene):
     callers = client.tool("analyze", view="callers", filter={"function": "lookup"}, trace=after)
     expect("refresh" in callers["lines"][2], str(callers["lines"]))
     return within(client)
+
+
+# ---- others' clients ----
+
+SDK, INSPECTOR = "@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/inspector@2.12.0"
+
+
+def installed(scene, package):
+    """The folder of node_modules with the package, installed once for a build; skipped where that cannot be done."""
+    harness.need("node", "npm")
+    folder = os.path.join(scene.build_dir, "tests", "npm-" + re.sub(r"\W+", "-", package).strip("-"))
+    if not os.path.exists(os.path.join(folder, "whole")):
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "package.json"), "w", encoding="utf-8") as file:
+            file.write('{"name": "agents", "private": true}')
+        result = scene.execute("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package, cwd=folder, timeout=300)
+        if result.returncode != 0:
+            raise Skip(f"npm cannot install {package}: {result.stderr.strip()[-200:]}")
+        with open(os.path.join(folder, "whole"), "w", encoding="utf-8"):
+            pass
+    return folder
+
+
+@case
+def sdk(scene):
+    """A whole session by the SDK's client, which checks messages and structured answers."""
+    folder = installed(scene, SDK)
+    shutil.copy(os.path.join(harness.HERE, "agents", "client.mjs"), folder)
+    ticks = scene.own(TICKS, "ticks")
+    said = scene.run("node", os.path.join(folder, "client.mjs"), scene.contrail, ticks, env=dict(os.environ, TMPDIR=scene.folder))
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 10)
+    return said.strip()
+
+
+@case
+def inspector(scene):
+    folder = installed(scene, INSPECTOR)
+    words = [os.path.join(folder, "node_modules", ".bin", "mcp-inspector"), "--cli", scene.contrail, "mcp", "--method"]
+    tools = json.loads(scene.run(*words, "tools/list"))["tools"]
+    expect([tool["name"] for tool in tools][:2] == ["launch", "attach"], str(tools)[:300])
+    done = json.loads(scene.run(*words, "tools/call", "--tool-name", "launch", "--tool-arg",
+                                f"program={scene.own(STEPS, 'steps', '-DLOOKUPS=3')}", "wait_s=20"))
+    expect(done["structuredContent"]["end"] == "exited with status 0", str(done))
+    expect(json.loads(scene.run(*words, "resources/list"))["resources"], "resources")
 
 
 # ---- those who go ----

@@ -137,11 +137,10 @@ close_others(int keep)
   for (int fd = 0; fd < 3; fd++) {
     dup2(nothing, fd);
   }
-  for (int fd = 3; fd < 256; fd++) {
-    if (fd != keep) {
-      close(fd);
-    }
+  if (keep > 3) {
+    close_range(3, (unsigned)keep - 1, 0);
   }
+  close_range((unsigned)keep + 1, ~0u, 0);
 }
 
 /* ---- the server's side ---- */
@@ -201,12 +200,14 @@ mcp_guard_forget(struct mcp_server *server, pid_t pid)
 }
 
 void
-mcp_guardian_end(struct mcp_server *server)
+mcp_guardian_end(struct mcp_server *server, bool is_clean)
 {
-  tell(server, GOODBYE, 0);
+  if (is_clean) {
+    tell(server, GOODBYE, 0);
+  }
   if (server->guard_fd >= 0) {
     close(server->guard_fd);
     server->guard_fd = -1;
-    waitpid(server->guardian, NULL, 0);
+    waitpid(server->guardian, NULL, is_clean ? 0 : WNOHANG);
   }
 }

@@ -19,6 +19,7 @@ free_held(struct mcp_held *held)
   ct_trace_close(held->trace);
   json_decref(held->facts);
   mcp_session_free(held->session);
+  pthread_mutex_destroy(&held->asking);
   pthread_mutex_destroy(&held->reading);
   free(held);
 }
@@ -67,6 +68,7 @@ mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, con
     mcp_fail(call, "out of memory");
     return NULL;
   }
+  pthread_mutex_init(&held->asking, NULL);
   pthread_mutex_init(&held->reading, NULL);
   held->server = server;
   held->session = session;
@@ -109,7 +111,7 @@ find(struct mcp_server *server, const char *name, bool wants_live)
 {
   for (struct mcp_held *held = server->held; held != NULL; held = held->next) {
     bool is_live = held->session != NULL && held->session->stage < MCP_DONE;
-    bool can = held->session == NULL || held->session->stage != MCP_FAILED;
+    bool can = held->session == NULL || (held->session->stage != MCP_STARTING && held->session->stage != MCP_FAILED);
     if (name == NULL ? can && (!wants_live || is_live)
                      : strcmp(name, held->name) == 0 || strcmp(name, held->directory) == 0) {
       held->users++;
@@ -264,7 +266,7 @@ await_none(struct mcp_server *server, int seconds)
   return count_live(server) == 0;
 }
 
-void
+bool
 mcp_held_end_all(struct mcp_server *server)
 {
   pthread_mutex_lock(&server->lock);
@@ -283,6 +285,7 @@ mcp_held_end_all(struct mcp_server *server)
   }
   all = all || await_none(server, END_SECONDS);
   pthread_mutex_unlock(&server->lock);
+  return all;
 }
 
 void

@@ -61,10 +61,11 @@ struct mcp_held {
   struct mcp_session *session; /* NULL: a trace from the disk */
   size_t users;
   bool is_forgotten;
-  pthread_mutex_t reading; /* of what follows; and of whoever uses the database */
+  pthread_mutex_t asking; /* of the database, and of whoever uses it */
   struct ct_sql *sql;
   bool has_source, is_of_live; /* the database has its trace; it was opened while that grew */
   struct mcp_request *reader;  /* whose query runs: for its progress */
+  pthread_mutex_t reading;     /* of what follows */
   struct ct_trace *trace;
   json_t *facts; /* `contrail info --json` of a trace that is whole */
 };
@@ -83,7 +84,8 @@ void mcp_held_put(struct mcp_held *held);
 struct mcp_held *mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, const char *directory);
 /* Lets a trace, or a session that has ended, go from the list. False after mcp_fail. */
 bool mcp_held_forget(struct mcp_call *call, struct mcp_held *held);
-void mcp_held_end_all(struct mcp_server *server);
+/* Until no session is recorded; false: after some seconds one still is. */
+bool mcp_held_end_all(struct mcp_server *server);
 void mcp_held_free_all(struct mcp_server *server);
 /* True while it is recorded: what is read of it is of now. */
 bool mcp_held_is_live(const struct mcp_held *held);

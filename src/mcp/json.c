@@ -13,10 +13,27 @@ enum { NAME_BYTES = 160, NAME_HEAD = 100, PLACE_BYTES = 200, WORDS_MAX = 64 };
 
 /* ---- texts ---- */
 
+/* Control characters but for line ends and tabs become '?': a client may show a text on a terminal. */
+static void
+make_harmless(char *text)
+{
+  for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+    bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+    if ((*at < ' ' && *at != '\n' && *at != '\t' && *at != '\r') || *at == 0x7f) {
+      *at = '?';
+    } else if (is_c1) {
+      at[0] = at[1] = '?';
+    }
+  }
+}
+
 json_t *
 mcp_text(const char *text)
 {
   char *copy = text != NULL ? ct_utf8_copy(text) : NULL;
+  if (copy != NULL) {
+    make_harmless(copy);
+  }
   json_t *json = copy != NULL ? json_string(copy) : NULL;
   free(copy);
   return json != NULL ? json : json_null();

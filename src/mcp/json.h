@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A string of any bytes: what is not UTF-8 becomes U+FFFD. JSON's null for NULL, or when memory is exhausted. */
+/* A string of any bytes: what is not UTF-8 becomes U+FFFD, control characters but for line ends and tabs '?'. JSON's
+ * null for NULL, or when memory is exhausted. */
 json_t *mcp_text(const char *text);
 json_t *mcp_textf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same, cut in its middle when it is long: names, wherever they are shown. */

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 400 };
+enum { LINE_BYTES = 400, ANSWER_BYTES_MAX = 32 << 20, BUFFER_BYTES = 64 << 10 };
 
 static void
 interrupt(void *sql)
@@ -23,7 +23,7 @@ interrupt(void *sql)
 /* ---- rows ---- */
 
 static void
-shorten_rows(json_t *rows)
+clean_rows(json_t *rows, bool shortens)
 {
   size_t i, j;
   json_t *row, *cell;
@@ -32,7 +32,7 @@ shorten_rows(json_t *rows)
     json_array_foreach(row, j, cell)
     {
       if (json_is_string(cell)) {
-        json_array_set_new(row, j, mcp_name(json_string_value(cell)));
+        json_array_set_new(row, j, shortens ? mcp_name(json_string_value(cell)) : mcp_text(json_string_value(cell)));
       }
     }
   }
@@ -68,6 +68,39 @@ explain_wrong(struct mcp_call *call, const char *text)
                   closest != NULL ? "; perhaps " : "", closest != NULL ? closest : "");
 }
 
+/* ---- a stream into memory that has an end ---- */
+
+struct bounded {
+  char *text;
+  size_t size;
+};
+
+static ssize_t
+write_bounded(void *context, const char *bytes, size_t count)
+{
+  struct bounded *bounded = context;
+  char *text = bounded->size + count <= ANSWER_BYTES_MAX ? realloc(bounded->text, bounded->size + count) : NULL;
+  if (text == NULL) {
+    errno = EFBIG;
+    return 0; /* an error, as fopencookie has it */
+  }
+  memcpy(text + bounded->size, bytes, count);
+  bounded->text = text;
+  bounded->size += count;
+  return (ssize_t)count;
+}
+
+static FILE *
+open_bounded(struct bounded *bounded)
+{
+  static const cookie_io_functions_t functions = {.write = write_bounded};
+  FILE *out = fopencookie(bounded, "w", functions);
+  if (out != NULL) {
+    setvbuf(out, NULL, _IOFBF, BUFFER_BYTES);
+  }
+  return out;
+}
+
 /* Runs it, its output to out. The database is locked by us. */
 static bool
 run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, struct ct_sql_result *result)
@@ -82,6 +115,9 @@ run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, st
   if (code == 0) {
     return true;
   }
+  if (code == CT_EIO) {
+    return mcp_fail(call, "%s; select less, or give to_file: true", diag.text);
+  }
   return result->interrupted || strstr(diag.text, "--timeout") != NULL
              ? mcp_fail(call,
                         "the query was ended: it took longer than timeout_s (%g), or was cancelled; narrow it down, or "
@@ -93,28 +129,25 @@ run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, st
 static bool
 query_rows(struct mcp_call *call, struct mcp_held *held)
 {
-  char *text = NULL;
-  size_t size = 0;
+  struct bounded bounded = {NULL};
   struct ct_sql_result result;
   struct ct_sql *sql = mcp_sql_take(call, held);
   if (sql == NULL) {
     return false;
   }
-  FILE *out = open_memstream(&text, &size);
+  FILE *out = open_bounded(&bounded);
   bool good = out != NULL && run_sql(call, sql, out, MCP_ROWS_MAX, &result);
   mcp_sql_give(held);
   if (out != NULL) {
     fclose(out);
   }
-  json_t *found = good ? last_rows(text, size) : NULL;
-  free(text);
+  json_t *found = good ? last_rows(bounded.text, bounded.size) : NULL;
+  free(bounded.text);
   json_t *rows = json_object_get(found, "rows"), *columns = json_object_get(found, "columns");
   if (good && rows == NULL) {
     good = mcp_fail(call, "the query has no rows: which SELECT?");
   } else if (good) {
-    if (!mcp_get_flag(call->arguments, "full_names")) {
-      shorten_rows(rows);
-    }
+    clean_rows(rows, !mcp_get_flag(call->arguments, "full_names"));
     mcp_put_page(call, "rows", json_incref(columns), json_incref(rows), mcp_get_count(call->arguments, "limit", 0),
                  result.more);
     if (result.index_rebuilt) {

@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { QUERY_SECONDS = 60, DOUBTS_MAX = 6 };
+enum { QUERY_SECONDS = 60, DOUBTS_MAX = 6, LOCK_STEP_NS = 50000000 };
 
 /* ---- SQL ---- */
 
@@ -33,6 +34,25 @@ workers(void)
   return count > 0 ? (unsigned)count : 1;
 }
 
+/* Others' queries come first, but nobody waits for them who is not wanted any more. */
+static bool
+lock_database(struct mcp_call *call, struct mcp_held *held)
+{
+  struct timespec until;
+  for (;;) {
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOCK_STEP_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_mutex_timedlock(&held->asking, &until) == 0) {
+      return true;
+    }
+    if (mcp_is_cancelled(call->request)) {
+      return mcp_fail(call, "cancelled");
+    }
+  }
+}
+
 struct ct_sql *
 mcp_sql_take(struct mcp_call *call, struct mcp_held *held)
 {
@@ -44,7 +64,9 @@ mcp_sql_take(struct mcp_call *call, struct mcp_held *held)
                                    .workers = workers(),
                                    .progress = {on_progress, NULL, held}};
   bool is_live = mcp_held_is_live(held);
-  pthread_mutex_lock(&held->reading);
+  if (!lock_database(call, held)) {
+    return NULL;
+  }
   if (held->sql != NULL && (is_live || held->is_of_live)) { /* it sees what there was */
     ct_sql_close(held->sql);
     held->sql = NULL;
@@ -61,7 +83,7 @@ mcp_sql_take(struct mcp_call *call, struct mcp_held *held)
     ct_sql_close(held->sql);
     held->sql = NULL;
     held->reader = NULL;
-    pthread_mutex_unlock(&held->reading);
+    pthread_mutex_unlock(&held->asking);
     mcp_fail(call, "%s", diag.text);
     return NULL;
   }
@@ -72,7 +94,7 @@ void
 mcp_sql_give(struct mcp_held *held)
 {
   held->reader = NULL;
-  pthread_mutex_unlock(&held->reading);
+  pthread_mutex_unlock(&held->asking);
 }
 
 /* ---- views ---- */

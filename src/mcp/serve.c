@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 64 << 10, WRITE_BYTES = PIPE_BUF, END_MS = 3000 };
+enum { READ_BYTES = 64 << 10, WRITE_BYTES = PIPE_BUF, END_MS = 3000, GRACE_MS = 1000, STEP_MS = 5 };
 
 /* ---- out ---- */
 
@@ -217,6 +217,22 @@ make_directory(struct mcp_server *server, struct ct_diag *diag)
   return 0;
 }
 
+/* What was asked before the client closed its side is answered, if that is soon. */
+static void
+finish_requests(struct mcp_server *server)
+{
+  for (int turn = 0; turn < GRACE_MS / STEP_MS && !atomic_load_explicit(&server->out_failed, memory_order_relaxed);
+       turn++) {
+    pthread_mutex_lock(&server->lock);
+    bool is_done = server->requests == NULL;
+    pthread_mutex_unlock(&server->lock);
+    struct pollfd ends = {.fd = server->signal_fd, .events = POLLIN};
+    if (is_done || poll(&ends, 1, STEP_MS) != 0) {
+      return;
+    }
+  }
+}
+
 static void
 end(struct mcp_server *server)
 {
@@ -224,13 +240,12 @@ end(struct mcp_server *server)
   if (write(server->wake_fd, &one, sizeof(one)) < 0) {
     /* it is readable already */
   }
-  bool all_done = mcp_end_requests(server, END_MS);
-  mcp_held_end_all(server);
-  mcp_guardian_end(server);
+  bool all_done = mcp_end_requests(server, END_MS), is_clean = mcp_held_end_all(server);
+  mcp_guardian_end(server, is_clean);
   if (server->is_temporary) {
     mcp_remove_tree(server->directory);
   }
-  if (!all_done) { /* a worker is in the middle of a long reading: it has what would be freed */
+  if (!all_done || !is_clean) { /* a worker is in the middle of a long reading: it has what would be freed */
     _exit(0);
   }
   mcp_held_free_all(server);
@@ -263,6 +278,7 @@ mcp_serve(const struct mcp_options *options, struct ct_diag *diag)
   code = server.wake_fd < 0 || server.signal_fd < 0 ? CT_EIO : mcp_tools_load(&server);
   if (code == 0) {
     serve(&server);
+    finish_requests(&server);
   } else {
     snprintf(diag->text, sizeof(diag->text), "out of memory or descriptors");
   }

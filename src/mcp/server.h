@@ -6,7 +6,7 @@
  * traces, are answered by workers (requests.c). Each session has a keeper (keeper.c), which makes it, waits for its end
  * and closes it. A process of its own, the guardian (guardian.c), cleans up if the server is killed.
  *
- * Locks, in the order in which they may be taken: server.lock; held.reading; out.lock.
+ * Locks, in the order in which they may be taken: server.lock; held.asking; held.reading; out_lock.
  */
 #ifndef CT_MCP_SERVER_H
 #define CT_MCP_SERVER_H
@@ -172,8 +172,8 @@ void mcp_guardian_start(struct mcp_server *server);
 void mcp_guard_launched(struct mcp_server *server, pid_t pid);
 void mcp_guard_attached(struct mcp_server *server, pid_t pid);
 void mcp_guard_forget(struct mcp_server *server, pid_t pid);
-/* The server has cleaned up itself. */
-void mcp_guardian_end(struct mcp_server *server);
+/* The server ends. is_clean: there is nothing left to be done. */
+void mcp_guardian_end(struct mcp_server *server, bool is_clean);
 /* Removes a directory with all in it. */
 void mcp_remove_tree(const char *path);
 

@@ -329,6 +329,9 @@ take_process(struct mcp_call *call, struct mcp_session *session)
   } else {
     session->pid = json_integer_value(process) < INT_MAX ? (pid_t)json_integer_value(process) : 0;
   }
+  if (session->pid == getpid() || session->pid == call->server->guardian) {
+    return mcp_fail(call, "process %d is the server itself", (int)session->pid);
+  }
   if (session->pid <= 1 || (kill(session->pid, 0) != 0 && errno == ESRCH)) {
     return mcp_fail(call, "there is no process %d", (int)session->pid);
   }
@@ -387,18 +390,19 @@ suggest(struct mcp_call *call, struct mcp_held *held)
       call, is_live ? "session action=stop session=%s when enough is recorded" : "analyze view=slowest trace=%s", name);
 }
 
+/* Where the trace goes: a name that there is nothing of. */
 static bool
-choose_directory(struct mcp_call *call, struct mcp_held *held)
+find_directory(struct mcp_call *call, const char *name, char *path)
 {
   const char *given = mcp_get_text(call->arguments, "directory");
   char parent[PATH_MAX];
   if (given == NULL) {
     /* Of an earlier server in the same --directory there may be some. */
-    int length = snprintf(held->directory, sizeof(held->directory), "%s/%s", call->server->directory, held->name);
-    for (int n = 2; access(held->directory, F_OK) == 0 && length < (int)sizeof(held->directory); n++) {
-      length = snprintf(held->directory, sizeof(held->directory), "%s/%s-%d", call->server->directory, held->name, n);
+    int length = snprintf(path, PATH_MAX, "%s/%s", call->server->directory, name);
+    for (int n = 2; length < PATH_MAX && access(path, F_OK) == 0; n++) {
+      length = snprintf(path, PATH_MAX, "%s/%s-%d", call->server->directory, name, n);
     }
-    return length < (int)sizeof(held->directory) || mcp_fail(call, "the server's directory has too long a name");
+    return length < PATH_MAX || mcp_fail(call, "the server's directory has too long a name");
   }
   if (given[0] != '/') {
     return mcp_fail(call, "directory is an absolute path, not '%.200s'", given);
@@ -408,8 +412,23 @@ choose_directory(struct mcp_call *call, struct mcp_held *held)
   if (!mcp_allows_directory(call, parent[0] != '\0' ? parent : "/")) {
     return false;
   }
-  snprintf(held->directory, sizeof(held->directory), "%s", given);
+  snprintf(path, PATH_MAX, "%s", given);
   return access(given, F_OK) != 0 || mcp_fail(call, "%.300s exists already", given);
+}
+
+static bool
+choose_directory(struct mcp_call *call, struct mcp_held *held)
+{
+  char path[PATH_MAX];
+  bool good = find_directory(call, held->name, path);
+  pthread_mutex_lock(&call->server->lock);
+  if (good) {
+    snprintf(held->directory, sizeof(held->directory), "%s", path);
+  } else {
+    held->session->stage = MCP_FAILED;
+  }
+  pthread_mutex_unlock(&call->server->lock);
+  return good;
 }
 
 static bool
@@ -424,13 +443,7 @@ run_session(struct mcp_call *call, struct mcp_session *session)
   const json_t *patterns = json_object_get(call->arguments, "patterns");
   session->starts_nothing = patterns != NULL && json_array_size(patterns) == 0;
   session->options.directory = held->directory;
-  bool good = choose_directory(call, held);
-  if (!good) {
-    pthread_mutex_lock(&call->server->lock);
-    session->stage = MCP_FAILED;
-    pthread_mutex_unlock(&call->server->lock);
-  }
-  good = good && mcp_session_begin(call, held);
+  bool good = choose_directory(call, held) && mcp_session_begin(call, held);
   if (!good) {
     mcp_held_forget(call, held);
     unlink(session->streams[0].path);
@@ -439,6 +452,9 @@ run_session(struct mcp_call *call, struct mcp_session *session)
     return false;
   }
   bool done = mcp_session_await(call, held, seconds);
+  if (!done && mcp_is_cancelled(call->request)) {
+    mcp_session_stop(held, session->argv != NULL); /* nobody would know of it */
+  }
   if (!done) {
     put_unmatched(call, held);
     call->failed = false; /* it may have ended meanwhile */

@@ -208,7 +208,9 @@ mcp_tools_call(struct mcp_request *request)
   if (!mcp_schema_check(json_object_get(json_object_get(server->tools, name), "input"), arguments, wrong,
                         sizeof(wrong))) {
     mcp_fail(&call, "%s: %s", name, wrong);
-  } else if (!mcp_is_cancelled(request)) {
+  } else if (mcp_is_cancelled(request)) {
+    mcp_fail(&call, "cancelled, or the server ends");
+  } else {
     bool good = tool->run(&call);
     if (!good) {
       mcp_fail(&call, "%s failed", name); /* unless it has said why */
