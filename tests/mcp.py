@@ -493,7 +493,8 @@ def errors(scene):
     client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=3")
     expect("launch a program" in client.refused("query", sql="SELECT 1"), "nothing is there yet")
     for words, tool, arguments in (
-            (("no program", "nosuch"), "launch", {"program": "/nosuch"}), (("PATH",), "launch", {"program": "nosuchprogram"}),
+            (("no program", "nosuch"), "launch", {"program": "/nosuch"}), (("not executable",), "launch", {"program": steps + ".c"}),
+            (("directory",), "launch", {"program": scene.folder}), (("PATH",), "launch", {"program": "nosuchprogram"}),
             (("'pattern'", "perhaps patterns"), "launch", {"program": steps, "pattern": []}),
             (("missing",), "launch", {}), (("type string, not integer",), "launch", {"program": 7}),
             (("cwd",), "launch", {"program": steps, "cwd": "/nosuch"}), (("args[1]",), "launch", {"program": steps, "args": ["a", 1]}),
@@ -521,6 +522,9 @@ def errors(scene):
     expect("perhaps serve" in "".join(none["uncertain"]), str(none))
     none = client.tool("query", filter={"function": "serv"})
     expect("perhaps serve" in "".join(none["uncertain"]), str(none))
+    for _ in range(34):  # more than are held: those that have ended go
+        client.tool("launch", program="/bin/true", patterns=[], wait_s=30)
+    client.tool("launch", program=steps, wait_s=30)
     held = client.tool("analyze", view="check", checks=["serve.calls == 100", "no crash", "no losses"])
     expect(held["result"] == "holds", str(held))
     expect(client.tool("analyze", view="check", checks=["serve.calls < 100"])["result"] == "fails", "check")

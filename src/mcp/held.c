@@ -43,13 +43,14 @@ mcp_held_is_live(const struct mcp_held *held)
   return is_live;
 }
 
-/* With the lock: the oldest trace from the disk that nobody uses leaves the list; NULL: there is none. */
+/* With the lock: the oldest trace, or session that has ended, that nobody uses leaves the list; NULL: there is none. Its files
+ * stay, and can be opened again. */
 static struct mcp_held *
 drop_oldest(struct mcp_server *server)
 {
   struct mcp_held **found = NULL;
   for (struct mcp_held **at = &server->held; *at != NULL; at = &(*at)->next) {
-    found = (*at)->session == NULL && !is_busy(*at) ? at : found;
+    found = !is_busy(*at) && ((*at)->session == NULL || !(*at)->session->runs_on) ? at : found;
   }
   struct mcp_held *oldest = found != NULL ? *found : NULL;
   if (oldest != NULL) {

@@ -197,7 +197,7 @@ close_session(struct mcp_held *held)
   struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_diag diag = {""};
   pthread_mutex_lock(&server->lock);
-  s->stage = MCP_ENDING;
+  s->stage = s->stage != MCP_STARTING ? MCP_ENDING : s->stage; /* who begins it waits for more than that */
   while (s->callers != 0) {
     pthread_cond_wait(&server->changed, &server->lock);
   }
@@ -348,7 +348,7 @@ void
 mcp_session_stop(struct mcp_held *held, bool ends)
 {
   pthread_mutex_lock(&held->server->lock);
-  if (held->session->stage < MCP_ENDING) {
+  if (held->session->stage == MCP_RECORDING) {
     held->session->stage = MCP_ENDING;
     held->session->is_to_end = ends;
   }

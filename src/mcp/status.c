@@ -128,7 +128,8 @@ add_session(struct mcp_held *held, json_t *json, bool is_short)
     mcp_session_leave(held);
   }
   bool is_paused = status.state == CT_STATE_ATTACHED && strcmp(stage, "recording") == 0;
-  set(json, "state", json_string(is_paused ? "paused" : stage));
+  bool is_over = status.ended && strcmp(stage, "recording") == 0; /* the trace is being completed */
+  set(json, "state", json_string(is_paused ? "paused" : is_over ? "ending" : stage));
   set_count(json, "pid", (uint64_t)s->pid);
   set(json, "program", s->argv != NULL ? mcp_name(s->argv[0]) : json_string("attached"));
   json_t *end = end_json(&status);

@@ -40,6 +40,7 @@ TARGETS = {
     "cache": ["-max_len=256"],
     "pattern": ["-max_len=128"],
     "rpc": ["-max_len=1024"],
+    "mcp": ["-max_len=2048"],
     "values": ["-max_len=1024"],
     "store": ["-max_len=256"],
     "check": ["-max_len=128"],
