@@ -856,10 +856,13 @@ def times(scene):
     ticks = scene.own(TICKS, "ticks")
     client.tool("launch", program=ticks, patterns=["tick"])  # plans are in the cache then
     client.tool("session", action="stop")
-    begun = time.monotonic()
-    client.tool("launch", program=ticks)
-    first = 1e3 * (time.monotonic() - begun)
-    client.tool("session", action="stop")
+    firsts = []
+    for _ in range(5):
+        begun = time.monotonic()
+        client.tool("launch", program=ticks)
+        firsts.append(1e3 * (time.monotonic() - begun))
+        client.tool("session", action="stop")
+    first = sorted(firsts)[2]
     done = client.tool("launch", program=scene.own(STEPS, "steps", "-DLOOKUPS=250000"), patterns=["steps!**"], mode="full", wait_s=300)
     expect(done["events"] > 10e6, str(done["events"]))
     queries = ("SELECT name, calls, total FROM functions ORDER BY total DESC LIMIT 10", "SELECT caller, calls FROM edges WHERE callee = 'lookup'",
