@@ -3,11 +3,15 @@
  * The guardian: a small process that outlives the server if that is killed. It reads from a pipe which processes the
  * server has launched and attached to. When the pipe ends without a goodbye, it ends the groups of those that were
  * launched, takes the hooks out of those that were attached to, and removes the server's temporary directory.
+ *
+ * A program whose id it was not told yet, because the server was killed while it began, is known by its standard
+ * output: a pipe that it was told before.
  */
 #include "mcp/server.h"
 
 #include <contrail/session.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -18,13 +22,23 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ENTRIES_MAX = 256, CLEAN_TURNS = 50, CLEAN_STEP_MS = 100, FILES_MAX = 32 };
-enum { LAUNCHED = 'L', ATTACHED = 'A', FORGET = 'F', GOODBYE = 'Q' };
+enum {
+  ENTRIES_MAX = 256,
+  PIPES_MAX = 64,
+  PIPE_BYTES = 40,
+  SCANS = 3,
+  SCAN_STEP_MS = 100,
+  CLEAN_TURNS = 50,
+  CLEAN_STEP_MS = 100,
+  FILES_MAX = 32
+};
+enum { LAUNCHED = 'L', ATTACHED = 'A', FORGET = 'F', PIPE = 'P', NO_PIPE = 'N', GOODBYE = 'Q' };
 
 struct entry {
   char kind;
   pid_t pid;
   unsigned long long started; /* so that no other process is meant that has the number by then */
+  char pipe[PIPE_BYTES];      /* "pipe:[123]", as the kernel names it */
 };
 
 /* ---- removing ---- */
@@ -88,6 +102,54 @@ note(struct entry *entries, const struct entry *told)
 }
 
 static void
+note_pipe(char pipes[][PIPE_BYTES], const struct entry *told)
+{
+  for (size_t i = 0; i < PIPES_MAX; i++) {
+    const char *wanted = told->kind == PIPE ? "" : told->pipe;
+    if (strcmp(pipes[i], wanted) == 0) {
+      snprintf(pipes[i], PIPE_BYTES, "%s", told->kind == PIPE ? told->pipe : "");
+      return;
+    }
+  }
+}
+
+static bool
+has_pipe(pid_t pid, char pipes[][PIPE_BYTES])
+{
+  char link[64], target[PIPE_BYTES] = "";
+  snprintf(link, sizeof(link), "/proc/%d/fd/1", (int)pid);
+  if (readlink(link, target, sizeof(target) - 1) <= 0) {
+    return false;
+  }
+  for (size_t i = 0; i < PIPES_MAX; i++) {
+    if (pipes[i][0] != '\0' && strcmp(pipes[i], target) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Programs whose ids nobody has told; some may be on their way through exec. */
+static void
+end_unknown(char pipes[][PIPE_BYTES])
+{
+  for (int scan = 0; scan < SCANS; scan++) {
+    DIR *stream = opendir("/proc");
+    for (const struct dirent *one; stream != NULL && (one = readdir(stream)) != NULL;) {
+      pid_t pid = (pid_t)strtol(one->d_name, NULL, 10);
+      if (pid > 1 && has_pipe(pid, pipes)) {
+        kill(pid, SIGKILL);
+      }
+    }
+    if (stream != NULL) {
+      closedir(stream);
+    }
+    struct timespec pause = {0, SCAN_STEP_MS * 1000000L};
+    nanosleep(&pause, NULL);
+  }
+}
+
+static void
 clean_up(const struct entry *entry)
 {
   unsigned long long now = started_at(entry->pid);
@@ -109,13 +171,16 @@ static void
 guard(int fd, const char *directory)
 {
   static struct entry entries[ENTRIES_MAX];
+  static char pipes[PIPES_MAX][PIPE_BYTES];
   struct entry told;
   ssize_t got;
   while ((got = read(fd, &told, sizeof(told))) == (ssize_t)sizeof(told) || (got < 0 && errno == EINTR)) {
     if (got > 0 && told.kind == GOODBYE) {
       return;
     }
-    if (got > 0) {
+    if (got > 0 && (told.kind == PIPE || told.kind == NO_PIPE)) {
+      note_pipe(pipes, &told);
+    } else if (got > 0) {
       note(entries, &told);
     }
   }
@@ -124,6 +189,7 @@ guard(int fd, const char *directory)
       clean_up(&entries[i]);
     }
   }
+  end_unknown(pipes);
   if (directory[0] != '\0') {
     mcp_remove_tree(directory);
   }
@@ -169,6 +235,24 @@ mcp_guardian_start(struct mcp_server *server)
 }
 
 static void
+tell_all(struct mcp_server *server, const struct entry *entry)
+{
+  if (server->guard_fd >= 0 && write(server->guard_fd, entry, sizeof(*entry)) < 0) {
+    /* it was killed: there is nobody to tell */
+  }
+}
+
+void
+mcp_guard_pipe(struct mcp_server *server, const char *name, bool is_ours)
+{
+  struct entry entry;
+  memset(&entry, 0, sizeof(entry));
+  entry.kind = is_ours ? PIPE : NO_PIPE;
+  snprintf(entry.pipe, sizeof(entry.pipe), "%s", name);
+  tell_all(server, &entry);
+}
+
+static void
 tell(struct mcp_server *server, char kind, pid_t pid)
 {
   struct entry entry;
@@ -176,9 +260,7 @@ tell(struct mcp_server *server, char kind, pid_t pid)
   entry.kind = kind;
   entry.pid = pid;
   entry.started = kind == LAUNCHED || kind == ATTACHED ? started_at(pid) : 0;
-  if (server->guard_fd >= 0 && write(server->guard_fd, &entry, sizeof(entry)) < 0) {
-    /* it was killed: there is nobody to tell */
-  }
+  tell_all(server, &entry);
 }
 
 void

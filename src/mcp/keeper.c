@@ -84,6 +84,19 @@ spawn(struct mcp_held *held)
   return code;
 }
 
+/* Tells the guardian of the pipe that the program writes to. */
+static void
+guard_output(struct mcp_held *held, bool is_ours)
+{
+  char link[64], name[64] = "";
+  if (held->session->streams[0].from >= 0) {
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", held->session->streams[0].from);
+    if (readlink(link, name, sizeof(name) - 1) > 0) {
+      mcp_guard_pipe(held->server, name, is_ours);
+    }
+  }
+}
+
 static int
 begin_session(struct mcp_held *held, int fds[3])
 {
@@ -94,6 +107,7 @@ begin_session(struct mcp_held *held, int fds[3])
     snprintf(s->diag.text, sizeof(s->diag.text), "the program's streams cannot be made: %s", strerror(errno));
     return CT_EIO;
   }
+  guard_output(held, true);
   s->options.streams = s->argv != NULL ? fds : NULL;
   int code = ct_session_create(&s->options, &s->session, &s->diag);
   if (code != 0) {
@@ -274,6 +288,7 @@ keeper_main(void *argument)
     await_output(held);
   }
   if (!goes_on || s->is_kept) {
+    guard_output(held, false);
     mcp_guard_forget(server, s->pid);
   }
   s->runs_on = goes_on;
