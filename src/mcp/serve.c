@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -195,23 +196,37 @@ move_streams(struct mcp_server *server, struct ct_diag *diag)
   return 0;
 }
 
+/*
+ * The name of a temporary directory, which the guardian is to know before there is one. It is as good as unique: should
+ * it be there already the server does not begin.
+ */
+static int
+name_directory(struct mcp_server *server, struct ct_diag *diag)
+{
+  const char *given = server->options->directory, *below = getenv("TMPDIR");
+  uint64_t number;
+  server->is_temporary = given == NULL;
+  if (given != NULL) {
+    return 0;
+  }
+  if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number) ||
+      snprintf(server->directory, sizeof(server->directory), "%s/contrail-mcp-%016llx",
+               below != NULL && below[0] == '/' ? below : "/tmp",
+               (unsigned long long)number) >= (int)sizeof(server->directory)) {
+    snprintf(diag->text, sizeof(diag->text), "no name for a directory below TMPDIR");
+    return CT_EIO;
+  }
+  return 0;
+}
+
 static int
 make_directory(struct mcp_server *server, struct ct_diag *diag)
 {
-  const char *given = server->options->directory, *below = getenv("TMPDIR");
-  server->is_temporary = given == NULL;
-  if (given != NULL) {
-    if ((mkdir(given, 0700) != 0 && errno != EEXIST) || realpath(given, server->directory) == NULL) {
-      snprintf(diag->text, sizeof(diag->text), "%.300s: %s", given, strerror(errno));
-      return CT_EIO;
-    }
-    return 0;
-  }
-  int length = snprintf(server->directory, sizeof(server->directory), "%s/contrail-mcp-XXXXXX",
-                        below != NULL && below[0] == '/' ? below : "/tmp");
-  if (length >= (int)sizeof(server->directory) || mkdtemp(server->directory) == NULL) {
-    snprintf(diag->text, sizeof(diag->text), "no directory for traces below %.300s: %s", below != NULL ? below : "/tmp",
-             strerror(errno));
+  const char *given = server->options->directory;
+  if (given == NULL ? mkdir(server->directory, 0700) != 0
+                    : (mkdir(given, 0700) != 0 && errno != EEXIST) || realpath(given, server->directory) == NULL) {
+    snprintf(diag->text, sizeof(diag->text), "no directory %.300s for traces: %s",
+             given != NULL ? given : server->directory, strerror(errno));
     return CT_EIO;
   }
   return 0;
@@ -268,11 +283,16 @@ mcp_serve(const struct mcp_options *options, struct ct_diag *diag)
   pthread_mutex_init(&server.out_lock, NULL);
   pthread_cond_init(&server.changed, NULL);
   int code = move_streams(&server, diag);
-  code = code != 0 ? code : make_directory(&server, diag);
+  code = code != 0 ? code : name_directory(&server, diag);
   if (code != 0) {
     return code;
   }
   mcp_guardian_start(&server);
+  code = make_directory(&server, diag);
+  if (code != 0) {
+    mcp_guardian_end(&server, true);
+    return code;
+  }
   server.wake_fd = eventfd(0, EFD_CLOEXEC);
   server.signal_fd = signalfd(-1, &ends, SFD_CLOEXEC);
   code = server.wake_fd < 0 || server.signal_fd < 0 ? CT_EIO : mcp_tools_load(&server);
