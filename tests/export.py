@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Exports: what contrail export writes in the formats of other programs is read here by decoders of our own, made from the
+published descriptions, and its sums are those of report, its calls those of replay: with threads, tail calls, longjmp,
+exceptions, signal stacks, sampled points, children, names that are no names, and with each filter.
+
+    tests/export.py [--filter PATTERN] [--build DIR]
+"""
+import collections
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import harness
+from harness import case, expect, main
+
+HOSTILE = b'=x"\'</script>&]]>;,\\\x01\x1b\xff\xc3\xa9|'  # what somebody may have written into the trace in place of a name, as long
+PROGRAM = r"""
+#include <csetjmp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <pthread.h>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile long sum;
+static jmp_buf back;
+static char stack_of_signals[1 << 16];
+extern "C" {
+#define OWN __attribute__((noinline, noipa))
+OWN long leaf(long x) { sum += x; return x * 2; }
+OWN long tail(long x) { return leaf(x + 1); }
+OWN long deep(long x) { return x == 0 ? leaf(1) : deep(x - 1) + 1; }
+OWN void odd_name_ooooooooooooooooo(void) { leaf(2); }
+OWN void jumps(void) { leaf(3); longjmp(back, 1); }
+OWN void thrower(long x) { leaf(x); if (x % 2) throw std::runtime_error("x"); sum += x; }
+OWN void passes(long x) { thrower(x); sum++; }
+OWN void catcher(long x) { try { passes(x); } catch (const std::exception &) { sum += 2; } }
+OWN void handler(int n) { leaf(n); }
+OWN void slow(long us) { usleep(us); }
+OWN void *thread(void *a) {
+  for (long i = 0; i < 300; i++) { tail(i); catcher(i); deep(i % 30); odd_name_ooooooooooooooooo(); }
+  return a;
+}
+OWN void child(long n) { for (long i = 0; i < n; i++) tail(i); slow(2000); }
+OWN void leaves(int status) { leaf(status); exit(status); }
+}
+int main(int argc, char **) {
+  pthread_t t[2];
+  stack_t own = {stack_of_signals, 0, sizeof(stack_of_signals)};
+  struct sigaction act = {};
+  act.sa_handler = handler;
+  act.sa_flags = SA_ONSTACK;
+  sigaltstack(&own, nullptr);
+  sigaction(SIGUSR1, &act, nullptr);
+  for (int i = 0; i < 2; i++) pthread_create(t + i, nullptr, thread, nullptr);
+  for (int i = 0; i < 20; i++) { if (setjmp(back) == 0) jumps(); raise(SIGUSR1); catcher(i); slow(500); }
+  for (int i = 0; i < 2; i++) pthread_join(t[i], nullptr);
+  if (argc > 1) for (int i = 0; i < 2; i++) if (fork() == 0) { child(50 * (i + 1)); leaves(0); }
+  if (argc > 1) while (wait(nullptr) > 0) {}
+  leaves(0);
+}
+"""
+FILTERS = [(), ("--function", "deep"), ("--module", "libc*"), ("--min-duration", "3us"), ("--max-duration", "2us"), ("--depth", "4"),
+           ("--depth", "2..3"), ("--reason", "exception,longjmp"), ("--reason", "enter-only,tail-call"), ("--time", "cpu"), ("--raw",),
+           ("--function", "leaf", "--min-duration", "100ns")]
+PIECES = [("--from", "4ms", "--to", "9ms"), ("--from", "5ms"), ("--to", "8ms")]
+
+
+class Scene(harness.Scene):
+    def own(self, *arguments, options=()):
+        """A trace of the program above."""
+        program = self.path("own")
+        if not os.path.exists(program):
+            source = self.write("own.cc", PROGRAM)
+            self.run("g++", "-O2", "-g", "-fno-inline", "-w", "-pthread", "-o", program, source)
+        self.record("-q", *options, "--", program, *arguments)
+        for folder, _, names in os.walk(self.trace):
+            for name in set(names) & {"functions.tsv"}:
+                with open(os.path.join(folder, name), "rb+") as file:
+                    data = file.read().replace(b"\todd_name_ooooooooooooooooo\n", b"\t" + HOSTILE + b"\n")
+                    file.seek(0)
+                    file.write(data)
+
+    def export(self, form, *options, trace=None, status=0, into="out"):
+        """The bytes of the file."""
+        path = self.path(into)
+        if os.path.exists(path):
+            os.unlink(path)
+        result = self.execute(self.contrail, "export", "--to", form, "-o", path, *options, trace or self.trace)
+        expect(result.returncode == status, f"export: status {result.returncode}: {result.stderr}")
+        self.said = result.stderr
+        if status != 0:
+            expect(not os.path.exists(path), "a file was left")
+            return result.stderr
+        with open(path, "rb") as file:
+            return file.read()
+
+    def run_bad(self, *words, status=1):
+        """Standard error."""
+        result = self.execute(self.contrail, *words)
+        expect(result.returncode == status, f"status {result.returncode}: {result.stderr}")
+        return result.stderr
+
+    def functions(self, *options, trace=None):
+        """The report's sums by name: calls, self and time off the processor; of all processes."""
+        sums = collections.defaultdict(lambda: [0, 0, 0, 0])
+        for row in json.loads(self.run(self.contrail, "report", "--json", *options, trace or self.trace))["functions"]:
+            for i, key in enumerate(("calls", "self_ns", "off_ns", "total_ns")):
+                sums[row["name"]][i] += row[key] or 0
+        return sums
+
+
+def near(what, found, wanted, slack):
+    """Both have the names, with numbers that differ by so much at most: nanoseconds that were rounded one by one."""
+    names = {name for name, value in found.items() if value > slack} | {name for name, value in wanted.items() if value > slack}
+    for name in names:
+        expect(abs(found.get(name, 0) - wanted.get(name, 0)) <= slack, f"{what}: {name}: {found.get(name)}, not {wanted.get(name)}")
+
+
+def clean(name, separator=None):
+    """As a line of text has a name of a function."""
+    return "".join("?" if ord(c) < 32 or ord(c) == 127 else ":" if c == separator else c for c in name)
+
+
+def folded(data):
+    """The weights by path."""
+    paths = collections.Counter()
+    for line in data.decode().splitlines():
+        path, weight = line.rsplit(" ", 1)
+        expect(int(weight) > 0, line)
+        paths[tuple(path.split(";"))] += int(weight)  # functions of one name have a line each
+    return paths
+
+
+def leaves(paths):
+    sums = collections.Counter()
+    for path, weight in paths.items():
+        sums[path[-1]] += weight
+    return sums
+
+
+# ---- folded ----
+
+def compare_folded(scene, *options, **more):
+    wanted = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for name, numbers in scene.functions(*options, **more).items():
+        wanted[clean(name, ";")] = numbers
+    times = folded(scene.export("folded", *options))
+    near("time", leaves(times), {name: row[1] for name, row in wanted.items()}, 2 + len(times))
+    calls = folded(scene.export("folded", "--weight", "calls", *options))
+    # Calls of functions that were only counted are in no path.
+    near("calls", leaves(calls), {name: row[0] for name, row in wanted.items()}, 0)
+    return times, calls
+
+
+@case
+def folded_sums(scene):
+    """Self times and calls of each function, under all filters, as report has them; and a path is who called whom."""
+    scene.own()
+    for options in FILTERS + PIECES:
+        times, calls = compare_folded(scene, *options)
+    calls = folded(scene.export("folded", "--weight", "calls"))
+    ends = collections.Counter(path[-2:] for path in calls.elements())
+    expect(ends[("passes", "thrower")] == 620, str(ends[("passes", "thrower")]))
+    hostile = clean(HOSTILE.decode(errors="replace"), ";")
+    expect(any(path[-1] == hostile and count == 600 for path, count in calls.items()), f"no {hostile!r}")
+    off = folded(scene.export("folded", "--weight", "off"))
+    slept = sum(weight for path, weight in off.items() if "usleep" in path)
+    expect(slept >= 20 * 500_000, f"{slept} ns off the processor")
+    return f"{len(calls)} paths"
+
+
+@case
+def folded_family(scene):
+    """All processes in one file; one of them; threads of two of them."""
+    scene.own("children", options=("--follow",))
+    calls = folded(scene.export("folded", "--weight", "calls"))
+    expect(sum(weight for path, weight in calls.items() if path[-2:] == ("child", "tail")) == 150, "calls of the children")
+    wanted = scene.functions("--family")
+    near("calls", leaves(calls), {clean(name, ";"): row[0] for name, row in wanted.items()}, 0)
+    children = [child for child in scene.manifest()["children"]]
+    pids = [child["pid"] for child in children]
+    for pid, count in zip(pids, (50, 100)):
+        one = folded(scene.export("folded", "--weight", "calls", "--process", str(pid)))
+        near(f"process {pid}", leaves(one), {name: row[0] for name, row in scene.functions("--process", str(pid)).items()}, 0)
+    both = folded(scene.export("folded", "--weight", "calls", "--thread", str(pids[0]), "--thread", str(pids[1])))
+    expect(leaves(both)["tail"] == 150 and "main" not in leaves(both), str(leaves(both)))
+    expect("process 1" in scene.export("folded", "--process", "1", status=2), "a process that is not there")
+    expect("no thread 1" in scene.export("folded", "--thread", "1", status=2), "a thread that is not there")
+
+
+# ---- where it goes ----
+
+@case
+def places(scene):
+    """A file, standard output, gzip, zstd; nothing is written over; what cannot be written is said in one line."""
+    scene.own()
+    for form in ("folded",):
+        plain = scene.export(form)
+        piped = scene.execute(scene.contrail, "export", "--to", form, scene.trace, text=False, errors=None)
+        expect(piped.returncode == 0 and piped.stdout == plain, f"{form}: standard output differs")
+        expect(gzip.decompress(scene.export(form, into="x.gz")) == plain, f"{form}: gzip differs")
+        scene.export(form, into="x.zst")
+        expect(scene.execute("zstd", "-dc", scene.path("x.zst"), text=False, errors=None).stdout == plain, f"{form}: zstd differs")
+        expect("nothing is written over" in scene.run_bad("export", "--to", form, "-o", scene.path("x.gz"), scene.trace), form)
+        for path, why in (("/dev/full", "No space left"), ("/nowhere/x", "No such file"), (scene.folder, "there already")):
+            line = scene.run_bad("export", "--to", form, "-o", path, scene.trace)
+            expect(why in line and line.count("\n") == 1, f"{form}: {line}")
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([scene.contrail, "export", "--to", form, scene.trace], stdout=full, stderr=subprocess.PIPE, check=False)
+        expect(result.returncode == 1 and b"No space left" in result.stderr, f"{form}: {result}")
+
+
+@case
+def bad_words(scene):
+    """What makes no sense is refused in one line, with status 2."""
+    scene.record("-q", "--", "/bin/true")
+    for words in (("--to", "nothing"), ("--to", "folded", "--weight", "x"), ("--to", "folded", "--limit", "3"), (),
+                  ("--to", "folded", "--min-duration", "x"), ("--to", "atf2"),
+                  ("--to", "atf2", "-o", scene.path("a"), "--function", "main"), ("--to", "folded", "--function", "[")):
+        result = scene.execute(scene.contrail, "export", *words, scene.trace)
+        expect(result.returncode == 2 and result.stderr.count("\n") in (1, 2), f"{words}: {result}")
+    result = scene.execute(scene.contrail, "export", "--to", "folded", scene.path("nothing"))
+    expect(result.returncode == 1 and result.stderr.count("\n") == 1, str(result))
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
