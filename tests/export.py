@@ -43,7 +43,7 @@ OWN void catcher(long x) { try { passes(x); } catch (const std::exception &) { s
 OWN void handler(int n) { leaf(n); }
 OWN void slow(long us) { usleep(us); }
 OWN void *thread(void *a) {
-  for (long i = 0; i < 300; i++) { tail(i); catcher(i); deep(i % 30); odd_name_ooooooooooooooooo(); }
+  for (long i = 0; i < 80; i++) { tail(i); catcher(i); deep(i % 30); odd_name_ooooooooooooooooo(); }
   return a;
 }
 OWN void child(long n) { for (long i = 0; i < n; i++) tail(i); slow(2000); }
@@ -68,7 +68,7 @@ int main(int argc, char **) {
 FILTERS = [(), ("--function", "deep"), ("--module", "libc*"), ("--min-duration", "3us"), ("--max-duration", "2us"), ("--depth", "4"),
            ("--depth", "2..3"), ("--reason", "exception,longjmp"), ("--reason", "enter-only,tail-call"), ("--time", "cpu"), ("--raw",),
            ("--function", "leaf", "--min-duration", "100ns")]
-PIECES = [("--from", "4ms", "--to", "9ms"), ("--from", "5ms"), ("--to", "8ms")]
+FORMATS = ("folded", "chrome")  # those that are files
 
 
 class Scene(harness.Scene):
@@ -85,6 +85,11 @@ class Scene(harness.Scene):
                     data = file.read().replace(b"\todd_name_ooooooooooooooooo\n", b"\t" + HOSTILE + b"\n")
                     file.seek(0)
                     file.write(data)
+
+    def pieces(self):
+        """Options for pieces of the trace in which something goes on."""
+        begin = next(line["ts_ns"] for line in self.lines("--function", "main")) // 1000
+        return [("--from", f"{begin + 3000}us", "--to", f"{begin + 9000}us"), ("--from", f"{begin + 4000}us"), ("--to", f"{begin + 7000}us")]
 
     def export(self, form, *options, trace=None, status=0, into="out"):
         """The bytes of the file."""
@@ -144,6 +149,147 @@ def leaves(paths):
     return sums
 
 
+# ---- single calls ----
+
+# start and end: on the clock, nanoseconds since the begin; ns, self_ns, off_ns: own time, None where the format has none.
+Span = collections.namedtuple("Span", "pid tid name module start end ns self_ns off_ns calls how flags")
+HOW = ("tail call", "longjmp", "exception", "exit", "thread exit", "orphan", "enter only", "counted")
+
+
+def replayed(lines, pid):
+    """The calls of replay's lines, as (pid, tid, name, start, end)."""
+    calls, stacks = [], collections.defaultdict(list)
+    for line in lines:
+        kind, key = line["kind"], (line["tid"], line.get("stack"))
+        if kind in ("return", "left", "tail") and line["duration_ns"] is not None:
+            name, start = stacks[key].pop()
+            ended = line["ended"] if kind == "tail" else line
+            expect(name == ended["name"], f"{line}: not {name}")
+            calls.append((pid, line["tid"], name, start, line["ts_ns"]))
+        if kind in ("enter", "tail"):
+            stacks[key].append((line["name"], line["ts_ns"]))
+        if kind in ("point", "orphan"):
+            calls.append((pid, line["tid"], line["name"], line["ts_ns"], line["ts_ns"]))
+    return collections.Counter(calls)
+
+
+def by_name(spans):
+    """As Scene.functions gives them."""
+    sums = collections.defaultdict(lambda: [0, 0, 0])
+    for span in spans:
+        for i, number in enumerate((span.calls, span.self_ns, span.off_ns)):
+            sums[span.name][i] += number or 0
+    return sums
+
+
+def compare_sums(what, spans, wanted, timed=True):
+    """With a report: calls, and self time where the format has it."""
+    found = by_name(spans)
+    names = set(found) | {name for name, row in wanted.items() if row[0] != 0}
+    near(f"{what}: calls", {name: found[name][0] for name in names}, {name: wanted[name][0] for name in names if name in wanted}, 0)
+    for i in (1, 2) if timed else ():
+        for name in names:
+            slack = 2 + wanted[name][0]
+            expect(abs(found[name][i] - wanted[name][i]) <= slack, f"{what}: {name}: {found[name][i]} ns, not {wanted[name][i]}")
+
+
+def compare_spans(scene, form, decode, timed=True, renamed=lambda name: name):
+    """All calls against replay's, then with each filter the sums against the report's; a family. What is not in a format's
+    names is taken out of the report's by renamed."""
+    def functions(*options):
+        sums = collections.defaultdict(lambda: [0, 0, 0, 0])
+        for name, row in scene.functions(*options).items():
+            sums[renamed(name)] = [a + b for a, b in zip(sums[renamed(name)], row)]
+        return sums
+    scene.own()
+    pid = scene.manifest()["pid"]
+    total = 0
+    for options in [()] + scene.pieces():
+        spans = decode(scene.export(form, *options))
+        found = collections.Counter(span[:3] + span[4:6] for span in spans)
+        wanted = collections.Counter()
+        for (of, tid, name, start, end), count in replayed(scene.lines(*options), pid).items():
+            wanted[of, tid, renamed(name), start, end] += count
+        expect(found == wanted, f"{form} {options}: {list((found - wanted).items())[:3]} and not {list((wanted - found).items())[:3]}")
+        compare_sums(f"{form} {options}", spans, functions(*options), timed)
+        total += len(spans)
+        is_open, before = (sum(flag in span.flags for span in spans if span.flags is not None) for flag in ("open", "before"))
+        expect(spans[0].flags is None or (is_open > 2) == ("--to" in options), f"{form} {options}: {is_open} open calls")
+        expect(spans[0].flags is None or (before > 2) == ("--from" in options), f"{form} {options}: {before} from before")
+        ends = collections.Counter(span.how for span in spans if span.how is not None)
+        if not options and ends:
+            expect(ends["longjmp"] >= 20 and ends["exception"] >= 90 and ends["tail call"] >= 160, str(ends))
+    for options in FILTERS:
+        if timed or options[0] not in ("--time", "--raw"):
+            compare_sums(f"{form} {options}", decode(scene.export(form, *options)), functions(*options), timed)
+    scene.own("children", options=("--follow",))
+    spans = decode(scene.export(form))
+    compare_sums(f"{form} of a family", spans, functions("--family"), timed)
+    pids = {child["pid"] for child in scene.manifest()["children"]} | {scene.manifest()["pid"]}
+    expect({span.pid for span in spans} == pids, f"{form}: not all processes")
+    first = min(span.start for span in spans if span.pid != scene.manifest()["pid"])
+    parent = max(span.end for span in spans if span.pid == scene.manifest()["pid"])
+    expect(1_000_000 < first < parent, f"{form}: the children are from {first} on, the parent ends at {parent}")
+    return f"{total} calls"
+
+
+def microseconds(value):
+    """Nanoseconds of a decimal number of microseconds, without an error."""
+    whole, _, rest = str(value).partition(".")
+    return int(whole) * 1000 + int((rest + "000")[:3])
+
+
+# ---- chrome ----
+
+def chrome(data):
+    document = json.loads(data, parse_float=str)  # digits as they are
+    threads, spans = {}, []
+    for event in document["traceEvents"]:
+        if event["ph"] == "M":
+            threads[event["pid"], event["tid"]] = event["args"].get("of_tid", event["tid"])
+            continue
+        expect(event["ph"] in "Xi", str(event))
+        if event["name"] == "events lost":
+            continue
+        arguments, start = event["args"], microseconds(event["ts"])
+        expect((event["pid"], event["tid"]) in threads, f"{event}: no thread")
+        end = start + microseconds(event["dur"]) if event["ph"] == "X" else start
+        how = arguments.get("end")
+        calls = arguments.get("calls", 0 if how == "orphan" or "before" in arguments else 1)
+        flags = [flag for flag in ("open", "uncertain", "before") if flag in arguments]
+        spans.append((arguments.get("stack", 0), Span(event["pid"], event["tid"], event["name"], event["cat"], start, end,
+                      arguments["ns"], arguments["self_ns"], arguments.get("off_ns", 0), calls, how, flags)))
+    # What is on another stack is a thread by itself, and nests there.
+    nested = collections.defaultdict(list)
+    for stack, span in spans:
+        expect((span.tid >= 1 << 30) == (stack != 0), f"{span} on stack {stack}")
+        if span.end > span.start:
+            nested[span.pid, span.tid].append(span)
+    for lane in nested.values():
+        check_nesting(lane)
+    return [span._replace(tid=threads[span.pid, span.tid]) for _, span in spans]
+
+
+def check_nesting(spans):
+    """Each lies in another one, or beside it."""
+    ends = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        while ends and ends[-1] <= span.start:
+            ends.pop()
+        expect(not ends or span.end <= ends[-1], f"{span} crosses one that ends at {ends[-1:]}")
+        ends.append(span.end)
+
+
+@case
+def chrome_calls(scene):
+    """Each call at its place, and nested; sums under all filters; a family; a name that is none."""
+    said = compare_spans(scene, "chrome", chrome)
+    names = {span.name for span in chrome(scene.export("chrome"))}
+    expect(HOSTILE.decode(errors="replace") in names, "the odd name")
+    expect(json.loads(scene.export("chrome"))["otherData"]["lost_events"] == 0, "lost events")
+    return said
+
+
 # ---- folded ----
 
 def compare_folded(scene, *options, **more):
@@ -162,13 +308,13 @@ def compare_folded(scene, *options, **more):
 def folded_sums(scene):
     """Self times and calls of each function, under all filters, as report has them; and a path is who called whom."""
     scene.own()
-    for options in FILTERS + PIECES:
+    for options in FILTERS + scene.pieces():
         times, calls = compare_folded(scene, *options)
     calls = folded(scene.export("folded", "--weight", "calls"))
     ends = collections.Counter(path[-2:] for path in calls.elements())
-    expect(ends[("passes", "thrower")] == 620, str(ends[("passes", "thrower")]))
+    expect(ends[("passes", "thrower")] == 180, str(ends[("passes", "thrower")]))
     hostile = clean(HOSTILE.decode(errors="replace"), ";")
-    expect(any(path[-1] == hostile and count == 600 for path, count in calls.items()), f"no {hostile!r}")
+    expect(any(path[-1] == hostile and count == 160 for path, count in calls.items()), f"no {hostile!r}")
     off = folded(scene.export("folded", "--weight", "off"))
     slept = sum(weight for path, weight in off.items() if "usleep" in path)
     expect(slept >= 20 * 500_000, f"{slept} ns off the processor")
@@ -200,7 +346,7 @@ def folded_family(scene):
 def places(scene):
     """A file, standard output, gzip, zstd; nothing is written over; what cannot be written is said in one line."""
     scene.own()
-    for form in ("folded",):
+    for form in FORMATS:
         plain = scene.export(form)
         piped = scene.execute(scene.contrail, "export", "--to", form, scene.trace, text=False, errors=None)
         expect(piped.returncode == 0 and piped.stdout == plain, f"{form}: standard output differs")

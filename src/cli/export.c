@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORMATS "folded atf2 contrail"
+#define FORMATS "folded chrome atf2 contrail"
 #define FORMATS_HELP                                                                                                   \
-  "folded: stacks, a line each; atf2: a directory of index.atf and detail.atf files (ATF V2); contrail: as contrail "  \
+  "folded: stacks, a line each; chrome: JSON of Chrome's tracing, for DevTools and others; atf2: a directory of "      \
+  "index.atf and detail.atf files (ATF V2); contrail: as contrail "                                                    \
   "cut"
 
 struct wanted {

@@ -437,15 +437,22 @@ ct_out_close(struct ct_sink *out, int code, uint64_t *bytes, struct ct_diag *dia
 
 /* ---- texts ---- */
 
-void
-ct_out_json(struct ct_sink *out, const char *text)
+char *
+ct_json_quoted(const char *text)
 {
   json_t *json = ct_json_string(text);
   char *quoted = json != NULL ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
+  json_decref(json);
+  return quoted;
+}
+
+void
+ct_out_json(struct ct_sink *out, const char *text)
+{
+  char *quoted = ct_json_quoted(text);
   ct_out_text(out, quoted != NULL ? quoted : "\"\"");
   fail(out->pool, quoted != NULL ? 0 : ENOMEM);
   free(quoted);
-  json_decref(json);
 }
 
 void

@@ -57,7 +57,8 @@ void ct_out_put_across(struct ct_sink *out, const void *data, size_t bytes);
 
 /* ---- texts from outside, escaped; they may be anything ---- */
 
-/* In quotes, as JSON has it. */
+/* In quotes, as JSON has it; the first one malloc'd, NULL: out of memory. */
+char *ct_json_quoted(const char *text);
 void ct_out_json(struct ct_sink *out, const char *text);
 /* In double quotes, if it needs any: RFC 4180. */
 void ct_out_csv(struct ct_sink *out, const char *text);
