@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import zlib
 
 import harness
 from harness import case, expect, main
@@ -68,7 +69,7 @@ int main(int argc, char **) {
 FILTERS = [(), ("--function", "deep"), ("--module", "libc*"), ("--min-duration", "3us"), ("--max-duration", "2us"), ("--depth", "4"),
            ("--depth", "2..3"), ("--reason", "exception,longjmp"), ("--reason", "enter-only,tail-call"), ("--time", "cpu"), ("--raw",),
            ("--function", "leaf", "--min-duration", "100ns")]
-FORMATS = ("folded", "chrome")  # those that are files
+FORMATS = ("folded", "chrome", "perfetto")  # those that are files
 
 
 class Scene(harness.Scene):
@@ -220,7 +221,7 @@ def compare_spans(scene, form, decode, timed=True, renamed=lambda name: name):
         if not options and ends:
             expect(ends["longjmp"] >= 20 and ends["exception"] >= 90 and ends["tail call"] >= 160, str(ends))
     for options in FILTERS:
-        if timed or options[0] not in ("--time", "--raw"):
+        if timed or options[:1] not in (("--time",), ("--raw",)):
             compare_sums(f"{form} {options}", decode(scene.export(form, *options)), functions(*options), timed)
     scene.own("children", options=("--follow",))
     spans = decode(scene.export(form))
@@ -290,6 +291,183 @@ def chrome_calls(scene):
     return said
 
 
+# ---- protobuf ----
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7f) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def fields(data):
+    """(number, value) of a message: an integer, or bytes."""
+    at, end = 0, len(data)
+    while at < end:
+        key, at = varint(data, at)
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        elif key & 7 == 2:
+            size, at = varint(data, at)
+            expect(at + size <= end, "a field is longer than its message")
+            value, at = data[at:at + size], at + size
+        else:
+            raise AssertionError(f"wire type {key & 7}")
+        yield key >> 3, value
+
+
+def message(data):
+    """The last value of each field, and lists of all."""
+    last, every = {}, collections.defaultdict(list)
+    for number, value in fields(data):
+        last[number] = value
+        every[number].append(value)
+    return last, every
+
+
+def packed(value):
+    """The integers of a repeated field, packed or one by one."""
+    numbers = []
+    for item in value:
+        if isinstance(item, int):
+            numbers.append(item)
+            continue
+        at = 0
+        while at < len(item):
+            number, at = varint(item, at)
+            numbers.append(number)
+    return numbers
+
+
+# ---- perfetto ----
+
+def packets(data):
+    """The packets of a trace, those that are deflated too (compressed_packets = 50)."""
+    for number, packet in fields(data):
+        expect(number == 1, f"field {number} of Trace")
+        last, _ = message(packet)
+        if 50 in last:
+            expect(len(packet) < 512 * 1024, f"{len(packet)} bytes of compressed packets")
+            yield from packets(zlib.decompress(last[50]))
+        else:
+            yield last, packet
+
+
+class Sequence:
+    """What a reader keeps of a packet sequence."""
+
+    def __init__(self):
+        self.names, self.clocks, self.incremental, self.clock, self.track, self.is_valid = {}, {}, set(), 6, None, False
+
+    def time(self, clock, stamp):
+        """Nanoseconds of BOOTTIME."""
+        if clock == 6:
+            return stamp
+        expect(clock in self.clocks, f"clock {clock} without a snapshot")
+        if clock in self.incremental:
+            stamp += self.clocks[clock][0]
+            self.clocks[clock] = (stamp, self.clocks[clock][1])
+        return stamp + self.clocks[clock][1]
+
+
+def perfetto(data):
+    sequences, tracks, open_calls, spans, lost = collections.defaultdict(Sequence), {}, collections.defaultdict(list), [], 0
+    for last, packet in packets(data):
+        sequence = sequences[last.get(10)]
+        flags = last.get(13, 0)
+        if flags & 1:
+            sequences[last[10]] = sequence = Sequence()
+            sequence.is_valid = True
+        if flags & 2:
+            expect(sequence.is_valid, "a packet needs state that there is not")
+        if 59 in last:
+            defaults, _ = message(last[59])
+            sequence.clock = defaults.get(58, 6)
+            sequence.track = message(defaults[11])[0][11]
+        if 6 in last:
+            clocks = [message(clock)[0] for clock in message(last[6])[1][1]]
+            boot = next(clock[2] for clock in clocks if clock[1] == 6)
+            for clock in clocks:
+                # An absolute time is that of the clock; a difference goes on from it.
+                sequence.clocks[clock[1]] = (clock[2], boot - clock[2])
+                if clock.get(3):
+                    sequence.incremental.add(clock[1])
+        if 60 in last:
+            track, _ = message(last[60])
+            thread = message(track[4])[0] if 4 in track else message(track[3])[0] if 3 in track else None
+            parent = tracks.get(track.get(5))
+            expect(track[1] not in tracks and (3 in track or parent), "tracks")
+            tracks[track[1]] = (thread[1], thread.get(2), 0) if thread is not None else (*parent[:2], track[1])
+        if 12 in last:
+            for entry in message(last[12])[1][2]:
+                entry, _ = message(entry)
+                expect(entry[1] not in sequence.names, "an interned name twice")
+                sequence.names[entry[1]] = entry[2].decode()
+        if 11 not in last:
+            continue
+        event, every = message(last[11])
+        notes = {}
+        for note in every[4]:
+            note, _ = message(note)
+            notes[note[10].decode()] = note[6].decode() if 6 in note else note[3]
+        ns = sequence.time(last.get(58, sequence.clock), last[8])
+        uuid = event.get(11, sequence.track)
+        pid, tid, stack = tracks[uuid]
+        if event.get(23) == b"events lost":
+            lost += notes["events"]
+        elif event[9] == 1:
+            open_calls[uuid].append((sequence.names[event[10]], ns))
+        elif event[9] in (2, 3):
+            name, start = open_calls[uuid].pop() if event[9] == 2 else (sequence.names[event[10]], ns)
+            expect(start <= ns, "an end before its begin")
+            how = notes.get("end")
+            calls = notes.get("calls", 0 if how == "orphan" or "before" in notes else 1)
+            spans.append(Span(pid, tid, name, None, start, ns, None, None, None, calls, how,
+                              [flag for flag in ("open", "uncertain", "before") if flag in notes]))
+        else:
+            raise AssertionError(f"an event of type {event[9]}")
+    expect(not any(open_calls.values()), "calls without an end")
+    perfetto.lost = lost
+    return spans
+
+
+@case
+def perfetto_calls(scene):
+    """Begins and ends of a decoder of our own: each call where it is, by threads and stacks; filters, a family; names."""
+    said = compare_spans(scene, "perfetto", perfetto, timed=False)
+    data = scene.export("perfetto")
+    spans = perfetto(data)
+    expect(HOSTILE.decode(errors="replace") in {span.name for span in spans}, "the odd name")
+    expect(perfetto(gzip.decompress(scene.export("perfetto", into="x.gz"))) == spans, "gzip")
+    return f"{said}, {len(data) / len(spans):.1f} bytes a call"
+
+
+@case
+def lost_events(scene):
+    """Events that the recording lost are said on standard error, and where they are by formats that have a place for it."""
+    source = scene.write("burst.c", "static volatile long n;\n__attribute__((noinline)) void leaf(void) { n++; }\n"
+                         "int main(void) { for (long i = 0; i < 400000; i++) leaf(); return 0; }\n")
+    program = scene.path("burst")
+    scene.run("gcc", "-O1", "-o", program, source)
+    scene.record("-q", "--no-wait", "--ring-size", "1", "--", program)
+    dropped = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["dropped"]
+    if dropped == 0:
+        raise harness.Skip("no event was lost")
+    found = chrome(scene.export("chrome"))
+    expect("LOST" in scene.said, scene.said)
+    document = json.loads(scene.export("chrome"))
+    said = sum(event["args"]["events"] for event in document["traceEvents"] if event["name"] == "events lost")
+    expect(said == document["otherData"]["lost_events"] == dropped, f"chrome: {said} of {dropped}")
+    expect(any("uncertain" in span.flags or span.how == "lost" for span in found) or said, "nothing is uncertain")
+    perfetto(scene.export("perfetto"))
+    expect(perfetto.lost == dropped, f"perfetto: {perfetto.lost} of {dropped}")
+    compare_sums("calls", found, scene.functions())
+    return f"{dropped} lost"
+
+
 # ---- folded ----
 
 def compare_folded(scene, *options, **more):
@@ -350,6 +528,8 @@ def places(scene):
         plain = scene.export(form)
         piped = scene.execute(scene.contrail, "export", "--to", form, scene.trace, text=False, errors=None)
         expect(piped.returncode == 0 and piped.stdout == plain, f"{form}: standard output differs")
+        if form == "perfetto":  # deflated by itself, and as a whole instead
+            plain = gzip.decompress(scene.export(form, into="x.gz"))
         expect(gzip.decompress(scene.export(form, into="x.gz")) == plain, f"{form}: gzip differs")
         scene.export(form, into="x.zst")
         expect(scene.execute("zstd", "-dc", scene.path("x.zst"), text=False, errors=None).stdout == plain, f"{form}: zstd differs")

@@ -23,7 +23,8 @@ struct ct_export_writer {
   int (*write)(const struct ct_export_job *job, struct ct_diag *diag);
 };
 
-extern const struct ct_export_writer ct_export_atf2, ct_export_contrail, ct_export_folded, ct_export_chrome;
+extern const struct ct_export_writer ct_export_atf2, ct_export_contrail, ct_export_folded, ct_export_chrome,
+    ct_export_perfetto;
 
 /*
  * The course of a format that is one file: opens it, has it written, closes it, and says in the summary what a reader
