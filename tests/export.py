@@ -7,7 +7,9 @@ exceptions, signal stacks, sampled points, children, names that are no names, an
     tests/export.py [--filter PATTERN] [--build DIR]
 """
 import collections
+import csv
 import gzip
+import io
 import json
 import os
 import re
@@ -69,7 +71,7 @@ int main(int argc, char **) {
 FILTERS = [(), ("--function", "deep"), ("--module", "libc*"), ("--min-duration", "3us"), ("--max-duration", "2us"), ("--depth", "4"),
            ("--depth", "2..3"), ("--reason", "exception,longjmp"), ("--reason", "enter-only,tail-call"), ("--time", "cpu"), ("--raw",),
            ("--function", "leaf", "--min-duration", "100ns")]
-FORMATS = ("folded", "chrome", "perfetto")  # those that are files
+FORMATS = ("folded", "chrome", "perfetto", "csv", "jsonl")  # those that are files
 
 
 class Scene(harness.Scene):
@@ -445,6 +447,61 @@ def perfetto_calls(scene):
     return f"{said}, {len(data) / len(spans):.1f} bytes a call"
 
 
+# ---- csv and jsonl ----
+
+def row_spans(rows):
+    spans = []
+    for row in rows:
+        how = row["end"] if row["end"] != "returned" else None
+        flags = [flag for flag in ("open", "uncertain", "before") if row[flag]]
+        spans.append(Span(row["pid"], row["tid"], row["name"], row["module"], row["start_ns"], row["end_ns"], row["duration_ns"],
+                          row["self_ns"], row["off_ns"], row["calls"], how, flags))
+        expect((row["end"] in ("exit", "killed", "still open")) >= row["open"], str(row))
+    return spans
+
+
+def csv_rows(data):
+    text = {"thread", "name", "module", "end"}
+    rows = csv.DictReader(io.StringIO(data.decode(), newline=""))
+    return [{key: value if key in text else int(value or 0) for key, value in row.items()} for row in rows]
+
+
+def jsonl_rows(data):
+    return [{key: 0 if value is None else value for key, value in row.items()} for row in harness.parse_lines(data.decode())]
+
+
+def compare_rows(scene, form, decode):
+    said = compare_spans(scene, form, lambda data: row_spans(decode(data)))
+    rows = decode(scene.export(form))
+    ids = {(line["id"], line["parent"] or 0) for line in scene.lines() if line["kind"] in ("enter", "tail", "point")}
+    pid = scene.manifest()["pid"]
+    expect({(row["id"], row["parent"]) for row in rows if row["pid"] == pid and row["calls"]} == ids, f"{form}: other ids than replay's")
+    expect(HOSTILE.decode(errors="replace") in {row["name"] for row in rows}, f"{form}: the odd name")
+    few = decode(scene.export(form, "--limit", "100"))
+    expect(few == rows[:100], f"{form}: --limit")
+    expect(decode(scene.export(form, "--type", "output")) == [] and "nothing passes" in scene.said, f"{form}: --type output")
+    return said
+
+
+@case
+def csv_calls(scene):
+    """A row for each call, by a reader of CSV; and by SQLite's."""
+    said = compare_rows(scene, "csv", csv_rows)
+    harness.need("sqlite3")
+    rows = csv_rows(scene.export("csv"))
+    sums = scene.run("sqlite3", scene.path("db"), ".mode csv", f".import {scene.path('out')} calls", ".mode list",
+                     "SELECT count(*), sum(self_ns), sum(calls), count(DISTINCT name) FROM calls")
+    wanted = (len(rows), sum(row["self_ns"] for row in rows), sum(row["calls"] for row in rows), len({row["name"] for row in rows}))
+    expect(tuple(map(int, sums.split("|"))) == wanted, f"{sums}: not {wanted}")
+    return said
+
+
+@case
+def jsonl_calls(scene):
+    """An object for each call, a line each."""
+    return compare_rows(scene, "jsonl", jsonl_rows)
+
+
 @case
 def lost_events(scene):
     """Events that the recording lost are said on standard error, and where they are by formats that have a place for it."""
@@ -465,6 +522,10 @@ def lost_events(scene):
     perfetto(scene.export("perfetto"))
     expect(perfetto.lost == dropped, f"perfetto: {perfetto.lost} of {dropped}")
     compare_sums("calls", found, scene.functions())
+    for form, decode in (("csv", csv_rows), ("jsonl", jsonl_rows)):
+        rows = decode(scene.export(form))
+        expect(sum(row["lost"] for row in rows) == dropped, f"{form}: {sum(row['lost'] for row in rows)} of {dropped}")
+        expect(all(row["name"] == "(events lost)" and row["calls"] == 0 for row in rows if row["lost"]), f"{form}: lost events")
     return f"{dropped} lost"
 
 

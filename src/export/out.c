@@ -455,23 +455,26 @@ ct_out_json(struct ct_sink *out, const char *text)
   free(quoted);
 }
 
-void
-ct_out_csv(struct ct_sink *out, const char *text)
+char *
+ct_csv_quoted(const char *text)
 {
   char *clean = ct_utf8_copy(text);
-  if (clean == NULL) {
-    fail(out->pool, ENOMEM);
-  } else if (strpbrk(clean, ",\"\r\n") == NULL) {
-    ct_out_text(out, clean);
-  } else {
-    ct_out_byte(out, '"');
+  if (clean == NULL || (strpbrk(clean, ",\"\r\n") == NULL && clean[0] != '\0')) {
+    return clean;
+  }
+  char *quoted = malloc(2 * strlen(clean) + 3), *to = quoted;
+  if (quoted != NULL) {
+    *to++ = '"';
     for (const char *p = clean; *p != '\0'; p++) {
-      ct_out_put(out, "\"\"", *p == '"' ? 2 : 0);
-      ct_out_put(out, p, *p != '"');
+      *to = '"';
+      to += *p == '"';
+      *to++ = *p;
     }
-    ct_out_byte(out, '"');
+    *to++ = '"';
+    *to = '\0';
   }
   free(clean);
+  return quoted;
 }
 
 void

@@ -60,8 +60,8 @@ void ct_out_put_across(struct ct_sink *out, const void *data, size_t bytes);
 /* In quotes, as JSON has it; the first one malloc'd, NULL: out of memory. */
 char *ct_json_quoted(const char *text);
 void ct_out_json(struct ct_sink *out, const char *text);
-/* In double quotes, if it needs any: RFC 4180. */
-void ct_out_csv(struct ct_sink *out, const char *text);
+/* In double quotes, if it needs any: RFC 4180. Malloc'd; NULL: out of memory. */
+char *ct_csv_quoted(const char *text);
 /* As text or attribute of XML; what XML cannot have at all becomes '?'. */
 void ct_out_xml(struct ct_sink *out, const char *text);
 /* Valid UTF-8 in one piece of a line: what is no UTF-8, or a control character, is replaced; c, unless 0, too. */

@@ -16,6 +16,7 @@
 #include "export/export.h"
 #include "span/spans.h"
 #include "span/stacks.h"
+#include "views/reading.h"
 
 #include <jansson.h>
 
@@ -62,11 +63,11 @@ ct_walk_ns(const struct ct_walk_place *place, uint64_t tsc)
   return ns > start ? ns - start : 0;
 }
 
-/* It is one that a reader should not take for a call from its begin to its end: a word for each such thing. */
-static inline bool
-ct_walk_is_partial(const struct ct_span *span)
+/* How many calls it is, as report counts them. */
+static inline uint64_t
+ct_walk_calls(const struct ct_span *span)
 {
-  return ct_span_is_unfinished(span->end) || span->end == CT_SPAN_UNSEEN;
+  return CT_LIKELY(span->end < CT_SPAN_ORPHAN) ? (span->uncertain & CT_SPAN_BEFORE) == 0 : ct_view_calls_of(span);
 }
 
 /*
