@@ -311,25 +311,31 @@ put_event(struct perfetto *perfetto, uint64_t delta, uint8_t type, uint32_t iid,
 }
 
 /* A name that the sequence has not had yet goes before the first event with it. */
-static uint32_t
-intern(struct perfetto *perfetto, uint32_t fn)
+static __attribute__((noinline)) uint32_t
+intern_new(struct perfetto *perfetto, uint32_t fn)
 {
-  uint32_t *iid = &perfetto->iids[fn < perfetto->texts.count ? fn : perfetto->texts.count];
-  if (CT_LIKELY(*iid != 0)) {
-    return *iid;
-  }
   struct message packet, data, entry;
-  *iid = perfetto->next_iid++;
+  uint32_t iid = perfetto->next_iid++;
   begin_message(&packet);
   begin_message(&data);
   begin_message(&entry);
-  add_number(&entry, 1 << 3, *iid);
+  add_number(&entry, 1 << 3, iid);
   add_text(&entry, 2 << 3 | 2, ct_walk_name(perfetto->texts.trace, fn));
   add_message(&data, 2 << 3 | 2, &entry);
   add_message(&packet, INTERNED_DATA, &data);
   add_number(&packet, SEQUENCE, perfetto->sequence);
   add_number(&packet, SEQUENCE_FLAGS, NEEDS_STATE);
   put_packet(perfetto->out, &packet);
+  return iid;
+}
+
+static inline uint32_t
+intern(struct perfetto *perfetto, uint32_t fn)
+{
+  uint32_t *iid = &perfetto->iids[fn < perfetto->texts.count ? fn : perfetto->texts.count];
+  if (CT_UNLIKELY(*iid == 0)) {
+    *iid = intern_new(perfetto, fn);
+  }
   return *iid;
 }
 
