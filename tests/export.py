@@ -71,7 +71,7 @@ int main(int argc, char **) {
 FILTERS = [(), ("--function", "deep"), ("--module", "libc*"), ("--min-duration", "3us"), ("--max-duration", "2us"), ("--depth", "4"),
            ("--depth", "2..3"), ("--reason", "exception,longjmp"), ("--reason", "enter-only,tail-call"), ("--time", "cpu"), ("--raw",),
            ("--function", "leaf", "--min-duration", "100ns")]
-FORMATS = ("folded", "chrome", "perfetto", "csv", "jsonl")  # those that are files
+FORMATS = ("folded", "chrome", "perfetto", "csv", "jsonl", "speedscope")  # those that are files
 
 
 class Scene(harness.Scene):
@@ -502,6 +502,78 @@ def jsonl_calls(scene):
     return compare_rows(scene, "jsonl", jsonl_rows)
 
 
+# ---- speedscope ----
+
+def speedscope(data):
+    """(spans, self times by (pid, tid, name)) of a document, checked as its schema and its importer have it."""
+    document = json.loads(data)
+    expect(document["$schema"] == "https://www.speedscope.app/file-format-schema.json", "another schema")
+    frames = document["shared"]["frames"]
+    expect(all(isinstance(frame["name"], str) and isinstance(frame.get("line", 1), int) for frame in frames), "frames")
+    spans, selves, lost = [], collections.Counter(), 0
+    for profile in document["profiles"]:
+        expect(profile["type"] == "evented" and profile["unit"] == "nanoseconds", "profile")
+        pid, tid = map(int, profile["name"].rsplit(" ", 1)[1].split("/"))
+        stack, last = [], profile["startValue"]
+        for event in profile["events"]:
+            name, at = frames[event["frame"]]["name"], event["at"]
+            expect(last <= at <= profile["endValue"], f"{event}: after {last}")
+            if stack:
+                selves[pid, tid, frames[stack[-1][0]]["name"]] += at - last
+            last = at
+            if event["type"] == "O":
+                stack.append((event["frame"], at))
+                continue
+            frame, start = stack.pop()
+            expect(event["type"] == "C" and frame == event["frame"], f"{event} closes {frame}")
+            if name == "(events lost)":
+                lost += 1
+            else:
+                spans.append(Span(pid, tid, name, None, start, at, None, None, None, 1, None, None))
+        expect(not stack, "frames without a close")
+    return spans, selves, lost
+
+
+def raw_selves(scene, *options):
+    return {name: row[1] for name, row in scene.functions("--raw", *options).items()}
+
+
+def compare_selves(what, found, scene, calls, *options):
+    """Times on the clock, against report's raw self times; each of so many calls may be rounded."""
+    sums = collections.Counter()
+    for (_, _, name), ns in found.items():
+        sums[name] += ns
+    near(what, sums, raw_selves(scene, *options), 2 + calls)
+
+
+@case
+def speedscope_calls(scene):
+    """Opens and closes in order; each call of the threads that have one stack; the time on top of the stack; a family."""
+    scene.own()
+    pid, total = scene.manifest()["pid"], 0
+    for options in [()] + scene.pieces():
+        lines = scene.lines(*options)
+        spans, selves, _ = speedscope(scene.export("speedscope", *options))
+        switching = {line["tid"] for line in lines if line.get("stack")}
+        wanted = collections.Counter({key: count for key, count in replayed(lines, pid).items() if key[1] not in switching})
+        found = collections.Counter(span[:3] + span[4:6] for span in spans if span.tid not in switching)
+        expect(found == wanted and (found or options), f"{options}: {found - wanted} and not {wanted - found}")
+        compare_selves(f"{options}", selves, scene, len(lines), *options)
+        total += len(spans)
+    expect("(events lost)" not in {span.name for span in spans}, "lost events")
+    expect(HOSTILE.decode(errors="replace") in {span.name for span in speedscope(scene.export("speedscope"))[0]}, "the odd name")
+    # With filters: where a call is left out, its time is that of the calls around it that are in.
+    for options in (("--function", "deep"), ("--min-duration", "3us"), ("--reason", "exception,longjmp")):
+        calls = collections.Counter(span.name for span in speedscope(scene.export("speedscope", *options))[0])
+        wanted = {name: row[0] for name, row in scene.functions(*options).items()}
+        expect(all(calls[name] >= count for name, count in wanted.items()) and set(calls) == set(wanted), f"{options}: {calls}, not {wanted}")
+    scene.own("children", options=("--follow",))
+    spans, selves, _ = speedscope(scene.export("speedscope"))
+    compare_selves("family", selves, scene, len(spans), "--family")
+    expect(len({span.pid for span in spans}) == 3, "processes")
+    return f"{total} calls"
+
+
 @case
 def lost_events(scene):
     """Events that the recording lost are said on standard error, and where they are by formats that have a place for it."""
@@ -526,6 +598,8 @@ def lost_events(scene):
         rows = decode(scene.export(form))
         expect(sum(row["lost"] for row in rows) == dropped, f"{form}: {sum(row['lost'] for row in rows)} of {dropped}")
         expect(all(row["name"] == "(events lost)" and row["calls"] == 0 for row in rows if row["lost"]), f"{form}: lost events")
+    spans, _, lost = speedscope(scene.export("speedscope"))
+    expect(lost > 0 and "LOST" in scene.said, f"speedscope: {lost}")
     return f"{dropped} lost"
 
 

@@ -4,20 +4,6 @@
 
 #include "export/walk.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-static void
-say(struct ct_export_summary *summary, const char *what, uint64_t count)
-{
-  size_t length = strlen(summary->mapped);
-  if (count != 0) {
-    snprintf(summary->mapped + length, sizeof(summary->mapped) - length, "%s%" PRIu64 " %s", length != 0 ? ", " : "",
-             count, what);
-  }
-}
-
 int
 ct_export_sums_collect(const struct ct_export_job *job, struct ct_export_sums *sums, struct ct_diag *diag)
 {
@@ -39,8 +25,8 @@ ct_export_sums_collect(const struct ct_export_job *job, struct ct_export_sums *s
   summary->threads = sums->reading.threads;
   summary->processes = sums->reading.processes;
   summary->lost = sums->reading.dropped;
-  say(summary, "calls that were only counted", sums->paths.counted);
-  say(summary, "paths, the thinnest, that are in one named (other)", sums->paths.folded);
+  ct_export_say(summary, "calls that were only counted", sums->paths.counted);
+  ct_export_say(summary, "paths, the thinnest, that are in one named (other)", sums->paths.folded);
   *job->notes = sums->reading.notes;
   job->notes->struct_size = sizeof(*job->notes);
   job->notes->shown = top->total_calls + (top->total_ticks != 0);

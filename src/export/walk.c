@@ -10,6 +10,7 @@
 
 #include <contrail/filter.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -397,6 +398,29 @@ ct_walk(const struct ct_export_job *job, const struct ct_walk_handler *handler, 
   job->summary->lost = sums->lost;
   job->notes->shown = sums->spans;
   return rc;
+}
+
+/* ---- what is said ---- */
+
+void
+ct_export_say(struct ct_export_summary *summary, const char *what, uint64_t count)
+{
+  size_t length = strlen(summary->mapped);
+  if (count != 0) {
+    snprintf(summary->mapped + length, sizeof(summary->mapped) - length, "%s%llu %s", length != 0 ? ", " : "",
+             (unsigned long long)count, what);
+  }
+}
+
+void
+ct_walk_tell(const struct ct_walk_sums *sums, struct ct_export_summary *summary)
+{
+  ct_export_say(summary, "calls that were still open at the end, and are closed there", sums->open);
+  ct_export_say(summary, "that were open before the begin", sums->before);
+  ct_export_say(summary, "whose end is uncertain", sums->uncertain);
+  ct_export_say(summary, "points, calls without an end", sums->points);
+  ct_export_say(summary, "returns without a call", sums->orphans);
+  ct_export_say(summary, "calls that were only counted", sums->counted);
 }
 
 /* ---- texts ---- */

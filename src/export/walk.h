@@ -55,6 +55,11 @@ struct ct_walk_handler {
 int ct_walk(const struct ct_export_job *job, const struct ct_walk_handler *handler, void *arg,
             struct ct_walk_sums *sums, struct ct_diag *diag);
 
+/* For formats without attributes: how many calls have any, in the summary's line. */
+void ct_walk_tell(const struct ct_walk_sums *sums, struct ct_export_summary *summary);
+/* Adds "count what" to that line, if there are any. */
+void ct_export_say(struct ct_export_summary *summary, const char *what, uint64_t count);
+
 /* Of the place's clock, in nanoseconds since the begin of the first recording; 0 for what is earlier. */
 static inline uint64_t
 ct_walk_ns(const struct ct_walk_place *place, uint64_t tsc)
