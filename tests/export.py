@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree
 import zlib
 
 import harness
@@ -71,7 +72,7 @@ int main(int argc, char **) {
 FILTERS = [(), ("--function", "deep"), ("--module", "libc*"), ("--min-duration", "3us"), ("--max-duration", "2us"), ("--depth", "4"),
            ("--depth", "2..3"), ("--reason", "exception,longjmp"), ("--reason", "enter-only,tail-call"), ("--time", "cpu"), ("--raw",),
            ("--function", "leaf", "--min-duration", "100ns")]
-FORMATS = ("folded", "chrome", "perfetto", "csv", "jsonl", "speedscope")  # those that are files
+FORMATS = ("folded", "chrome", "perfetto", "csv", "jsonl", "speedscope", "flamegraph", "pprof")  # those that are files
 
 
 class Scene(harness.Scene):
@@ -653,6 +654,137 @@ def folded_family(scene):
     expect("no thread 1" in scene.export("folded", "--thread", "1", status=2), "a thread that is not there")
 
 
+# ---- flame graphs ----
+
+def flamegraph(data):
+    """(name, row, x, width, title) of each frame of the picture."""
+    ns = "{http://www.w3.org/2000/svg}"
+    root = xml.etree.ElementTree.fromstring(data)
+    expect(root.tag == ns + "svg" and b"http" not in data.replace(b"http://www.w3.org/2000/svg", b""), "something from outside")
+    expect(len(root.findall(f".//{ns}script")) == 1, "scripts")
+    frames = []
+    for group in root.findall(ns + "g"):
+        rect, title = group.find(ns + "rect"), group.find(ns + "title").text
+        x, width = float(group.get("data-x")), float(group.get("data-w"))
+        expect(abs(float(rect.get("x")) - x - 10) < 0.01 and float(rect.get("width")) == width, "a rectangle elsewhere")
+        frames.append((group.get("data-n"), int(group.get("data-d")), x, width, title))
+    return frames
+
+
+@case
+def flamegraph_picture(scene):
+    """The widths are the weights, each frame lies on its caller, names are nothing but text; without a colour or a script
+    the picture says the same."""
+    scene.own()
+    for weight in ("time", "calls", "off"):
+        paths = folded(scene.export("folded", "--weight", weight))
+        frames = flamegraph(scene.export("flamegraph", "--weight", weight))
+        total = sum(paths.values())
+        expect(frames[0][:4] == ("all", 0, 0.0, 1180.0), str(frames[0]))
+        open_frames, found = [], collections.Counter()
+        for name, row, x, width, title in frames:
+            del open_frames[row:]
+            expect(len(open_frames) == row, f"{name} on row {row}")
+            expect(not open_frames or (open_frames[-1][1] - 0.01 <= x and x + width <= open_frames[-1][2] + 0.01), f"{name} hangs over")
+            open_frames.append((clean(name, ";"), x, x + width))
+            found[tuple(frame[0] for frame in open_frames[1:])] += width
+            expect(title.startswith(name + ": "), title)
+        wanted = collections.Counter()
+        for path, number in paths.items():
+            for i in range(len(path) + 1):
+                wanted[path[:i]] += number * 1180 / total
+        for path, width in found.items():
+            expect(abs(wanted[path] - width) < 0.05, f"{weight}: {path}: {width}, not {wanted[path]}")
+        # Two functions of one name are two frames; what is wide is there.
+        expect(all(path in found for path, width in wanted.items() if width > 1), f"{weight}: a wide one is not there")
+    names = {frame[0] for frame in flamegraph(scene.export("flamegraph", "--weight", "calls"))}
+    # XML has no control characters at all.
+    expect(clean(HOSTILE.decode(errors="replace")) in names, "the odd name")
+    return f"{len(frames)} frames"
+
+
+@case
+def flamegraph_in_a_browser(scene):
+    """Chromium runs the script: the search marks what matches, a click goes into a frame; no error, nothing loaded."""
+    browser = harness.need("chromium")
+    scene.own()
+    svg = scene.export("flamegraph", "--weight", "calls", into="picture.svg").decode()
+    tail = ("<script><![CDATA[search('deep');const hits=document.querySelectorAll('.f.m').length;const f=[...frames].find(g=>g.dataset.n==='main');"
+            "zoom(f);const w=f.querySelector('rect').getAttribute('width');const hidden=document.querySelectorAll('.f.h').length;"
+            "document.documentElement.setAttribute('data-result',hits+' '+w+' '+hidden+' '+found.textContent);]]></script></svg>")
+    page = scene.write("page.svg", svg.replace("</svg>", tail))
+    dom = scene.run(browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={scene.path('profile')}",
+                    "--virtual-time-budget=3000", "--dump-dom", "file://" + page)
+    result = re.search(r'data-result="(\d+) ([\d.]+) (\d+) (\d+) frames match: ([\d.]+) %"', dom)
+    expect(result is not None, dom[:300])
+    hits, width, hidden = int(result[1]), float(result[2]), int(result[3])
+    frames = flamegraph(svg.encode())
+    expect(hits == int(result[4]) == sum("deep" in frame[0] for frame in frames if frame[1] > 0), f"{hits} hits")
+    expect(width == 1180 and hidden > 0, f"{width} wide, {hidden} hidden")
+    picture = scene.path("picture.png")
+    scene.run(browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={scene.path('profile')}",
+              "--window-size=1220,800", f"--screenshot={picture}", "file://" + scene.path("picture.svg"))
+    expect(os.path.getsize(picture) > 10000, "an empty picture")
+    return f"{hits} hits"
+
+
+# ---- pprof ----
+
+def pprof(data):
+    """Samples as (path of (name, file of the module), calls, time, off), outermost first."""
+    last, every = message(gzip.decompress(data))
+    strings = [text.decode() for text in every[6]]
+    expect(strings[0] == "", "the first string")
+    types = [message(item)[0] for item in every[1]]
+    expect([(strings[item[1]], strings[item[2]]) for item in types] ==
+           [("calls", "count"), ("time", "nanoseconds"), ("off", "nanoseconds")], "types")
+    expect(strings[last[14]] == "time", "the type that is shown")
+    mappings = {item[1]: strings[item[5]] for item in (message(item)[0] for item in every[3])}
+    functions = {item[1]: strings[item[2]] for item in (message(item)[0] for item in every[5])}
+    locations = {}
+    for item in every[4]:
+        item, _ = message(item)
+        locations[item[1]] = (functions[message(item[4])[0][1]], mappings.get(item.get(2, 0)))
+    samples = []
+    for item in every[2]:
+        _, sample = message(item)
+        samples.append((tuple(locations[number] for number in reversed(packed(sample[1]))), *packed(sample[2])))
+    return samples
+
+
+@case
+def pprof_sums(scene):
+    """The values of all samples, by a decoder of our own, under all filters; and what go tool pprof makes of them."""
+    scene.own()
+    for options in FILTERS + scene.pieces():
+        samples = pprof(scene.export("pprof", *options))
+        wanted = scene.functions(*options)
+        for i, slack in ((0, 0), (1, 2 + len(samples))):
+            sums = collections.Counter()
+            for path, *values in samples:
+                sums[path[-1][0]] += values[i]
+            near(f"{options} {i}", sums, {name: row[i] for name, row in wanted.items()}, slack)
+    samples = pprof(scene.export("pprof", into="x.pb.gz"))
+    off = folded(scene.export("folded", "--weight", "off"))
+    expect(sum(sample[3] for sample in samples) == sum(off.values()) > 0, "time off the processor")
+    expect(any(path[-1][0] == HOSTILE.decode(errors="replace") for path, *_ in samples), "the odd name")
+    harness.need("go")
+    scene.environment = dict(os.environ, HOME=scene.folder, PPROF_TMPDIR=scene.folder)
+    for index, column in (("time", 1), ("calls", 0)):
+        text = scene.run("go", "tool", "pprof", "-top", "-nodecount=100000", "-nodefraction=0", "-unit=ns", f"-sample_index={index}",
+                         scene.path("x.pb.gz"))
+        found = collections.Counter()
+        for line in text.splitlines():
+            row = re.match(r"\s*(\d+)(?:ns)?\s+[\d.]+%\s+[\d.]+%\s+\d+(?:ns)?\s+[\d.]+%\s+(\S.*)$", line)
+            if row and int(row[1]):
+                found[row[2]] += int(row[1])
+        wanted = {name: row[column] for name, row in scene.functions().items()}
+        plain = {name for name in wanted if re.fullmatch(r"[A-Za-z_]\w*", name)}  # others it writes in its own way
+        near(index, {name: found[name] for name in plain}, {name: wanted[name] for name in plain}, 0 if column == 0 else 2 + len(samples))
+        expect(found["deep"] > 0, text[:500])
+    return f"{len(samples)} samples"
+
+
 # ---- where it goes ----
 
 @case
@@ -663,7 +795,7 @@ def places(scene):
         plain = scene.export(form)
         piped = scene.execute(scene.contrail, "export", "--to", form, scene.trace, text=False, errors=None)
         expect(piped.returncode == 0 and piped.stdout == plain, f"{form}: standard output differs")
-        if form == "perfetto":  # deflated by itself, and as a whole instead
+        if form in ("perfetto", "pprof"):  # compressed by itself, and as a whole instead
             plain = gzip.decompress(scene.export(form, into="x.gz"))
         expect(gzip.decompress(scene.export(form, into="x.gz")) == plain, f"{form}: gzip differs")
         scene.export(form, into="x.zst")

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORMATS "folded chrome perfetto csv jsonl speedscope atf2 contrail"
+#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof atf2 contrail"
 
 struct wanted {
   struct ct_view_selection selected;
