@@ -72,7 +72,7 @@ int main(int argc, char **) {
 FILTERS = [(), ("--function", "deep"), ("--module", "libc*"), ("--min-duration", "3us"), ("--max-duration", "2us"), ("--depth", "4"),
            ("--depth", "2..3"), ("--reason", "exception,longjmp"), ("--reason", "enter-only,tail-call"), ("--time", "cpu"), ("--raw",),
            ("--function", "leaf", "--min-duration", "100ns")]
-FORMATS = ("folded", "chrome", "perfetto", "csv", "jsonl", "speedscope", "flamegraph", "pprof")  # those that are files
+FORMATS = ("folded", "chrome", "perfetto", "csv", "jsonl", "speedscope", "flamegraph", "pprof", "firefox")  # those that are files
 
 
 class Scene(harness.Scene):
@@ -575,6 +575,80 @@ def speedscope_calls(scene):
     return f"{total} calls"
 
 
+# ---- firefox ----
+
+TABLES = {  # columns of version 48 of the processed format, and what their values are indexes of
+    "samples": {"time": None, "weight": None, "stack": "stackTable"},
+    "markers": {"data": None, "name": "stringArray", "startTime": None, "endTime": None, "phase": None, "category": "categories"},
+    "stackTable": {"frame": "frameTable", "prefix": "stackTable", "category": "categories", "subcategory": None},
+    "frameTable": {"address": None, "inlineDepth": None, "category": "categories", "subcategory": None, "func": "funcTable",
+                   "nativeSymbol": None, "innerWindowID": None, "implementation": None, "line": None, "column": None},
+    "funcTable": {"name": "stringArray", "isJS": None, "relevantForJS": None, "resource": "resourceTable", "fileName": "stringArray",
+                  "lineNumber": None, "columnNumber": None},
+    "resourceTable": {"lib": None, "name": "stringArray", "host": None, "type": None},
+    "nativeSymbols": {"libIndex": None, "address": None, "name": "stringArray", "functionSize": None},
+}
+
+
+def nanoseconds(milliseconds):
+    whole, _, rest = str(milliseconds).partition(".")
+    return int(whole) * 1_000_000 + int((rest + "000000")[:6])
+
+
+def firefox(data):
+    """(self times by (pid, tid, name), markers as (tid, name, start, end, data))."""
+    document = json.loads(data, parse_float=str)
+    meta = document["meta"]
+    expect(meta["preprocessedProfileVersion"] == 48 and any(category["color"] == "grey" for category in meta["categories"]), "meta")
+    selves, markers = collections.Counter(), []
+    for thread in document["threads"]:
+        sizes = {name: thread[name]["length"] for name in TABLES}
+        sizes.update(stringArray=len(thread["stringArray"]), categories=len(meta["categories"]))
+        for name, columns in TABLES.items():
+            for column, of in columns.items():
+                values = thread[name][column]
+                expect(len(values) == sizes[name], f"{name}.{column} has {len(values)} of {sizes[name]}")
+                expect(of is None or all(value is None or 0 <= value < sizes[of] for value in values), f"{name}.{column}: no {of}")
+        strings, stacks, samples = thread["stringArray"], thread["stackTable"], thread["samples"]
+        expect(samples["weightType"] == "tracing-ms" and isinstance(thread["pid"], str), "thread")
+        expect(all(prefix is None or prefix < i for i, prefix in enumerate(stacks["prefix"])), "a stack before its prefix")
+        names = [strings[thread["funcTable"]["name"][thread["frameTable"]["func"][frame]]] for frame in stacks["frame"]]
+        last = 0
+        for stack, time, weight in zip(samples["stack"], samples["time"], samples["weight"]):
+            expect(nanoseconds(time) >= last, "samples overlap")
+            last = nanoseconds(time) + nanoseconds(weight)
+            selves[int(thread["pid"]), thread["tid"], names[stack]] += nanoseconds(weight)
+        table = thread["markers"]
+        for name, start, end, phase, data in zip(*(table[column] for column in ("name", "startTime", "endTime", "phase", "data"))):
+            expect((phase == 1) == (end is not None), "phases")
+            markers.append((thread["tid"], strings[name], nanoseconds(start), nanoseconds(end or 0), data))
+    return selves, markers
+
+
+@case
+def firefox_calls(scene):
+    """Weights of samples are self times on the clock; open and uncertain calls are markers; tables fit together."""
+    scene.own()
+    for options in [()] + scene.pieces():
+        lines = scene.lines(*options)
+        selves, markers = firefox(scene.export("firefox", *options))
+        compare_selves(f"{options}", selves, scene, len(lines), *options)
+        points = [line["name"] for line in lines if line["kind"] in ("point", "orphan")]
+        rest = [marker for marker in markers if not {"open", "before", "uncertain"} & set(marker[4])]
+        expect(collections.Counter(points) == collections.Counter(marker[1] for marker in rest), f"{options}: points")
+        expect(("--to" in options) == any("open" in marker[4] for marker in markers), f"{options}: open calls")
+        expect(("--from" in options) == any("before" in marker[4] for marker in markers), f"{options}: calls from before")
+    names = {name for _, _, name in firefox(scene.export("firefox"))[0]}
+    expect(HOSTILE.decode(errors="replace") in names, "the odd name")
+    selves, _ = firefox(scene.export("firefox", "--function", "deep"))
+    expect({name for _, _, name in selves} == {"deep"}, "--function")
+    scene.own("children", options=("--follow",))
+    selves, _ = firefox(scene.export("firefox"))
+    compare_selves("family", selves, scene, 50000, "--family")
+    expect(len({pid for pid, _, _ in selves}) == 3, "processes")
+    return f"{len(selves)} functions"
+
+
 @case
 def lost_events(scene):
     """Events that the recording lost are said on standard error, and where they are by formats that have a place for it."""
@@ -601,6 +675,9 @@ def lost_events(scene):
         expect(all(row["name"] == "(events lost)" and row["calls"] == 0 for row in rows if row["lost"]), f"{form}: lost events")
     spans, _, lost = speedscope(scene.export("speedscope"))
     expect(lost > 0 and "LOST" in scene.said, f"speedscope: {lost}")
+    _, markers = firefox(scene.export("firefox"))
+    said = sum(int(marker[4]["events"]) for marker in markers if marker[1] == "events lost")
+    expect(said == dropped, f"firefox: {said} of {dropped}")
     return f"{dropped} lost"
 
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof atf2 contrail"
+#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof firefox atf2 contrail"
 
 struct wanted {
   struct ct_view_selection selected;
@@ -64,10 +64,11 @@ apply_weight(const struct ct_applied *applied)
 static const struct ct_option options[] = {
     {.name = "to",
      .argument = "FORMAT|TIME",
-     .help = "perfetto, chrome, speedscope: time lines; csv, jsonl: a row for each call; folded: stacks and their "
-             "weight; atf2: a "
-             "directory of index.atf and detail.atf "
-             "files (ATF V2); contrail: as contrail cut; with a time, as --from has it: only up to then",
+     .help =
+         "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl: a row for each call; folded: stacks and their "
+         "weight; atf2: a "
+         "directory of index.atf and detail.atf "
+         "files (ATF V2); contrail: as contrail cut; with a time, as --from has it: only up to then",
      .values = FORMATS,
      .adds_up = true,
      .apply = apply_to},

@@ -260,6 +260,39 @@ ct_out_failed(const struct ct_sink *out)
   return __atomic_load_n(&out->pool->failed, __ATOMIC_RELAXED) != 0; /* a worker may set it; an early answer is all */
 }
 
+/* ---- temporary files ---- */
+
+int
+ct_out_temporary(int *fd, struct ct_diag *diag)
+{
+  const char *folder = getenv("TMPDIR");
+  folder = folder != NULL && folder[0] == '/' ? folder : "/var/tmp";
+  int made = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC | O_EXCL, 0600);
+  if (made < 0) {
+    return ct_fail(diag, ct_err_from_errno(errno), "cannot make a temporary file in %s: %s", folder, strerror(errno));
+  }
+  *fd = made;
+  return CT_OK;
+}
+
+int
+ct_out_put_file(struct ct_sink *out, int fd)
+{
+  uint8_t buffer[1 << 14];
+  off_t at = 0;
+  for (;;) {
+    ssize_t bytes = pread(fd, buffer, sizeof(buffer), at);
+    if (bytes < 0 && errno == EINTR) {
+      continue;
+    }
+    if (bytes <= 0) {
+      return bytes == 0 ? CT_OK : CT_EIO;
+    }
+    ct_out_put(out, buffer, (size_t)bytes);
+    at += bytes;
+  }
+}
+
 /* ---- begin and end ---- */
 
 /*

@@ -51,6 +51,10 @@ int ct_out_open(struct ct_sink *out, const char *path, int fd, enum ct_out_packi
  */
 int ct_out_close(struct ct_sink *out, int code, uint64_t *bytes, struct ct_diag *diag);
 bool ct_out_failed(const struct ct_sink *out);
+/* A file without a name, in TMPDIR or /var/tmp. 0, CT_EIO, CT_ENOSPC, CT_EACCES. */
+int ct_out_temporary(int *fd, struct ct_diag *diag);
+/* All that is in the file, from its begin. 0 or CT_EIO. */
+int ct_out_put_file(struct ct_sink *out, int fd);
 /* Ships the chunk: what comes next begins a new one. */
 void ct_out_ship(struct ct_sink *out);
 void ct_out_put_across(struct ct_sink *out, const void *data, size_t bytes);

@@ -6,7 +6,8 @@
  */
 #include "export/passes.h"
 
-#include <errno.h>
+#include "export/out.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,17 +25,14 @@ struct ct_passes {
 int
 ct_passes_create(struct ct_passes **out, struct ct_diag *diag)
 {
-  const char *folder = getenv("TMPDIR");
   struct ct_passes *passes = calloc(1, sizeof(*passes));
   if (passes == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for a filter");
   }
-  folder = folder != NULL && folder[0] == '/' ? folder : "/var/tmp";
-  passes->fd = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC | O_EXCL, 0600);
-  if (passes->fd < 0) {
-    int saved = errno;
+  int code = ct_out_temporary(&passes->fd, diag);
+  if (code != CT_OK) {
     free(passes);
-    return ct_fail(diag, ct_err_from_errno(saved), "cannot make a temporary file in %s: %s", folder, strerror(saved));
+    return code;
   }
   *out = passes;
   return CT_OK;
