@@ -117,7 +117,7 @@ put_span(struct chrome *chrome, const struct ct_walk_place *place, const struct 
   ct_out_decimal(out, is_call ? ct_trace_ticks_ns(place->trace, span->duration_ticks) : 0);
   ct_out_literal(out, ",\"self_ns\":");
   ct_out_decimal(out, is_call ? ct_trace_ticks_ns(place->trace, span->self_ticks) : 0);
-  if (span->off_ticks != 0) {
+  if (span->off_ticks != 0 && !ct_trace_has_bounds(place->trace)) {
     ct_out_literal(out, ",\"off_ns\":");
     ct_out_decimal(out, ct_trace_ticks_ns(place->trace, span->off_ticks));
   }

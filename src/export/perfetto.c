@@ -42,7 +42,7 @@ enum field {
   EVENT_NAME = 23 << 3 | 2,
 };
 enum { BEGIN = 1, END = 2, INSTANT = 3, CLEARED = 1, NEEDS_STATE = 2, BOOTTIME = 6, OWN_CLOCK = 64 };
-enum { NAME_MAX_BYTES = 16 << 10, SMALL_PACKET = 80, MESSAGE_MAX = 40 << 10 };
+enum { NAME_MAX_BYTES = 16 << 10, SMALL_PACKET = 160, NOTE_MAX = 48, MESSAGE_MAX = 40 << 10 };
 
 struct perfetto {
   struct ct_sink *out;
@@ -57,6 +57,10 @@ struct perfetto {
   uint64_t last_ns;
   uint8_t tail[16]; /* of each event: sequence and flags */
   uint32_t tail_bytes;
+  struct note { /* the annotation that says so, of each end; bytes 0: it is too long for a small packet */
+    uint8_t data[NOTE_MAX];
+    uint32_t bytes;
+  } notes[CT_SPAN_ENDS];
 };
 
 /* ---- messages ---- */
@@ -280,9 +284,10 @@ delta_to(struct perfetto *perfetto, const struct ct_walk_place *place, uint64_t 
   return delta;
 }
 
-/* An event without more than its name, which has been interned. */
+/* An event with a name that has been interned, or a note, or neither. */
 static inline void
-put_event(struct perfetto *perfetto, uint64_t delta, uint8_t type, uint32_t iid, uint64_t track)
+put_event(struct perfetto *perfetto, uint64_t delta, uint8_t type, uint32_t iid, uint64_t track,
+          const struct note *note)
 {
   struct ct_sink *out = perfetto->out;
   ct_out_room(out, SMALL_PACKET);
@@ -302,6 +307,10 @@ put_event(struct perfetto *perfetto, uint64_t delta, uint8_t type, uint32_t iid,
   if (track != 0) {
     *at++ = EVENT_TRACK;
     at = ct_varint_put(at, track);
+  }
+  if (note != NULL) {
+    memcpy(at, note->data, NOTE_MAX);
+    at += note->bytes;
   }
   *event = (uint8_t)(at - event - 1);
   memcpy(at, perfetto->tail, perfetto->tail_bytes);
@@ -351,6 +360,21 @@ annotate(struct message *event, const char *name, const char *text, uint64_t num
     add_number(&annotation, 3 << 3, number);
   }
   add_message(event, EVENT_ANNOTATION, &annotation);
+}
+
+static void
+make_notes(struct perfetto *perfetto)
+{
+  for (int end = 0; end < CT_SPAN_ENDS; end++) {
+    struct message event;
+    begin_message(&event);
+    annotate(&event, "end", ct_span_end_text((enum ct_span_end)end), 0);
+    size_t bytes = (size_t)(event.at - event.bytes);
+    if (bytes <= NOTE_MAX) {
+      memcpy(perfetto->notes[end].data, event.bytes, bytes);
+      perfetto->notes[end].bytes = (uint32_t)bytes;
+    }
+  }
 }
 
 static void
@@ -405,7 +429,7 @@ put_begin(void *arg, const struct ct_walk_place *place, const struct ct_span_fra
   int rc = track_of(perfetto, place, (uint32_t)context, &track);
   if (rc == 0) {
     uint32_t iid = intern(perfetto, frame->fn);
-    put_event(perfetto, delta_to(perfetto, place, frame->enter_tsc), BEGIN, iid, track);
+    put_event(perfetto, delta_to(perfetto, place, frame->enter_tsc), BEGIN, iid, track, NULL);
   }
   return rc;
 }
@@ -420,7 +444,12 @@ put_end(void *arg, const struct ct_walk_place *place, const struct ct_span *span
     return rc;
   }
   if (CT_LIKELY(was_entered && (span->end | span->uncertain) == 0)) {
-    put_event(perfetto, delta_to(perfetto, place, span->end_tsc), END, 0, track);
+    put_event(perfetto, delta_to(perfetto, place, span->end_tsc), END, 0, track, NULL);
+    return 0;
+  }
+  if (CT_LIKELY(was_entered && span->uncertain == 0 && !ct_span_is_unfinished(span->end) &&
+                perfetto->notes[span->end].bytes != 0)) {
+    put_event(perfetto, delta_to(perfetto, place, span->end_tsc), END, 0, track, &perfetto->notes[span->end]);
     return 0;
   }
   if (!was_entered) {
@@ -454,6 +483,7 @@ write_perfetto(const struct ct_export_job *job, struct ct_sink *out, struct ct_d
                                           .end_thread = end_thread};
   struct perfetto perfetto = {.out = out, .next_track = 1};
   struct ct_walk_sums sums = {0};
+  make_notes(&perfetto);
   int err = ct_walk(job, &handler, &perfetto, &sums, diag);
   ct_walk_texts_destroy(&perfetto.texts);
   ct_export_lanes_clear(&perfetto.lanes);

@@ -30,7 +30,7 @@ const char *const ct_row_names[CT_ROW_COLUMNS] = {
     [CT_ROW_LOST] = "lost",
 };
 
-enum { LINE_MAX_BYTES = 2048, TEXT_MAX_BYTES = CT_OUT_PIECE_MAX - LINE_MAX_BYTES };
+enum { FIXED_BYTES = 16, LINE_MAX_BYTES = 2048, TEXT_MAX_BYTES = CT_OUT_PIECE_MAX - LINE_MAX_BYTES };
 
 struct text {
   char *text;
@@ -40,11 +40,15 @@ struct text {
 struct rows {
   struct ct_sink *out;
   const struct ct_row_format *format;
-  size_t before_bytes[CT_ROW_COLUMNS];
+  struct fixed { /* texts that are copied as a whole, whatever their length: that is faster */
+    char text[FIXED_BYTES];
+    size_t bytes;
+  } before[CT_ROW_COLUMNS], none, flags[2];
   struct ct_walk_texts functions; /* name and module, with what goes before each */
   struct text thread;             /* the columns up to the id's begin */
   struct text ends[CT_SPAN_ENDS];
   struct text lost;           /* as of functions */
+  bool has_bounds;            /* of its time off the processor only bounds are known */
   uint64_t first_id, id_step; /* of the thread's ordinals, 0: the general way */
 };
 
@@ -113,6 +117,7 @@ begin_thread(void *arg, const struct ct_walk_place *place)
   int rc =
       make_text(&rows->thread, ids, format->quote(ct_export_thread_name(place)), format->before[CT_ROW_ID], strdup(""));
   free(ids);
+  rows->has_bounds = ct_trace_has_bounds(place->trace);
   rows->first_id = ct_span_id_in(place->trace, index, 0);
   rows->id_step = ct_span_id_in(place->trace, index, 1) - rows->first_id;
   return rc;
@@ -135,18 +140,24 @@ number_at(uint8_t *at, uint64_t value)
   return at + count;
 }
 
+static inline uint8_t *
+fixed_at(uint8_t *at, const struct fixed *fixed)
+{
+  memcpy(at, fixed->text, FIXED_BYTES);
+  return at + fixed->bytes;
+}
+
 /* A column of a number, with what goes before it. */
 static inline uint8_t *
 column_at(uint8_t *at, const struct rows *rows, enum ct_row_column column, uint64_t value)
 {
-  return number_at(text_at(at, rows->format->before[column], rows->before_bytes[column]), value);
+  return number_at(fixed_at(at, &rows->before[column]), value);
 }
 
 static inline uint8_t *
 flag_at(uint8_t *at, const struct rows *rows, enum ct_row_column column, bool value)
 {
-  const char *text = value ? rows->format->yes : rows->format->no;
-  return text_at(text_at(at, rows->format->before[column], rows->before_bytes[column]), text, strlen(text));
+  return fixed_at(fixed_at(at, &rows->before[column]), &rows->flags[value]);
 }
 
 /* The id of a call of the thread; 0: it has none. Ordinals count up in an id, but for those above this bit. */
@@ -162,7 +173,7 @@ id_of(const struct rows *rows, const struct ct_walk_place *place, uint64_t ordin
 static inline uint8_t *
 id_at(uint8_t *at, const struct rows *rows, uint64_t id)
 {
-  return id != 0 ? number_at(at, id) : text_at(at, rows->format->none, strlen(rows->format->none));
+  return id != 0 ? number_at(at, id) : fixed_at(at, &rows->none);
 }
 
 static uint8_t *
@@ -182,7 +193,6 @@ static int
 put_row(struct rows *rows, const struct ct_walk_place *place, const struct ct_span *span)
 {
   const struct ct_walk_text *function = function_of(rows, span->fn);
-  const struct ct_row_format *format = rows->format;
   const struct text *end = &rows->ends[span->end < CT_SPAN_ENDS ? span->end : CT_SPAN_UNWOUND];
   bool has_time = span->end < CT_SPAN_ORPHAN;
   if (function == NULL) {
@@ -190,14 +200,18 @@ put_row(struct rows *rows, const struct ct_walk_place *place, const struct ct_sp
   }
   uint8_t *at = begin_row(rows, function);
   at = id_at(at, rows, id_of(rows, place, span->ordinal));
-  at = text_at(at, format->before[CT_ROW_PARENT], rows->before_bytes[CT_ROW_PARENT]);
+  at = fixed_at(at, &rows->before[CT_ROW_PARENT]);
   at = id_at(at, rows, id_of(rows, place, span->parent_ordinal));
   at = text_at(at, function->text, function->bytes);
   at = column_at(at, rows, CT_ROW_START, ct_walk_ns(place, span->enter_tsc));
   at = column_at(at, rows, CT_ROW_END, ct_walk_ns(place, span->end_tsc));
   at = column_at(at, rows, CT_ROW_DURATION, has_time ? ct_trace_ticks_ns(place->trace, span->duration_ticks) : 0);
   at = column_at(at, rows, CT_ROW_SELF, has_time ? ct_trace_ticks_ns(place->trace, span->self_ticks) : 0);
-  at = column_at(at, rows, CT_ROW_OFF, span->off_ticks != 0 ? ct_trace_ticks_ns(place->trace, span->off_ticks) : 0);
+  if (CT_LIKELY(!rows->has_bounds)) {
+    at = column_at(at, rows, CT_ROW_OFF, span->off_ticks != 0 ? ct_trace_ticks_ns(place->trace, span->off_ticks) : 0);
+  } else { /* not of single calls */
+    at = fixed_at(fixed_at(at, &rows->before[CT_ROW_OFF]), &rows->none);
+  }
   at = column_at(at, rows, CT_ROW_DEPTH, span->depth);
   at = column_at(at, rows, CT_ROW_CALLS, ct_walk_calls(span));
   at = text_at(at, end->text, end->bytes);
@@ -231,7 +245,7 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
   uint64_t ns = ct_walk_ns(place, tsc);
   uint8_t *at = begin_row(rows, &function);
   at = id_at(at, rows, 0);
-  at = text_at(at, rows->format->before[CT_ROW_PARENT], rows->before_bytes[CT_ROW_PARENT]);
+  at = fixed_at(at, &rows->before[CT_ROW_PARENT]);
   at = id_at(at, rows, 0);
   at = text_at(at, function.text, function.bytes);
   for (enum ct_row_column column = CT_ROW_START; column <= CT_ROW_CALLS; column++) {
@@ -249,14 +263,25 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
 
 /* ---- all ---- */
 
+/* Of at most FIXED_BYTES: the formats' own texts are. */
+static void
+fix(struct fixed *fixed, const char *text)
+{
+  fixed->bytes = strnlen(text, FIXED_BYTES);
+  memcpy(fixed->text, text, fixed->bytes);
+}
+
 static int
 prepare(struct rows *rows)
 {
   const struct ct_row_format *format = rows->format;
   int rc = make_function(rows, "(events lost)", "", &rows->lost);
   for (int i = 0; i < CT_ROW_COLUMNS; i++) {
-    rows->before_bytes[i] = strlen(format->before[i]);
+    fix(&rows->before[i], format->before[i]);
   }
+  fix(&rows->none, format->none);
+  fix(&rows->flags[0], format->no);
+  fix(&rows->flags[1], format->yes);
   for (int i = 0; i < CT_SPAN_ENDS && rc == CT_OK; i++) {
     rc = make_text(&rows->ends[i], format->before[CT_ROW_HOW], format->quote(ct_span_end_text((enum ct_span_end)i)), "",
                    strdup(""));

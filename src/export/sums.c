@@ -27,6 +27,8 @@ ct_export_sums_collect(const struct ct_export_job *job, struct ct_export_sums *s
   summary->lost = sums->reading.dropped;
   ct_export_say(summary, "calls that were only counted", sums->paths.counted);
   ct_export_say(summary, "paths, the thinnest, that are in one named (other)", sums->paths.folded);
+  ct_export_say(summary, "threads whose time off the processor is known as a bound only, and not in it",
+                sums->reading.off_is_bound ? sums->reading.threads : 0);
   *job->notes = sums->reading.notes;
   job->notes->struct_size = sizeof(*job->notes);
   job->notes->shown = top->total_calls + (top->total_ticks != 0);
