@@ -526,8 +526,13 @@ ct_out_xml(struct ct_sink *out, const char *text)
                          : *p == '\'' ? "&#39;"
                                       : NULL;
     bool is_control = (unsigned char)*p < 0x20 || *p == 0x7f;
+    /* U+FFFE and U+FFFF are no characters of XML. */
+    bool is_none = (uint8_t)p[0] == 0xEF && (uint8_t)p[1] == 0xBF && (uint8_t)p[2] >= 0xBE;
     if (entity != NULL) {
       ct_out_text(out, entity);
+    } else if (is_none) {
+      ct_out_byte(out, '?');
+      p += 2;
     } else {
       ct_out_byte(out, is_control ? '?' : (uint8_t)*p);
     }
