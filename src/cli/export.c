@@ -65,10 +65,9 @@ static const struct ct_option options[] = {
     {.name = "to",
      .argument = "FORMAT|TIME",
      .help =
-         "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl: a row for each call; folded: stacks and their "
-         "weight; atf2: a "
-         "directory of index.atf and detail.atf "
-         "files (ATF V2); contrail: as contrail cut; with a time, as --from has it: only up to then",
+         "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl: a row for each call; folded, flamegraph, "
+         "pprof: sums of paths; atf2: a directory of index.atf and detail.atf files (ATF V2); contrail: as contrail "
+         "cut; with a time, as --from has it: only up to then",
      .values = FORMATS,
      .adds_up = true,
      .apply = apply_to},
