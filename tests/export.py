@@ -18,6 +18,7 @@ import subprocess
 import xml.etree.ElementTree
 import zlib
 
+import fixture as fx
 import harness
 from harness import case, expect, main
 
@@ -648,6 +649,64 @@ def firefox_calls(scene):
     compare_selves("family", selves, scene, 50000, "--family")
     expect(len({pid for pid, _, _ in selves}) == 3, "processes")
     return f"{len(selves)} functions"
+
+
+@case
+def coroutines(scene):
+    """What is on other stacks: tracks and threads of its own, where it nests; for formats of one stack what runs."""
+    program = fx.build(fx.Fixture(os.path.join(fx.FIXTURES, "coroutines.c")), "gcc-O2", os.path.join(scene.build_dir, "tests", "fixtures"))
+    scene.environment = dict(os.environ, CT_COUNTS=scene.path("counts"))
+    scene.record("-q", "--", program)
+    lines, pid = scene.lines(), scene.manifest()["pid"]
+    stacks = {line["stack"] for line in lines if line.get("stack")}
+    expect(len(stacks) > 1, f"{len(stacks)} stacks")
+    wanted = replayed(lines, pid)
+    for form, decode in (("chrome", chrome), ("perfetto", perfetto), ("csv", lambda data: row_spans(csv_rows(data)))):
+        found = collections.Counter(span[:3] + span[4:6] for span in decode(scene.export(form)))
+        expect(found == wanted, f"{form}: {list((found - wanted).items())[:3]} and not {list((wanted - found).items())[:3]}")
+    tracks = {line["stack"] for line in csv_rows(scene.export("csv"))}
+    expect(tracks >= stacks, "stacks of rows")
+    for form, decode in (("speedscope", speedscope), ("firefox", firefox)):
+        selves = decode(scene.export(form))[form == "speedscope"]
+        # What runs is known from the next call on it on: the sum of all is the same.
+        total = sum(raw_selves(scene).values())
+        expect(0 < sum(selves.values()) and abs(sum(selves.values()) - total) < 0.05 * total + 10 * len(lines), f"{form}: {sum(selves.values())}, not {total}")
+    return f"{len(stacks)} stacks, {sum(wanted.values())} calls"
+
+
+@case
+def points_and_counts(scene):
+    """Sampled points stand for several calls, and calls that were only counted are there: sums are those of report."""
+    scene.own(options=("--mode", "light", "--sample", "16"))
+    wanted = scene.functions()
+    sampled = 0
+    for form, decode in (("chrome", chrome), ("perfetto", perfetto), ("csv", lambda data: row_spans(csv_rows(data))),
+                         ("jsonl", lambda data: row_spans(jsonl_rows(data)))):
+        spans = decode(scene.export(form))
+        compare_sums(form, spans, wanted, timed=False)
+        sampled = sum(span.calls > 1 for span in spans)
+        expect(sampled > 0 and all(span.start == span.end for span in spans if span.calls > 1), f"{form}: no sampled points")
+    calls = folded(scene.export("folded", "--weight", "calls"))
+    near("folded", leaves(calls), {clean(name, ";"): row[0] for name, row in wanted.items()}, 0)
+    return f"{sampled} points for several calls"
+
+
+@case
+def damaged(scene):
+    """Of a thread's file that is cut, what is before that place is exported, and it is said."""
+    scene.own()
+    before = len(csv_rows(scene.export("csv")))
+    path = max((os.path.join(folder, name) for folder, _, names in os.walk(scene.trace) if os.path.basename(folder).startswith("thread")
+                for name in names), key=os.path.getsize)
+    os.truncate(path, os.path.getsize(path) * 2 // 3)
+    for form in FORMATS:
+        data = scene.export(form)
+        expect("damaged or cut" in scene.said and "DAMAGED" in scene.said, f"{form}: {scene.said}")
+        expect(data, form)
+    after = len(csv_rows(scene.export("csv")))
+    expect(0 < after < before, f"{after} rows, before {before}")
+    compare_sums("csv", row_spans(csv_rows(scene.export("csv"))), scene.functions())
+    return f"{after} of {before} calls"
 
 
 @case

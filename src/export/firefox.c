@@ -316,8 +316,13 @@ ended(void *arg, const struct ct_walk_place *place, const struct ct_span *span, 
   }
   bool is_marked = !was_entered || span->uncertain != 0 || ct_span_is_unfinished(span->end);
   int rc = is_marked ? put_call_marker(firefox, place, span, number) : 0;
-  return rc != 0 || !was_entered ? rc
-                                 : ct_running_leave(&firefox->running, span->context, ct_walk_ns(place, span->end_tsc));
+  uint64_t ns = ct_walk_ns(place, span->end_tsc);
+  if (rc == 0 && was_entered) {
+    rc = ct_running_leave(&firefox->running, span->context, ns);
+  } else if (rc == 0 && span->end == CT_SPAN_POINT) {
+    rc = ct_running_point(&firefox->running, span->context, number, ns); /* which stack runs is to be seen by it too */
+  }
+  return rc;
 }
 
 /* ---- tables ---- */
