@@ -64,7 +64,7 @@ GROUPS = {
     "flight": Group(["flight.py"], "waits"),
     "pieces": Group(["pieces.py"]),
     "atf": Group(["atf.py", "cut.py"], parts=2),
-    "export": Group(["export.py"]),
+    "export": Group(["export.py"], parts=2, seconds=1200),
     "filters": Group(["filters.py"]),
     "sql": Group(["sql.py"]),
     "budget": Group(["budget.py"], "alone"),

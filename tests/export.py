@@ -6,6 +6,7 @@ exceptions, signal stacks, sampled points, children, names that are no names, an
 
     tests/export.py [--filter PATTERN] [--build DIR]
 """
+import base64
 import collections
 import csv
 import gzip
@@ -575,6 +576,32 @@ def speedscope_calls(scene):
     compare_selves("family", selves, scene, len(spans), "--family")
     expect(len({span.pid for span in spans}) == 3, "processes")
     return f"{total} calls"
+
+
+@case
+def speedscope_page(scene):
+    """speedscope's own page, from its npm package, imports the file: in Chromium it shows the threads' names; and it fits the
+    schema of the package."""
+    harness.need("npm", "chromium")
+    result = scene.execute("npm", "install", "--no-audit", "--no-fund", "--prefix", scene.folder, "speedscope", timeout=100)
+    if result.returncode != 0:
+        raise harness.Skip("no speedscope from npm")
+    release = scene.path("node_modules", "speedscope", "dist", "release")
+    scene.own("children", options=("--follow",))
+    data = scene.export("speedscope")
+    try:
+        import jsonschema  # pylint: disable=import-outside-toplevel
+        with open(os.path.join(release, "file-format-schema.json"), encoding="utf-8") as file:
+            jsonschema.validate(json.loads(data), json.load(file))
+    except ImportError:
+        pass
+    script = scene.write("profile.js", f'speedscope.loadFileFromBase64("x.speedscope.json", "{base64.b64encode(data).decode()}")')
+    dom = scene.run("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
+                    f"--user-data-dir={scene.path('profile')}", "--virtual-time-budget=8000", "--dump-dom",
+                    f"file://{release}/index.html#localProfilePath={script}")
+    names = {profile["name"] for profile in json.loads(data)["profiles"]}
+    expect(len(names) == 5 and all(name in dom for name in names), f"not all of {names}: {dom[:300]}")
+    return f"{len(names)} threads"
 
 
 # ---- firefox ----

@@ -40,7 +40,7 @@ struct ct_export_options {
   const struct ct_filter *filter; /* in place of tids: which calls, threads and processes; NULL: all */
   enum ct_view_time time;         /* what durations are made of, but for places on a time line: these are the clock's */
   enum ct_export_weight weight;
-  int fd;           /* where a file goes when path is NULL; it stays open */
+  int fd;           /* where a file goes when path is NULL, more than 0; it stays open */
   unsigned workers; /* threads to read with, where sums are made; 0: one */
 };
 

@@ -77,8 +77,9 @@ ct_export_write(struct ct_trace *trace, const struct ct_export_options *given, s
     return ct_fail(diag, CT_EINVAL, "there is no format '%.64s'", options.format != NULL ? options.format : "");
   }
   err = take_filter(&options, &writer->format, &filter, diag);
-  if (err == CT_OK && options.path == NULL && writer->format.is_directory) {
-    err = ct_fail(diag, CT_EINVAL, "%s is a directory: it needs a path", options.format);
+  if (err == CT_OK && options.path == NULL && (writer->format.is_directory || options.fd <= 0)) {
+    err = ct_fail(diag, CT_EINVAL, "%s needs a path%s", options.format,
+                  writer->format.is_directory ? ", a directory" : " or a descriptor");
   }
   options.filter = &filter;
   options.tids = filter.tids;
