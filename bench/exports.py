@@ -29,7 +29,7 @@ QUERY = ("CREATE TABLE t(a, b, c); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SE
          "INSERT INTO t SELECT i, i * 7 % 1000, 'row ' || i FROM n; CREATE INDEX i ON t(b); SELECT count(*), sum(a), max(c) FROM t "
          "GROUP BY b % 10 ORDER BY 2; SELECT count(*) FROM t x JOIN t y ON x.a = y.b;")
 EVENTS_OF_ROW = 470
-FORMATS = ["perfetto", "csv", "jsonl", "chrome", "speedscope", "firefox", "folded", "flamegraph", "pprof"]
+FORMATS = ["perfetto", "csv", "jsonl", "parquet", "chrome", "speedscope", "firefox", "folded", "flamegraph", "pprof"]
 
 
 def programs(folder, events):
@@ -63,12 +63,13 @@ def measure(options, folder, trace, turns):
     for form in FORMATS:
         path, times = os.path.join(folder, "export"), []
         for _ in range(turns):
+            shutil.rmtree(path, ignore_errors=True)
             if os.path.exists(path):
                 os.unlink(path)
             times.append(run([options.contrail, "export", "--to", form, "-o", path, trace]))
         seconds, used, memory = (statistics.median(values) for values in zip(*times))
-        size = os.path.getsize(path)
-        os.unlink(path)
+        files = [os.path.join(path, name) for name in os.listdir(path)] if os.path.isdir(path) else [path]
+        size = sum(map(os.path.getsize, files))
         results[form] = {"calls_per_s": calls / seconds, "calls_per_processor_s": calls / used, "bytes": size, "kib": memory}
         print(f"  {form:12} {calls / seconds / 1e6:7.2f} M {calls / used / 1e6:12.2f} M {size / calls:11.2f} {memory / 1024:6.1f} MiB")
     return results

@@ -98,9 +98,11 @@ class Scene(harness.Scene):
         return [("--from", f"{begin + 3000}us", "--to", f"{begin + 9000}us"), ("--from", f"{begin + 4000}us"), ("--to", f"{begin + 7000}us")]
 
     def export(self, form, *options, trace=None, status=0, into="out"):
-        """The bytes of the file."""
+        """The bytes of the file, or the name of the directory."""
         path = self.path(into)
-        if os.path.exists(path):
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        elif os.path.exists(path):
             os.unlink(path)
         result = self.execute(self.contrail, "export", "--to", form, "-o", path, *options, trace or self.trace)
         expect(result.returncode == status, f"export: status {result.returncode}: {result.stderr}")
@@ -108,6 +110,8 @@ class Scene(harness.Scene):
         if status != 0:
             expect(not os.path.exists(path), "a file was left")
             return result.stderr
+        if os.path.isdir(path):
+            return path
         with open(path, "rb") as file:
             return file.read()
 
@@ -504,6 +508,162 @@ def csv_calls(scene):
 def jsonl_calls(scene):
     """An object for each call, a line each."""
     return compare_rows(scene, "jsonl", jsonl_rows)
+
+
+# ---- parquet ----
+
+def zigzag(value):
+    return value >> 1 ^ -(value & 1)
+
+
+def thrift(data, at):
+    """(fields, end) of a structure in the compact protocol."""
+    values, number = {}, 0
+
+    def value_of(kind, at):
+        if kind in (3, 4, 5, 6):
+            value, at = varint(data, at)
+            return zigzag(value), at
+        if kind == 8:
+            size, at = varint(data, at)
+            return data[at:at + size], at + size
+        if kind == 9:
+            head, at = data[at], at + 1
+            size = head >> 4
+            if size == 15:
+                size, at = varint(data, at)
+            items = []
+            for _ in range(size):
+                item, at = value_of(head & 15, at)
+                items.append(item)
+            return items, at
+        expect(kind == 12, f"a Thrift type {kind}")
+        return thrift(data, at)
+
+    while data[at] != 0:
+        head, at = data[at], at + 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = varint(data, at)
+            number = zigzag(number)
+        values[number], at = value_of(head & 15, at)
+    return values, at + 1
+
+
+def delta_packed(data):
+    """The values of DELTA_BINARY_PACKED."""
+    block, at = varint(data, 0)
+    parts, at = varint(data, at)
+    count, at = varint(data, at)
+    value, at = varint(data, at)
+    values, size = [zigzag(value)], block // parts
+    while len(values) < count:
+        least, at = varint(data, at)
+        widths, at = data[at:at + parts], at + parts
+        for width in widths:
+            bits, at = int.from_bytes(data[at:at + size * width // 8], "little"), at + size * width // 8
+            for i in range(min(size, count - len(values))):
+                values.append(values[-1] + zigzag(least) + (bits >> i * width & (1 << width) - 1))
+    expect(at == len(data), "bytes after the last block")
+    return values
+
+
+def parquet_table(path, unpack):
+    """{column: values} of a file, with its statistics checked."""
+    with open(path, "rb") as file:
+        data = file.read()
+    expect(data[:4] == data[-4:] == b"PAR1", "magic")
+    size = int.from_bytes(data[-8:-4], "little")
+    meta, end = thrift(data[-8 - size:-8], 0)
+    expect(end == size, "metadata")
+    names = [element[4].decode() for element in meta[2][1:]]
+    expect(meta[2][0][5] == len(names) and all(element[3] == 0 for element in meta[2][1:]), "schema")
+    table = {name: [] for name in names}
+    for group in meta[4]:
+        for name, element, chunk in zip(names, meta[2][1:], group[1]):
+            chunk = chunk[3]
+            expect(chunk[3] == [name.encode()] and chunk[1] == element[1] and chunk[4] == 6, f"{name}: its chunk")
+            head, at = thrift(data, chunk[9])
+            page = unpack(data[at:at + head[3]])
+            expect(len(page) == head[2] and head[5][1] == chunk[5] == group[3], f"{name}: its page")
+            if head[5][2] == 5:
+                values = delta_packed(page)
+                width = 4 if element[1] == 1 else 8
+                found = tuple(int.from_bytes(chunk[12][i], "little", signed=True) for i in (6, 5))
+                expect((min(values), max(values)) == found and len(chunk[12][5]) == width, f"{name}: statistics {found}")
+            else:
+                values, at = [], 0
+                while at < len(page):
+                    length = int.from_bytes(page[at:at + 4], "little")
+                    values.append(page[at + 4:at + 4 + length].decode())
+                    at += 4 + length
+            expect(len(values) == group[3], f"{name}: {len(values)} values of {group[3]}")
+            table[name] += values
+    expect(all(len(values) == meta[3] for values in table.values()), "rows")
+    return table
+
+
+def parquet_rows(scene, folder):
+    def unpack(data):
+        result = subprocess.run(["zstd", "-dc"], input=data, capture_output=True, check=False)
+        expect(result.returncode == 0, "zstd")
+        return result.stdout
+    expect(sorted(os.listdir(folder)) == ["edges.parquet", "functions.parquet", "spans.parquet", "threads.parquet"], "files")
+    spans, functions, edges = (parquet_table(os.path.join(folder, f"{name}.parquet"), unpack) for name in ("spans", "functions", "edges"))
+    expect(functions["id"] == list(range(len(functions["id"]))), "ids of functions")
+    threads = parquet_table(os.path.join(folder, "threads.parquet"), unpack)
+    expect(set(zip(spans["pid"], spans["tid"])) <= set(zip(threads["pid"], threads["tid"])), "threads")
+    # Edges are the sums of the spans, by caller and callee.
+    of = dict(zip(zip(spans["pid"], spans["id"]), spans["function"]))
+    sums = collections.defaultdict(lambda: [0, 0, 0])
+    for pid, parent, function, lost, *numbers in zip(*(spans[key] for key in ("pid", "parent", "function", "lost", "calls", "duration_ns", "self_ns"))):
+        if not lost and ((pid, parent) in of or not parent):
+            for i, number in enumerate(numbers):
+                sums[of[pid, parent] if parent else -1, function][i] += number
+    sums = dict(sums)
+    if all(not parent or (pid, parent) in of for pid, parent in zip(spans["pid"], spans["parent"])):  # no caller is left out
+        found = {(caller, callee): numbers for caller, callee, *numbers in zip(*edges.values())}
+        expect(found == sums, f"edges: {[key for key in found if found[key] != sums.get(key)][:3]}")
+    return [dict(zip(("name", "module", *spans), (functions["name"][function], functions["module"][function], *row)))
+            for function, row in zip(spans["function"], zip(*spans.values()))]
+
+
+DUCKDB = """import { DuckDBInstance } from '@duckdb/node-api';
+const c = await (await DuckDBInstance.create(':memory:')).connect();
+for (const q of process.argv.slice(2))
+  console.log(JSON.stringify((await c.runAndReadAll(q)).getRows(), (k, v) => typeof v === 'bigint' ? Number(v) : v));
+"""
+
+
+@case
+def parquet_calls(scene):
+    """The four tables, by a decoder of our own."""
+    harness.need("zstd")
+    return compare_rows(scene, "parquet", lambda folder: parquet_rows(scene, folder))
+
+
+@case
+def duckdb_reads(scene):
+    """DuckDB, from its npm package, reads Parquet, CSV and JSON lines: the sums of each function are report's."""
+    harness.need("npm", "node")
+    if scene.execute("npm", "install", "--no-audit", "--no-fund", "--prefix", scene.folder, "@duckdb/node-api", timeout=100).returncode != 0:
+        raise harness.Skip("no DuckDB from npm")
+    scene.own("children", options=("--follow",))
+    folder = scene.export("parquet", into="tables")
+    scene.export("csv", into="x.csv")
+    scene.export("jsonl", into="x.jsonl.gz")
+    script = scene.write("ask.mjs", DUCKDB)
+    sums = "SELECT name, sum(calls), sum(self_ns) FROM {} GROUP BY 1"
+    answers = scene.run("node", script, sums.format(f"'{folder}/spans.parquet' s JOIN '{folder}/functions.parquet' f ON s.function = f.id"),
+                        sums.format(f"read_csv('{scene.path('x.csv')}')"), sums.format(f"read_json('{scene.path('x.jsonl.gz')}')")).splitlines()
+    wanted = scene.functions("--family")
+    for form, answer in zip(("parquet", "csv", "jsonl"), answers):
+        rows = {name: numbers for name, *numbers in json.loads(answer)}
+        near(f"{form} calls", {name: row[0] for name, row in rows.items()}, {name: row[0] for name, row in wanted.items()}, 0)
+        for name, (calls, self_ns) in rows.items():
+            expect(abs(self_ns - wanted[name][1]) <= 2 + calls, f"{form}: {name}: {self_ns} ns, not {wanted[name][1]}")
+    return f"{len(rows)} functions"
 
 
 # ---- speedscope ----

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof firefox atf2 contrail"
+#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof firefox parquet atf2 contrail"
 
 struct wanted {
   struct ct_view_selection selected;
@@ -65,7 +65,8 @@ static const struct ct_option options[] = {
     {.name = "to",
      .argument = "FORMAT|TIME",
      .help =
-         "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl: a row for each call; folded, flamegraph, "
+         "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl, parquet: a row for each call; folded, "
+         "flamegraph, "
          "pprof: sums of paths; atf2: a directory of index.atf and detail.atf files (ATF V2); contrail: as contrail "
          "cut; with a time, as --from has it: only up to then",
      .values = FORMATS,

@@ -14,7 +14,7 @@
 static const struct ct_export_writer *const writers[] = {
     &ct_export_folded,  &ct_export_chrome,     &ct_export_perfetto,   &ct_export_csv,
     &ct_export_jsonl,   &ct_export_speedscope, &ct_export_flamegraph, &ct_export_pprof,
-    &ct_export_firefox, &ct_export_atf2,       &ct_export_contrail};
+    &ct_export_firefox, &ct_export_parquet,    &ct_export_atf2,       &ct_export_contrail};
 
 enum { WRITERS = sizeof(writers) / sizeof(writers[0]) };
 
@@ -95,9 +95,8 @@ ct_export_write(struct ct_trace *trace, const struct ct_export_options *given, s
   return err;
 }
 
-/* What is said of the traces, as lines. */
-static void
-say_warnings(const struct ct_export_job *job)
+void
+ct_export_warn(const struct ct_export_job *job)
 {
   struct ct_export_summary *summary = job->summary;
   json_t *list = ct_export_warnings(job->trace), *line;
@@ -131,7 +130,7 @@ ct_export_file(const struct ct_export_job *job, int packing,
   }
   err = ct_out_close(&out, err, &job->summary->bytes, diag);
   if (err == CT_OK) {
-    say_warnings(job);
+    ct_export_warn(job);
   }
   return err;
 }

@@ -40,7 +40,7 @@ struct slot {
 };
 
 struct ct_sink_pool {
-  const char *path; /* NULL: the caller's descriptor */
+  char *path; /* NULL: the caller's descriptor */
   int fd;
   bool is_linked; /* the file has its name already, or is none of ours */
   bool is_made;   /* the file is ours, under its name: it goes on failure */
@@ -374,6 +374,7 @@ free_pool(struct ct_sink_pool *pool)
   pthread_cond_destroy(&pool->is_full);
   pthread_cond_destroy(&pool->is_packed);
   pthread_mutex_destroy(&pool->lock);
+  free(pool->path);
   free(pool);
 }
 
@@ -386,12 +387,14 @@ ct_out_open(struct ct_sink *out, const char *path, int fd, enum ct_out_packing p
     return ct_fail(diag, CT_ENOMEM, "out of memory to write an export");
   }
   pool->fd = fd;
-  pool->path = path;
+  pool->path = path != NULL ? strdup(path) : NULL;
   pool->packing = packing_of(path, packing);
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->is_full, NULL);
   pthread_cond_init(&pool->is_packed, NULL);
-  int code = make_slots(pool) == CT_OK ? CT_OK : ct_fail(diag, CT_ENOMEM, "out of memory to write an export");
+  int code = make_slots(pool) == CT_OK && (path == NULL || pool->path != NULL)
+                 ? CT_OK
+                 : ct_fail(diag, CT_ENOMEM, "out of memory to write an export");
   code = code == CT_OK && path != NULL ? create(pool, path, diag) : code;
   if (code != CT_OK) {
     free_pool(pool);
