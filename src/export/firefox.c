@@ -88,7 +88,10 @@ static int
 put_column(struct firefox *firefox, enum column number, const char *name)
 {
   struct column_file *column = &firefox->columns[number];
-  int rc = ct_out_close(&column->out, CT_OK, NULL, firefox->diag);
+  int rc = ct_out_close(&column->out, CT_OK, NULL, NULL);
+  if (rc != CT_OK) {
+    ct_fail(firefox->diag, rc, "cannot write a temporary file: %s", ct_err_text(rc));
+  }
   column->is_open = false;
   ct_out_byte(firefox->out, '"');
   ct_out_text(firefox->out, name);

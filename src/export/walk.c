@@ -229,6 +229,9 @@ give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, stru
     if (rc == 0) {
       rc = read_through(walk, before, &first, end_tsc);
       ct_spans_close(before);
+      if (rc == CT_ENOSPC || rc == CT_EIO) {
+        ct_fail(diag, rc, "cannot write a temporary file for the filter: %s", ct_err_text(rc));
+      }
     }
     if (rc == 0) {
       ct_passes_rewind(walk->passes);
