@@ -91,7 +91,7 @@ def faults(scene, name):
     expect(lines[0].startswith("load: signal 11 code 1 ") and " addr=10 rip=at+0 " in lines[0], lines[0])
 
 
-@each(("registers", "strings", "nested", "overflow", "calls", "changes", "stops"))
+@each(("registers", "strings", "nested", "overflow", "calls", "changes", "stops", "masked"))
 def signals(scene, name):
     scene.well(scene.made("signals"), name)
 
@@ -548,7 +548,7 @@ def writers(scene, name):
     return compared.stdout.strip()
 
 
-@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops"))
+@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops", "records/masked"))
 def records_with_signals(scene, name):
     program, mode = scene.made("signals"), name.split("/")[1]
     return steps_of(scene, scene.outcome(program, mode), program, mode)

@@ -255,10 +255,17 @@ ct_tracer_enter(struct ct_tracer *tracer)
  * A system call is let go to its end by PTRACE_SYSCALL: of a single step the trap flag would stay if we were killed
  * meanwhile, and the program would die of it.
  */
-enum ct_traced_way
-ct_tracer_way(const struct ct_tracer *tracer)
+int
+ct_tracer_go_on(struct ct_tracer *tracer, int signal)
 {
-  return tracer->state != CT_TRACER_STEPS ? CT_TRACED_RUN : tracer->steps_call ? CT_TRACED_TO_CALL : CT_TRACED_STEP;
+  if (tracer->state != CT_TRACER_STEPS) {
+    return ct_traced_go(tracer->tid, CT_TRACED_RUN, signal);
+  }
+  if (tracer->steps_call) {
+    return ct_traced_go(tracer->tid, CT_TRACED_TO_CALL, signal);
+  }
+  tracer->hides_trap = ct_traced_block_trap(tracer->tid, false);
+  return ct_traced_go(tracer->tid, CT_TRACED_STEP, signal);
 }
 
 void
@@ -324,19 +331,18 @@ ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bo
   if (ct_tracer_records(tracer)) {
     ct_recorder_step(tracer->recorder, regs->rip);
   }
-  return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
+  return ct_tracer_go_on(tracer, 0);
 }
 
 int
 ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
 {
   enum ct_disposition does = ct_traced_disposition(tracer->process.pid, event->signal);
-  enum ct_traced_way way = ct_tracer_way(tracer);
   struct user_regs_struct regs;
   bool spoilt, ignored = does == CT_DISPOSITION_IGNORED ||
                          (does == CT_DISPOSITION_DEFAULT && is_ignored_by_default(event->signal));
   if (ignored || (does == CT_DISPOSITION_DEFAULT && stops_by_default(event->signal)) || event->signal == SIGSTOP) {
-    return ct_traced_go(tracer->tid, way, event->signal);
+    return ct_tracer_go_on(tracer, event->signal);
   }
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;

@@ -83,6 +83,7 @@ struct ct_tracer {
   bool wants_flush;  /* has been interrupted for that: others have changed code */
   bool is_parked;    /* it waits, with all signals blocked, for its first stop; mask is its own */
   uint64_t mask;
+  bool hides_trap;  /* SIGTRAP is blocked, but for the step */
   bool is_leaving;  /* has been interrupted to be let go */
   uint32_t changes; /* of all, that it knows */
   uint32_t child_count;
@@ -136,8 +137,8 @@ int ct_tracer_answer(struct ct_tracer *tracer);
 void ct_tracer_note_mappings(struct ct_tracer *tracer);
 /* The instruction where it is, with these registers, is executed where it is. */
 int ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_call);
-/* How it goes on after a stop that changes nothing. */
-enum ct_traced_way ct_tracer_way(const struct ct_tracer *tracer);
+/* After a stop that changes nothing it goes on, with a signal that has no handler, or 0. */
+int ct_tracer_go_on(struct ct_tracer *tracer, int signal);
 /* It is about to get a signal. */
 int ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event);
 
