@@ -334,6 +334,15 @@ ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bo
   return ct_tracer_go_on(tracer, 0);
 }
 
+void
+ct_tracer_note_not_made(struct ct_tracer *tracer, const struct user_regs_struct *regs)
+{
+  bool is_step = tracer->state == CT_TRACER_STEPS && tracer->reason == CT_CONTEXT_STEP;
+  if (ct_tracer_records(tracer) && is_step && !tracer->is_in_call) {
+    ct_recorder_step_not_made(tracer->recorder, regs->rip);
+  }
+}
+
 int
 ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
 {
@@ -373,6 +382,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
       return ct_tracer_step(tracer, &regs, false);
     }
   }
+  ct_tracer_note_not_made(tracer, &regs);
   if (ct_tracer_records(tracer)) {
     struct user_regs_struct at = regs;
     ct_traced_before_syscall(&at);

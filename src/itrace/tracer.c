@@ -478,6 +478,7 @@ settle_records(struct ct_tracer *tracer)
   bool spoilt;
   if (tracer->recorder != NULL && ct_traced_regs(tracer->tid, &regs) == 0) {
     ct_tracer_recover(tracer, &regs, &spoilt, NULL);
+    ct_tracer_note_not_made(tracer, &regs);
     ct_tracer_note_mappings(tracer);
   }
 }

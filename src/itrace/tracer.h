@@ -137,6 +137,9 @@ int ct_tracer_answer(struct ct_tracer *tracer);
 void ct_tracer_note_mappings(struct ct_tracer *tracer);
 /* The instruction where it is, with these registers, is executed where it is. */
 int ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_call);
+/* A step is the last thing that is recorded: is it of the instruction at which the thread still is? Then it is taken
+ * back. */
+void ct_tracer_note_not_made(struct ct_tracer *tracer, const struct user_regs_struct *regs);
 /* After a stop that changes nothing it goes on, with a signal that has no handler, or 0. */
 int ct_tracer_go_on(struct ct_tracer *tracer, int signal);
 /* It is about to get a signal. */
