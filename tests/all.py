@@ -75,6 +75,7 @@ GROUPS = {
     "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),
     "itrace": Group(["itrace.py"], "waits", marked=True),
+    "equal": Group(["equal.py"]),
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
