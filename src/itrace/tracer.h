@@ -111,6 +111,16 @@ struct ct_tracer {
   _Atomic uint32_t no_bell;
 };
 
+/* How the program's state was made out of a thread's. */
+struct ct_found_state {
+  struct ct_recovery recovery;
+  uint64_t place;  /* where the record that is under way begins, or the next one */
+  bool is_spoilt;  /* there is no way to tell */
+  bool waits;      /* for what a system call has written to be read */
+  bool is_by_exit; /* the exit that has led there says what was executed */
+};
+/* The program's state out of a stopped thread's. False: it was the program's. Nothing else changes. */
+bool ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *regs, struct ct_found_state *out);
 /*
  * The program's state out of a stopped thread's, which is going to have it; what it was recording is settled. False: it
  * was the program's. *spoilt: there is no way to tell. *is_before (may be NULL): a fault here is not the program's yet.
