@@ -40,7 +40,7 @@ PROGRAMS = {
     "xz": f"xz -c {TEXT}",
     "mawk": ("mawk", "{ n[$1] += length($0) / 3 } END { for (k in n) print k, n[k] }", TEXT),
     "jq": ("jq", "-n", "[range(3000) | {a: ., b: (. * 1.5 | tostring)}] | map(.b) | join(\",\")"),
-    "tar": ("tar", "-cf", "-", "/usr/share/common-licenses"),
+    "tar": ("tar", "-cf", "-", "/usr/share/common-licenses", "/usr/share/common-licenses"),
     "bzip2": f"bzip2 -c {TEXT}",
     "zstd": f"zstd -c --single-thread -q {TEXT}",
     "cc1": ("%cc1", "-quiet", "-O2", "%folder/file.c", "-o", "/dev/null"),
@@ -156,7 +156,7 @@ def timers_and_faults(scene):
 def signals_at_random(scene, name, steps):
     """A program into which signals come from outside, at any instruction; all steps of the handlers are compared, too."""
     words, sent = words_of(scene, name), []
-    scene.alike["env"]["LD_PRELOAD"] = scene.compile("itrace/handlers.c", "-O2", "-w", "-shared", "-fPIC", "-mno-red-zone", name="handlers.so")
+    scene.alike["env"]["STEPPED_PRELOAD"] = scene.compile("itrace/handlers.c", "-O2", "-w", "-shared", "-fPIC", "-mno-red-zone", name="handlers.so")
     chance = random.Random(scene.options.seed)
 
     def caught(pid):

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 static volatile uint64_t rounds;
 static volatile double sum;
@@ -30,9 +31,13 @@ on_signal(int number, siginfo_t *info, void *context)
 __attribute__((constructor)) static void
 begin(void)
 {
+  struct timespec moment = {0, 50000};
   stack_t stack = {.ss_sp = room, .ss_size = sizeof(room)};
   struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
   sigaltstack(&stack, NULL);
   sigaction(SIGUSR2, &action, NULL);
   sigaction(SIGUSR1, &action, NULL); /* the last one: from here on it may come */
+  while (rounds == 0) {
+    nanosleep(&moment, NULL);
+  }
 }

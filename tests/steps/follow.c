@@ -146,11 +146,11 @@ note(void *context, const struct ct_steps_event *event)
 }
 
 static bool
-is_input(uint64_t address, uint64_t at)
+is_input(uint64_t address, uint64_t at, uint8_t bits)
 {
   const struct ct_cpu *cpu = &f.real.cpu;
   return f.is_frame ? inputs_is_of_frame(f.signal.signal, f.signal.code, at, cpu->reg[CT_RSI] - address,
-                                         cpu->reg[CT_RDX] - address)
+                                         cpu->reg[CT_RDX] - address, bits)
                     : f.is_other_file || inputs_is_written(f.call, at);
 }
 
@@ -169,7 +169,7 @@ take_memory(const struct noted *noted)
     return;
   }
   for (size_t i = 0; i < size; i++) {
-    if (real[i] != told[i] && is_input(memory.address, i)) {
+    if (real[i] != told[i] && is_input(memory.address, i, real[i] ^ told[i])) {
       real[i] = told[i];
       has_input = true;
     } else if (real[i] != told[i]) {

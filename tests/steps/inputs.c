@@ -222,7 +222,7 @@ inputs_is_fault(int signal, int code)
 }
 
 bool
-inputs_is_of_frame(int signal, int code, uint64_t at, uint64_t info_at, uint64_t context_at)
+inputs_is_of_frame(int signal, int code, uint64_t at, uint64_t info_at, uint64_t context_at, uint8_t bits)
 {
   enum { WHO = 16, WHO_END = 48 }; /* of siginfo: sender, timer, value */
   uint64_t registers = context_at + offsetof(ucontext_t, uc_mcontext.gregs);
@@ -231,6 +231,10 @@ inputs_is_of_frame(int signal, int code, uint64_t at, uint64_t info_at, uint64_t
   }
   if (at >= registers + 8ull * REG_CR2 && at < registers + 8ull * (REG_CR2 + 1)) {
     return !inputs_is_fault(signal, code) || (signal != SIGSEGV && signal != SIGBUS);
+  }
+  if (at ==
+      registers + 8ull * REG_EFL + 2) { /* the resume flag, as the interrupt has left it that the signal came by */
+    return !inputs_is_fault(signal, code) && bits == 1;
   }
   return !inputs_is_fault(signal, code) && at >= info_at + WHO && at < info_at + WHO_END;
 }

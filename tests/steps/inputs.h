@@ -48,8 +48,11 @@ bool inputs_is_other_file(pid_t pid, uint64_t number, uint64_t file);
 bool inputs_is_not_made(uint64_t number);
 /* Whether byte `at` of what the call has written is different each time. */
 bool inputs_is_written(uint64_t number, uint64_t at);
-/* The same of a signal handler's frame that has the siginfo and the context at these offsets. */
-bool inputs_is_of_frame(int signal, int code, uint64_t at, uint64_t info_at, uint64_t context_at);
+/*
+ * The same of a signal handler's frame that has the siginfo and the context at these offsets; there the two runs have
+ * bytes that differ in these bits.
+ */
+bool inputs_is_of_frame(int signal, int code, uint64_t at, uint64_t info_at, uint64_t context_at, uint8_t bits);
 /* The thread itself has done that, just there. */
 bool inputs_is_fault(int signal, int code);
 

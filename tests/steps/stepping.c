@@ -77,6 +77,10 @@ machine_start(const char *output, char *const argv[])
     if (output != NULL && (file < 0 || dup2(file, 1) < 0)) {
       _exit(127);
     }
+    if (getenv("STEPPED_PRELOAD") != NULL) {
+      setenv("LD_PRELOAD", getenv("STEPPED_PRELOAD"), 1);
+      unsetenv("STEPPED_PRELOAD");
+    }
     ptrace(PTRACE_TRACEME, 0, NULL, NULL);
     execvp(argv[0], argv);
     _exit(127);

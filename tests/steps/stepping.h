@@ -17,7 +17,7 @@ struct vectors_shape machine_shape(void);
 /*
  * A program, stopped at its first instruction; -1: it cannot be started. The random bytes that the kernel gives to it
  * are always the same: two runs of it at the same addresses have the same values. output: a file for what it prints,
- * NULL: to where ours goes.
+ * NULL: to where ours goes. STEPPED_PRELOAD in the environment is its LD_PRELOAD.
  */
 pid_t machine_start(const char *output, char *const argv[]);
 /*
