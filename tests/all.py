@@ -66,6 +66,7 @@ GROUPS = {
     "atf": Group(["atf.py", "cut.py"], parts=2),
     "filters": Group(["filters.py"]),
     "sql": Group(["sql.py"]),
+    "passover": Group(["passover.py"]),
     "budget": Group(["budget.py"], "alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),

@@ -143,9 +143,9 @@ free_kept:
   return code;
 }
 
-static int
-open_index(struct ct_trace *trace, const uint8_t *threads, bool only_present, unsigned workers,
-           const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
+/* An index of nothing yet. */
+static struct ct_index *
+new_index(struct ct_trace *trace)
 {
   struct ct_index *index = calloc(1, sizeof(*index));
   uint32_t count = ct_trace_thread_count(trace);
@@ -154,12 +154,23 @@ open_index(struct ct_trace *trace, const uint8_t *threads, bool only_present, un
   }
   if (index == NULL || index->threads == NULL) {
     free(index);
-    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+    return NULL;
   }
   index->trace = trace;
   index->thread_count = count;
+  return index;
+}
+
+static int
+open_index(struct ct_trace *trace, const uint8_t *threads, bool only_present, unsigned workers,
+           const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
+{
+  struct ct_index *index = new_index(trace);
+  if (index == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
   index->is_piece = threads != NULL || ct_trace_has_range(trace);
-  for (uint32_t i = 0; i < count; i++) {
+  for (uint32_t i = 0; i < index->thread_count; i++) {
     index->threads[i].is_out = threads != NULL && threads[i] == 0;
   }
   int code = complete(index, only_present, workers, progress, diag);
@@ -190,6 +201,31 @@ ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_
                       struct ct_index **out, struct ct_diag *diag)
 {
   return open_index(trace, NULL, true, workers, progress, out, diag);
+}
+
+int
+ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_diag *diag)
+{
+  struct ct_index *index = new_index(trace);
+  struct ct_index_sums kept;
+  if (index == NULL || ct_index_sums_init(&kept, trace) != 0) {
+    free(index != NULL ? index->threads : NULL);
+    free(index);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
+  int code = ct_index_load(index, &kept);
+  code = code == 0 ? is_all_there(index) ? 0 : CT_ENOENT : code == CT_ENOMEM ? code : CT_ENOENT;
+  if (code == 0) {
+    index->stats = kept.stats;
+    kept.stats = (struct ct_stats){0};
+  }
+  ct_index_sums_free(&kept);
+  if (code != 0) {
+    ct_index_close(index);
+    return code == CT_ENOMEM ? ct_fail(diag, code, "out of memory for the index of the trace") : code;
+  }
+  *out = index;
+  return 0;
 }
 
 enum ct_index_origin

@@ -169,6 +169,9 @@ uint32_t ct_cursor_depth(const struct ct_cursor *cursor);
 /* Bytes of the thread's file consumed so far, for a progress line. */
 uint64_t ct_cursor_offset(const struct ct_cursor *cursor);
 
+/* The next event that is asked about is not before that time: what is earlier is not read, damage there not seen. */
+void ct_details_pass(struct ct_details *details, uint64_t tsc);
+
 /* A value of a return, which its event follows: rax, rdx, xmm0, xmm1, errno. */
 static inline bool
 ct_value_is_result(uint32_t which)
