@@ -10,7 +10,7 @@
  *
  * Nothing in it is believed: sizes and offsets are compared with the file's size, CRCs are checked, and each thread's
  * last block must be in the trace as it was. Read and not mapped: a file that is cut short meanwhile must not become a
- * bus error.
+ * bus error. Whoever asks for sums alone has the rest of it neither read nor checked.
  */
 #include "index/index_internal.h"
 
@@ -171,15 +171,12 @@ thread_fits(const struct ct_index *index, uint32_t number, const struct file_thr
   return count == 1 && place.header_crc == record->last_crc;
 }
 
+/* What can be looked up in it. */
 static int
-load_thread(struct ct_index *index, uint32_t number, const struct file_thread *record)
+load_lists(const struct ct_index *index, struct ct_index_thread *thread, const struct file_thread *record)
 {
-  struct ct_index_thread *thread = &index->threads[number];
   struct ct_index_part *part = &thread->part;
   uint64_t state_bytes;
-  if (!thread_fits(index, number, record)) {
-    return CT_EFORMAT;
-  }
   part->granules = (void *)piece_of(index, &record->granules, sizeof(*part->granules), &part->granule_count);
   part->crossings = (void *)piece_of(index, &record->crossings, sizeof(*part->crossings), &part->crossing_count);
   part->blob = piece_of(index, &record->blob, 1, &part->blob_bytes);
@@ -202,6 +199,20 @@ load_thread(struct ct_index *index, uint32_t number, const struct file_thread *r
   thread->kept_granules = part->granule_count;
   thread->kept_crossings = part->crossing_count;
   thread->kept_blob = part->blob_bytes;
+  return 0;
+}
+
+static int
+load_thread(struct ct_index *index, uint32_t number, bool only_sums, const struct file_thread *record)
+{
+  struct ct_index_thread *thread = &index->threads[number];
+  if (!thread_fits(index, number, record)) {
+    return CT_EFORMAT;
+  }
+  int code = only_sums ? 0 : load_lists(index, thread, record);
+  if (code != 0) {
+    return code;
+  }
   thread->is_whole = (record->flags & WHOLE) != 0;
   thread->is_damaged = (record->flags & DAMAGED) != 0;
   thread->end_offset = record->end_offset;
@@ -264,7 +275,7 @@ find_thread(const struct ct_trace *trace, uint32_t guess, uint32_t index)
 }
 
 static int
-load_parts(struct ct_index *index, struct ct_index_sums *kept)
+load_parts(struct ct_index *index, bool only_sums, struct ct_index_sums *kept)
 {
   struct file_header header;
   memcpy(&header, index->file, sizeof(header));
@@ -283,8 +294,9 @@ load_parts(struct ct_index *index, struct ct_index_sums *kept)
     struct file_thread record;
     memcpy(&record, index->file + sizeof(header) + i * sizeof(record), sizeof(record));
     uint32_t number = find_thread(index->trace, i, record.index);
-    int code = number != UINT32_MAX && index->threads[number].end_offset == 0 ? load_thread(index, number, &record)
-                                                                              : CT_EFORMAT;
+    int code = number != UINT32_MAX && index->threads[number].end_offset == 0
+                   ? load_thread(index, number, only_sums, &record)
+                   : CT_EFORMAT;
     if (code != 0) {
       return code;
     }
@@ -292,8 +304,32 @@ load_parts(struct ct_index *index, struct ct_index_sums *kept)
   return load_sums(index, &header, kept);
 }
 
+static bool
+read_piece(int fd, struct ct_index *index, uint64_t offset, uint64_t bytes)
+{
+  return offset <= index->file_bytes && bytes <= index->file_bytes - offset &&
+         ct_read_at(fd, index->file + offset, bytes, offset) == bytes;
+}
+
+/* Into its place in memory: all of the file, or the header, the threads and the sums. */
+static bool
+read_file(int fd, struct ct_index *index, bool only_sums)
+{
+  struct file_header header;
+  if (!only_sums) {
+    return read_piece(fd, index, 0, index->file_bytes);
+  }
+  if (!read_piece(fd, index, 0, sizeof(header))) {
+    return false;
+  }
+  memcpy(&header, index->file, sizeof(header));
+  return read_piece(fd, index, sizeof(header), (uint64_t)header.thread_count * sizeof(struct file_thread)) &&
+         read_piece(fd, index, header.stats.offset, header.stats.bytes) &&
+         read_piece(fd, index, header.edges.offset, header.edges.bytes);
+}
+
 int
-ct_index_load(struct ct_index *index, struct ct_index_sums *kept)
+ct_index_load(struct ct_index *index, bool only_sums, struct ct_index_sums *kept)
 {
   int fd = openat(ct_trace_dir_fd(index->trace), FILE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   struct stat st;
@@ -307,11 +343,11 @@ ct_index_load(struct ct_index *index, struct ct_index_sums *kept)
     index->file = malloc(index->file_bytes);
     code = index->file == NULL ? CT_ENOMEM : 0;
   }
-  if (code == 0 && ct_read_at(fd, index->file, index->file_bytes, 0) != index->file_bytes) {
+  if (code == 0 && !read_file(fd, index, only_sums)) {
     code = CT_EFORMAT;
   }
   close(fd);
-  return code != 0 ? code : load_parts(index, kept);
+  return code != 0 ? code : load_parts(index, only_sums, kept);
 }
 
 /* ---- writing ---- */

@@ -34,13 +34,13 @@ ct_index_close(struct ct_index *index)
 
 /* What its file has, if that is about this trace as it is now. */
 static int
-load(struct ct_index *index, struct ct_index_sums *kept)
+load(struct ct_index *index, bool only_sums, struct ct_index_sums *kept)
 {
   if (index->is_piece) {
     index->origin = CT_INDEX_BUILT;
     return 0;
   }
-  int code = ct_index_load(index, kept);
+  int code = ct_index_load(index, only_sums, kept);
   index->origin = code == 0 ? CT_INDEX_FROM_FILE : code == CT_ENOENT ? CT_INDEX_BUILT : CT_INDEX_REBUILT;
   if (code != 0) {
     forget_threads(index);
@@ -114,17 +114,30 @@ free_tail:
   return code;
 }
 
+enum want { WHATEVER_IS_NEEDED, IF_PRESENT, SUMS_IF_PRESENT };
+
 static int
-complete(struct ct_index *index, bool only_present, unsigned workers, const struct ct_view_progress *progress,
+complete(struct ct_index *index, enum want want, unsigned workers, const struct ct_view_progress *progress,
          struct ct_diag *diag)
 {
   struct ct_index_sums kept;
   int code = ct_index_sums_init(&kept, index->trace);
-  if (code != 0 || (code = load(index, &kept)) != 0) {
+  if (code == 0 && want == SUMS_IF_PRESENT) {
+    code = load(index, true, &kept);
+    if (code == 0 && !is_all_there(index)) { /* what is missing goes on where the lists end */
+      forget_threads(index);
+      ct_index_sums_free(&kept);
+      code = ct_index_sums_init(&kept, index->trace);
+      code = code == 0 ? load(index, false, &kept) : code;
+    }
+  } else if (code == 0) {
+    code = load(index, false, &kept);
+  }
+  if (code != 0) {
     ct_fail(diag, code, "out of memory for the index of the trace");
     goto free_kept;
   }
-  if (only_present && index->origin != CT_INDEX_FROM_FILE) {
+  if (want != WHATEVER_IS_NEEDED && index->origin != CT_INDEX_FROM_FILE) {
     code = CT_ENOENT;
     goto free_kept;
   }
@@ -162,7 +175,7 @@ new_index(struct ct_trace *trace)
 }
 
 static int
-open_index(struct ct_trace *trace, const uint8_t *threads, bool only_present, unsigned workers,
+open_index(struct ct_trace *trace, const uint8_t *threads, enum want want, unsigned workers,
            const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
 {
   struct ct_index *index = new_index(trace);
@@ -173,7 +186,7 @@ open_index(struct ct_trace *trace, const uint8_t *threads, bool only_present, un
   for (uint32_t i = 0; i < index->thread_count; i++) {
     index->threads[i].is_out = threads != NULL && threads[i] == 0;
   }
-  int code = complete(index, only_present, workers, progress, diag);
+  int code = complete(index, want, workers, progress, diag);
   if (code != 0) {
     ct_index_close(index);
     return code;
@@ -186,21 +199,28 @@ int
 ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress, struct ct_index **out,
               struct ct_diag *diag)
 {
-  return open_index(trace, NULL, false, workers, progress, out, diag);
+  return open_index(trace, NULL, WHATEVER_IS_NEEDED, workers, progress, out, diag);
 }
 
 int
 ct_index_open_piece(struct ct_trace *trace, const uint8_t *threads, unsigned workers,
                     const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
 {
-  return open_index(trace, threads, false, workers, progress, out, diag);
+  return open_index(trace, threads, WHATEVER_IS_NEEDED, workers, progress, out, diag);
 }
 
 int
 ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                       struct ct_index **out, struct ct_diag *diag)
 {
-  return open_index(trace, NULL, true, workers, progress, out, diag);
+  return open_index(trace, NULL, IF_PRESENT, workers, progress, out, diag);
+}
+
+int
+ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                   struct ct_index **out, struct ct_diag *diag)
+{
+  return open_index(trace, NULL, SUMS_IF_PRESENT, workers, progress, out, diag);
 }
 
 int
@@ -213,7 +233,7 @@ ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_dia
     free(index);
     return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
   }
-  int code = ct_index_load(index, &kept);
+  int code = ct_index_load(index, false, &kept);
   code = code == 0 ? is_all_there(index) ? 0 : CT_ENOENT : code == CT_ENOMEM ? code : CT_ENOENT;
   if (code == 0) {
     index->stats = kept.stats;

@@ -41,6 +41,12 @@ int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view
 int ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                           struct ct_index **out, struct ct_diag *diag);
 /*
+ * The same for who asks for statistics, edges and the sums of threads, and for nothing else: of a file that has all of
+ * the trace, no more is read.
+ */
+int ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                       struct ct_index **out, struct ct_diag *diag);
+/*
  * The same where the file has all of the trace, which is complete: nothing is read but the file. It is the index of the
  * whole trace, whatever range that has.
  */

@@ -154,8 +154,11 @@ int ct_index_build(struct ct_index *index, unsigned workers, const struct ct_vie
 int ct_index_sums_init(struct ct_index_sums *sums, const struct ct_trace *trace);
 void ct_index_sums_free(struct ct_index_sums *sums);
 
-/* file.c. Loads what fits; CT_ENOENT there is none, CT_EFORMAT: it does not fit. */
-int ct_index_load(struct ct_index *index, struct ct_index_sums *kept);
+/*
+ * file.c. Loads what fits; CT_ENOENT there is none, CT_EFORMAT: it does not fit. only_sums: nothing of the file but
+ * these and what it says of each thread.
+ */
+int ct_index_load(struct ct_index *index, bool only_sums, struct ct_index_sums *kept);
 /* Without a word where it cannot be written. */
 void ct_index_store(struct ct_index *index, const struct ct_index_sums *kept);
 void ct_index_part_free(struct ct_index_part *part);
