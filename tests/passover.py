@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Replay of some functions passes over what has none of their calls, by the index: with it, it is byte for byte what it is without;
-with threads, coroutines, exceptions, longjmp, tail calls, lost events, sampling, values, children, and on traces of which a part is left.
+"""Replay of some functions passes over what has none of their calls, by the index, and a piece of a trace begins at a place that the
+index knows: with it, all is byte for byte what it is without; with threads, coroutines, exceptions, longjmp, tail calls, lost events, sampling, values, children, and on traces of which a part is left.
 
     tests/passover.py [--filter PATTERN] [--build DIR]
 """
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 
 import harness
-from harness import Skip, case, expect, main
+from harness import Skip, case, expect, main, need
 
 # Between all that is asked about there is a long stretch of other calls, so that most granules have none of it.
 PROGRAM = r"""
@@ -138,6 +138,8 @@ def compare(scene, trace=None, functions=FUNCTIONS):
         function = lots.choice(("rare", "tails", "held", "yields", "lands"))
         lines += same(scene, index, "--function", function, "--to", f"{last}ns", "--limit", "20000", trace)
         lines += same(scene, index, "--function", function, "--json", "--limit", "20000", f"{trace}@{first}ns..{last}ns")
+        lines += same(scene, index, "--json", "--limit", "500", f"{trace}@{first}ns..")
+        lines += same(scene, index, "--json", "--limit", "500", f"{trace}@{last}ns..{last + lots.randrange(100000)}ns")
     tids = [thread["tid"] for thread in info["threads"] if thread["events"]]
     lines += same(scene, index, "--function", "rare", "--limit", "0", f"{trace}#{lots.choice(tids)}")
     return f"seed {seed}, {lines:,} lines"
@@ -153,6 +155,27 @@ def all_kinds(scene):
     for row in (entered[2], entered[9]):
         same(scene, os.path.join(scene.trace, "spans.cti"), "--json", "--function", "rare", "--limit", "5", "--after", str(row["id"]), scene.trace)
     return note
+
+
+@case
+def piece_is_found(scene):
+    """Where the index knows a place nothing before it is looked at, but the blocks of the calls that are open there."""
+    need("strace")
+    scene.make(size=40000)
+    index = scene.index()
+    length = scene.info()["duration_ns"]
+    words = ("report", "--json", f"{scene.trace}@{length * 9 // 10}ns..{length * 9 // 10 + 1000000}ns")
+
+    def reads():
+        log = scene.path("log")
+        out = scene.run("strace", "-f", "-e", "trace=pread64", "-o", log, scene.contrail, *words)
+        with open(log, encoding="utf-8") as file:
+            return out, sum("pread64" in line for line in file)
+    (got, few), (want, many) = reads(), without(index, reads)
+    expect(got == want, "the report of the piece differs")
+    blocks = json.loads(scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT count(*) AS n FROM blocks"))[0]["n"]
+    expect(few < many / 3 and many > blocks / 2, f"{few} reads, not {many}, of {blocks} blocks")
+    return f"{few} reads, {many} without the index"
 
 
 @case

@@ -34,13 +34,13 @@ ct_index_close(struct ct_index *index)
 
 /* What its file has, if that is about this trace as it is now. */
 static int
-load(struct ct_index *index, bool only_sums, struct ct_index_sums *kept)
+load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
 {
   if (index->is_piece) {
     index->origin = CT_INDEX_BUILT;
     return 0;
   }
-  int code = ct_index_load(index, only_sums, kept);
+  int code = ct_index_load(index, parts, kept);
   index->origin = code == 0 ? CT_INDEX_FROM_FILE : code == CT_ENOENT ? CT_INDEX_BUILT : CT_INDEX_REBUILT;
   if (code != 0) {
     forget_threads(index);
@@ -123,15 +123,15 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
   struct ct_index_sums kept;
   int code = ct_index_sums_init(&kept, index->trace);
   if (code == 0 && want == SUMS_IF_PRESENT) {
-    code = load(index, true, &kept);
+    code = load(index, CT_INDEX_SUMS, &kept);
     if (code == 0 && !is_all_there(index)) { /* what is missing goes on where the lists end */
       forget_threads(index);
       ct_index_sums_free(&kept);
       code = ct_index_sums_init(&kept, index->trace);
-      code = code == 0 ? load(index, false, &kept) : code;
+      code = code == 0 ? load(index, CT_INDEX_ALL, &kept) : code;
     }
   } else if (code == 0) {
-    code = load(index, false, &kept);
+    code = load(index, CT_INDEX_ALL, &kept);
   }
   if (code != 0) {
     ct_fail(diag, code, "out of memory for the index of the trace");
@@ -233,7 +233,7 @@ ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_dia
     free(index);
     return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
   }
-  int code = ct_index_load(index, false, &kept);
+  int code = ct_index_load(index, CT_INDEX_ALL, &kept);
   code = code == 0 ? is_all_there(index) ? 0 : CT_ENOENT : code == CT_ENOMEM ? code : CT_ENOENT;
   if (code == 0) {
     index->stats = kept.stats;
@@ -246,6 +246,40 @@ ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_dia
   }
   *out = index;
   return 0;
+}
+
+/* Of one thread. 0 or CT_ENOMEM. */
+static int
+give_places(const struct ct_index *index, uint32_t number)
+{
+  const struct ct_index_part *part = &index->threads[number].part;
+  struct ct_trace_place *places = malloc((part->granule_count + 1) * sizeof(*places));
+  for (uint64_t i = 1; places != NULL && i < part->granule_count; i++) {
+    uint64_t last = part->granules[i - 1].last_tsc, before = i > 1 ? places[i - 2].before_tsc : 0;
+    places[i - 1] = (struct ct_trace_place){part->granules[i].offset, last > before ? last : before};
+  }
+  int code = places == NULL            ? CT_ENOMEM
+             : part->granule_count < 2 ? 0
+                                       : ct_trace_set_places(index->trace, number, places, part->granule_count - 1);
+  free(places);
+  return code;
+}
+
+int
+ct_index_give_places(struct ct_trace *trace)
+{
+  struct ct_index *index = ct_trace_is_complete(trace) && !ct_trace_is_atf(trace) ? new_index(trace) : NULL;
+  if (index == NULL) {
+    return 0; /* it is found without */
+  }
+  int code = ct_index_load(index, CT_INDEX_LISTS, NULL);
+  bool is_usable = code == 0 && is_all_there(index);
+  code = code == CT_ENOMEM ? code : 0;
+  for (uint32_t i = 0; i < index->thread_count && is_usable && code == 0; i++) {
+    code = index->threads[i].is_damaged ? 0 : give_places(index, i);
+  }
+  ct_index_close(index);
+  return code;
 }
 
 enum ct_index_origin

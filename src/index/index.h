@@ -52,6 +52,11 @@ int ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct
  */
 int ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_diag *diag);
 /*
+ * Tells the trace what places its index knows, where there is one of all of it, so that a range of it is found sooner
+ * (ct_trace_set_places). Of the file no more is read than that takes. CT_ENOMEM.
+ */
+int ct_index_give_places(struct ct_trace *trace);
+/*
  * Likewise of a part of the trace: of threads that have a byte that is not 0 (NULL: of all), in the range that the
  * trace has (ct_trace_set_range). Its file has no part in that, but where it is the whole trace that is asked for.
  */

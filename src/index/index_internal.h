@@ -155,10 +155,16 @@ int ct_index_sums_init(struct ct_index_sums *sums, const struct ct_trace *trace)
 void ct_index_sums_free(struct ct_index_sums *sums);
 
 /*
- * file.c. Loads what fits; CT_ENOENT there is none, CT_EFORMAT: it does not fit. only_sums: nothing of the file but
- * these and what it says of each thread.
+ * file.c. Loads what fits, and of that only what is wanted besides what it says of each thread: the rest is neither
+ * read nor looked at. CT_ENOENT there is none, CT_EFORMAT: it does not fit.
  */
-int ct_index_load(struct ct_index *index, bool only_sums, struct ct_index_sums *kept);
+enum ct_index_parts {
+  CT_INDEX_SUMS = 1,
+  CT_INDEX_LISTS = 2,
+  CT_INDEX_BLOBS = 4 /* with the lists */,
+  CT_INDEX_ALL = 7
+};
+int ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept);
 /* Without a word where it cannot be written. */
 void ct_index_store(struct ct_index *index, const struct ct_index_sums *kept);
 void ct_index_part_free(struct ct_index_part *part);
