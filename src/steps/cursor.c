@@ -475,25 +475,33 @@ ct_steps_cursor_back(struct ct_steps_cursor *c)
   return false;
 }
 
-void
-ct_steps_cursor_scan(struct ct_steps_cursor *c, size_t block, uint64_t end, ct_steps_visit_step *visit, void *context)
+bool
+ct_steps_cursor_resume(struct ct_steps_cursor *c, uint64_t end, ct_steps_visit_step *visit, void *context)
 {
   const struct ct_steps_step *step;
   const struct ct_steps_step *made = NULL;
-  c->block = block;
-  c->is_in = false;
-  c->follows = false;
-  enter_block(c);
+  size_t block = c->block;
   uint64_t last = end < c->last ? end : c->last;
   while (c->is_in && c->block == block && c->where.number < last && (step = ct_steps_cursor_next(c)) != NULL &&
          c->block == block) {
     if (!visit(context, step, c)) {
-      return;
+      return true;
     }
   }
   while (c->is_in && c->block == block && c->where.number == c->last && c->last <= end && !is_inside(c)) {
     advance(c, &made);
   }
+  return false;
+}
+
+bool
+ct_steps_cursor_scan(struct ct_steps_cursor *c, size_t block, uint64_t end, ct_steps_visit_step *visit, void *context)
+{
+  c->block = block;
+  c->is_in = false;
+  c->follows = false;
+  enter_block(c);
+  return ct_steps_cursor_resume(c, end, visit, context);
 }
 
 uint64_t
