@@ -86,6 +86,7 @@ GROUPS = {
     "libraries": Group(["dlstorm.py"]),
     "differential": Group(["differential/run.py"]),
     "steps": Group(["steps.py"]),
+    "steps_sql": Group(["stepsql.py"], marked=True),
     "debug": Group(["debug.py"]),
     "fuzz": Group(["fuzz/run.py --seconds 3"]),
 }
