@@ -87,6 +87,7 @@ GROUPS = {
     "differential": Group(["differential/run.py"]),
     "steps": Group(["steps.py"]),
     "steps_sql": Group(["stepsql.py"], marked=True),
+    "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
     "fuzz": Group(["fuzz/run.py --seconds 3"]),
 }

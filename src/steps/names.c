@@ -246,6 +246,9 @@ ct_steps_names_of(struct ct_steps_names *names, uint64_t step, uint64_t address,
   out->module = NULL;
   out->offset = out->begin = out->end = 0;
   out->function[0] = 0;
+  out->raw = NULL;
+  out->base = 0;
+  out->build_id = "";
   if (place == NULL) {
     return;
   }
@@ -256,9 +259,12 @@ ct_steps_names_of(struct ct_steps_names *names, uint64_t step, uint64_t address,
   if (elf == NULL || !bias_of(elf, place, &bias)) {
     return;
   }
+  out->base = bias;
+  out->build_id = ct_elf_build_id(elf);
   const struct ct_function *function = ct_elf_function_around(elf, address - bias);
   if (function != NULL && function->name != NULL) {
     put_function(function, out->function, sizeof(out->function));
+    out->raw = function->name;
     out->begin = function->address + bias;
     out->end = out->begin + function->size;
     out->offset = address - out->begin;
