@@ -122,6 +122,19 @@ def callgrind_counts(scene, name):
     steps = scene.sql(trace, "SELECT sum(steps) AS n FROM step_blocks")[0]["n"]
     whole = sum(row["self_ns"] or 0 for row in every)
     expect(whole == steps, f"{whole} instructions in all functions, of {steps}")
+    asked = {row["function"]: row for row in scene.sql(trace, "SELECT function, count(*) AS n, sum(self_instructions) AS own, sum(instructions) AS "
+                                                      "sum FROM step_calls WHERE module = 'work' GROUP BY function")}
+    for function, row in asked.items():
+        if cost[function] != 0 and function in ("main", "compare", "leaf", "tail", "odd", "even", "fib", "twice", "deep"):
+            expect((row["n"], row["own"]) == (calls[function], cost[function]), f"{row}: {calls[function]} {cost[function]}")
+    total = scene.sql(trace, "SELECT sum(self_instructions) AS n, count(*) AS calls FROM step_calls")[0]
+    expect(total["n"] == steps, f"{total} of {steps}")
+    (row,) = scene.sql(trace, "SELECT * FROM step_calls WHERE function = 'main'")
+    kids = scene.sql(trace, f"SELECT sum(instructions) AS n FROM step_calls WHERE parent_id = {row['id']}")[0]["n"]
+    expect(row["instructions"] == row["self_instructions"] + kids and row["reason"] == "returned", f"{row} {kids}")
+    expect(scene.sql(trace, f"SELECT * FROM step_calls WHERE id = {row['id']}") == [row], "by its id")
+    first = scene.sql(trace, f"SELECT function, \"offset\" FROM steps WHERE step = {row['first_step']}")
+    expect(first == [{"function": "main", "offset": 0}], f"{first}")
     return f"{checked} functions, {sum(row['calls'] for row in every)} calls, {steps} instructions"
 
 
@@ -183,7 +196,7 @@ def ways(scene, name):
     count = collections.Counter((row["function"], row["reason"]) for row in spans)
     for function, reason, wanted in (("jumps", "returned", 5), ("inner", "longjmp", 20), ("handler", "returned", 7),
                                      ("leaver", "longjmp", 2), ("in_handler", "returned", 9), ("raises", "returned", 7),
-                                     ("raises", "longjmp", 2), ("visit", "returned", 6), ("step_away", "returned", 6),
+                                     ("raises", "unwound", 2), ("visit", "returned", 6), ("step_away", "returned", 6),
                                      ("main", "returned", 1)):
         ends = {end: n for (one, end), n in count.items() if one == function}
         expect(ends.get(reason) == wanted, f"{function}: {ends}, not {wanted} {reason}")
@@ -196,6 +209,16 @@ def ways(scene, name):
     callers = {(row["function"], row["caller"]) for row in spans}
     expect({("in_handler", "handler"), ("in_handler", "leaver"), ("step_away", "coroutine"), ("visit", "main"), ("jumps", "main"),
             ("inner", "inner"), ("inner", "jumps")} <= callers, f"{callers}")
+    asked = scene.sql(trace, "SELECT function, reason, stack, count(*) AS n FROM step_calls WHERE module = 'ways' GROUP BY 1, 2, 3")
+    of = collections.Counter()
+    for row in asked:
+        of[row["function"], row["reason"]] += row["n"]
+    known = {(function, reason): n for (function, reason), n in count.items() if function in ("jumps", "inner", "handler", "leaver", "visit",
+                                                                                           "step_away", "main", "coroutine", "raises")}
+    same = {"longjmp": "unwound", "thread exit": "open"}  # what the views make of it
+    expect(all(of[function, same.get(reason, reason)] == n for (function, reason), n in known.items()), f"{of}, not {known}")
+    total = scene.sql(trace, "SELECT sum(self_instructions) AS n, (SELECT sum(steps) FROM step_blocks) AS steps FROM step_calls")[0]
+    expect(total["n"] == total["steps"], f"{total}")
     return f"{len(spans)} calls"
 
 

@@ -149,7 +149,7 @@ ask(void)
   }
   rl_attempted_completion_function = complete_word;
   fputs("Tables: spans events functions threads processes modules edges histogram blocks values windows output crash;\n"
-        "of instructions: steps writes changes step_events blocks.\n"
+        "of instructions: steps writes changes step_events step_calls blocks.\n"
         "Ctrl-D ends.\n",
         stderr);
   while ((line = readline(length == 0 ? "sql> " : "...> ")) != NULL) {
@@ -298,7 +298,7 @@ const struct ct_command ct_command_sql = {
     .synopsis = "[OPTION]... [TRACE]... ['QUERY']",
     .about = "Tables of the traces (default " CT_DEFAULT_TRACE ") and of the processes that were followed, for\n"
              "SQLite's SQL: spans, functions, edges, threads, events and more; of instructions (contrail itrace)\n"
-             "steps, writes, changes, step_events, blocks (docs/sql.md). Times are in ns.\n"
+             "steps, writes, changes, step_calls, blocks (docs/sql.md). Times are in ns.\n"
              "TRACE@FROM..TO and TRACE#TID are a piece and a thread of one.\n"
              "Without a query it asks for them on a terminal, and else reads them from standard input. Nothing\n"
              "is written.\n",

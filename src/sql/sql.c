@@ -276,8 +276,8 @@ look_at_clock(void *arg)
 static int
 connect_tables(sqlite3 *db)
 {
-  static const char *const read_out[] = {"spans",  "events",  "values",      "steps",
-                                         "writes", "changes", "step_events", "step_blocks"};
+  static const char *const read_out[] = {"spans",   "events",      "values",      "steps",     "writes",
+                                         "changes", "step_events", "step_blocks", "step_calls"};
   char text[64];
   int code = SQLITE_OK;
   size_t rows = 0, others = sizeof(read_out) / sizeof(read_out[0]);
@@ -296,8 +296,8 @@ set_up(struct ct_sql *sql)
   if (sqlite3_open_v2(":memory:", &sql->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
           SQLITE_OK ||
       ct_sql_rows_register(sql) != 0 || ct_sql_spans_register(sql) != 0 || ct_sql_events_register(sql) != 0 ||
-      ct_sql_values_register(sql) != 0 || ct_sql_steps_register(sql) != 0 || ct_sql_functions_register(sql->db) != 0 ||
-      connect_tables(sql->db) != SQLITE_OK) {
+      ct_sql_values_register(sql) != 0 || ct_sql_steps_register(sql) != 0 || ct_sql_step_calls_register(sql) != 0 ||
+      ct_sql_functions_register(sql->db) != 0 || connect_tables(sql->db) != SQLITE_OK) {
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
@@ -349,6 +349,7 @@ ct_sql_close(struct ct_sql *sql)
     free(source->function_ids);
     free(source->buckets);
   }
+  ct_sql_step_calls_free(sql);
   ct_sql_recorded_free(sql->recorded, sql->recorded_count);
   free(sql->sources);
   free(sql);
@@ -411,17 +412,19 @@ const char *
 ct_sql_word(size_t n)
 {
   static const char *const words[] = {
-      "spans",     "events",      "functions",   "threads",       "processes",  "modules", "edges",
-      "histogram", "windows",     "output",      "crash",         "long_spans", "lost",    "open_frames",
-      "values",    "slice",       "thread",      "track",         "process",    "id",      "parent_id",
-      "tid",       "function",    "function_id", "module",        "caller",     "callee",  "start",
-      "end",       "duration",    "self",        "off",           "depth",      "reason",  "stack",
-      "calls",     "flags",       "name",        "raw_name",      "file",       "line",    "total",
-      "min",       "max",         "p50",         "p95",           "p99",        "time",    "type",
-      "value",     "text",        "SELECT",      "FROM",          "WHERE",      "GROUP",   "ORDER",
-      "LIMIT",     "JOIN",        "percentile",  "duration_text", "demangle",   "blocks",  "atf_id",
-      "kind",      "number",      "raw",         "first_event",   "bytes",      "steps",   "writes",
-      "changes",   "step_events", "step_blocks", "step",          "address",    "code",    "register",
-      "old_value", "first_step",  NULL};
+      "spans",       "events",      "functions", "threads", "processes",  "modules",
+      "edges",       "histogram",   "windows",   "output",  "crash",      "long_spans",
+      "lost",        "open_frames", "values",    "slice",   "thread",     "track",
+      "process",     "id",          "parent_id", "tid",     "function",   "function_id",
+      "module",      "caller",      "callee",    "start",   "end",        "duration",
+      "self",        "off",         "depth",     "reason",  "stack",      "calls",
+      "flags",       "name",        "raw_name",  "file",    "line",       "total",
+      "min",         "max",         "p50",       "p95",     "p99",        "time",
+      "type",        "value",       "text",      "SELECT",  "FROM",       "WHERE",
+      "GROUP",       "ORDER",       "LIMIT",     "JOIN",    "percentile", "duration_text",
+      "demangle",    "blocks",      "atf_id",    "kind",    "number",     "raw",
+      "first_event", "bytes",       "steps",     "writes",  "changes",    "step_events",
+      "step_blocks", "step_calls",  "step",      "address", "code",       "register",
+      "old_value",   "first_step",  NULL};
   return n < sizeof(words) / sizeof(words[0]) ? words[n] : NULL;
 }

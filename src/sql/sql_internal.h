@@ -48,7 +48,8 @@ struct ct_sql_source {
   struct ct_captures captures;
 };
 
-struct ct_sql_recorded; /* sql_steps.h */
+struct ct_sql_recorded;   /* sql_steps.h */
+struct ct_sql_step_calls; /* step_calls.c */
 
 struct ct_sql {
   sqlite3 *db;
@@ -58,6 +59,8 @@ struct ct_sql {
   uint32_t trace_count;
   struct ct_sql_recorded **recorded; /* threads of recordings of instructions */
   size_t recorded_count;
+  struct ct_sql_step_calls *step_calls; /* of each of them, or of fewer: those that are asked for need them */
+  size_t step_calls_count;
   uint64_t deadline_ns; /* 0: none */
   bool timed_out;
   volatile sig_atomic_t interrupted; /* for what SQLite does not look at meanwhile */
@@ -110,8 +113,9 @@ void ct_sql_column_blocks(struct ct_sql *sql, struct ct_sql_source *source, uint
                           sqlite3_context *out);
 /* steps.c */
 int ct_sql_steps_register(struct ct_sql *sql);
-/* Names of its tables, NULL ends. */
-extern const char *const ct_sql_steps_names[];
+/* step_calls.c */
+int ct_sql_step_calls_register(struct ct_sql *sql);
+void ct_sql_step_calls_free(struct ct_sql *sql);
 /* Whether the query is to end. Asked by what takes long between two rows. */
 bool ct_sql_is_over(struct ct_sql *sql);
 /* values.c */

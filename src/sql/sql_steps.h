@@ -35,6 +35,9 @@ void ct_sql_recorded_free(struct ct_sql_recorded **list, size_t count);
 bool ct_sql_recorded_is(const char *path);
 uint32_t ct_sql_recorded_tid(const struct ct_sql_recorded *recorded);
 size_t ct_sql_recorded_blocks(const struct ct_sql_recorded *recorded);
+const char *ct_sql_recorded_path(const struct ct_sql_recorded *recorded);
+/* ns since the recording began. */
+int64_t ct_sql_recorded_time(const struct ct_sql_recorded *recorded, uint64_t tsc);
 const char *ct_sql_recorded_damage(const struct ct_sql_recorded *recorded); /* a line; "": none so far */
 
 enum ct_sql_row_by {

@@ -44,8 +44,6 @@ static const struct definition {
 };
 enum { DEFINITIONS = sizeof(definitions) / sizeof(definitions[0]), DESCENDING = 1 };
 
-const char *const ct_sql_steps_names[] = {"steps", "writes", "changes", "step_events", "step_blocks", NULL};
-
 struct steps_table {
   struct ct_sql_table base;
   const struct definition *definition;

@@ -29,8 +29,6 @@ struct ct_sql_recorded {
   struct ct_sql_named *named;   /* CT_SQL_NAMES of them, by address */
 };
 
-/* ns since the recording began. */
-int64_t ct_sql_recorded_time(const struct ct_sql_recorded *recorded, uint64_t tsc);
 /* Until the next call. */
 const struct ct_steps_name *ct_sql_recorded_name(struct ct_sql_recorded *recorded, uint64_t step, uint64_t pc);
 

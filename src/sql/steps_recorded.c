@@ -114,6 +114,12 @@ ct_sql_recorded_blocks(const struct ct_sql_recorded *recorded)
 }
 
 const char *
+ct_sql_recorded_path(const struct ct_sql_recorded *recorded)
+{
+  return recorded->path;
+}
+
+const char *
 ct_sql_recorded_damage(const struct ct_sql_recorded *recorded)
 {
   return ct_steps_reader_damage(recorded->reader);

@@ -21,7 +21,6 @@ struct frame {
   uint64_t ra;
   uint64_t step; /* of its enter */
   uint32_t fn;
-  bool is_signal;
   bool is_stub; /* no name is known so far, and nothing was told of it */
 };
 
@@ -29,6 +28,7 @@ struct stack {
   uint64_t low, high; /* stack pointers seen on it */
   struct frame *frames;
   size_t count, capacity;
+  bool is_alternate; /* of signals' handlers */
 };
 
 struct function {
@@ -56,7 +56,6 @@ struct walk {
   size_t table_mask;
   struct code *codes;
   bool begins;  /* no function is known to run */
-  bool is_set;  /* the stack pointer was set, not moved */
   uint64_t rsp; /* before the step */
   struct ct_steps_call *waiting;
   size_t waiting_count, waiting_capacity;
@@ -330,6 +329,17 @@ add_stack(struct walk *w, uint64_t rsp)
   return w->stack_count++;
 }
 
+/* A handler on a stack of its own does not come back to it: it was left by siglongjmp, unless another signal came. */
+static void
+leave_stack(struct walk *w, struct stack *stack, uint64_t step, bool is_signal)
+{
+  tell_stub(w, stack);
+  while (!is_signal && stack->is_alternate && stack->count != 0) {
+    bool is_end = stack->frames[stack->count - 1].slot == UNKNOWN; /* what has called sigreturn */
+    pop(w, stack, is_end ? CT_STEPS_CALL_RETURN : CT_STEPS_CALL_UNWOUND, step);
+  }
+}
+
 /* The stack pointer was set to rsp. */
 static void
 choose_stack(struct walk *w, uint64_t rsp, uint64_t step, bool is_signal)
@@ -337,7 +347,6 @@ choose_stack(struct walk *w, uint64_t rsp, uint64_t step, bool is_signal)
   struct stack *stack = &w->stacks[w->current];
   size_t chosen = w->current;
   bool below = is_signal && rsp < w->rsp && w->rsp - rsp < SIGNAL_ROOM;
-  w->is_set = false;
   if (!holds(stack, rsp) && !below) {
     bool found = false;
     for (size_t i = 0; i < w->stack_count && !found; i++) {
@@ -348,7 +357,7 @@ choose_stack(struct walk *w, uint64_t rsp, uint64_t step, bool is_signal)
     chosen = found || above ? chosen : add_stack(w, rsp);
   }
   if (chosen != w->current) {
-    tell_stub(w, &w->stacks[w->current]);
+    leave_stack(w, &w->stacks[w->current], step, is_signal);
     w->current = chosen;
     w->begins = w->stacks[chosen].count == 0;
     put_kind(w, CT_STEPS_CALL_SWITCH, step);
@@ -533,8 +542,10 @@ static void
 take_handler(struct walk *w, const struct ct_stream_context *context, uint64_t step)
 {
   uint64_t rsp = context->reg[CT_RSP];
+  size_t before = w->current;
   choose_stack(w, rsp, step, true);
   struct stack *stack = &w->stacks[w->current];
+  stack->is_alternate = stack->is_alternate || w->current != before;
   stack->low = rsp < stack->low ? rsp : stack->low;
   stack->high = rsp > stack->high ? rsp : stack->high;
   unwind(w, stack, rsp + 1, step); /* of a handler on its own stack that was left by siglongjmp */
