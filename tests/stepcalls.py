@@ -9,6 +9,7 @@ file's own reads.
 import collections
 import json
 import os
+import random
 import re
 import struct
 import subprocess
@@ -252,6 +253,38 @@ def beside_the_steps(scene):
         expect(result.returncode == status and result.stderr.count("\n") <= 2 and not os.path.exists(scene.path("no")), f"{words}: {result.returncode} {result.stderr}")
     result = scene.execute(scene.contrail, "export", "--to", "itrace", "-o", scene.path("no"), os.path.join(trace, "calls"))
     expect(result.returncode == 2 and "no instructions" in result.stderr, result.stderr)
+
+
+@case
+def damaged(scene):
+    """Bytes are changed and the end is gone: what can be read is shown, what cannot is told, nothing else happens."""
+    program = scene.path("work")
+    subprocess.run(["gcc", "-O1", *FLAGS, "-static", "-o", program, scene.write("work.c", WORK)], check=True)
+    trace, file = scene.itrace(program, "5")
+    steps = scene.sql(trace, "SELECT sum(steps) AS n FROM step_blocks")[0]["n"]
+    with open(file, "rb") as whole:
+        good = whole.read()
+    chance, told = random.Random(31), 0
+    for turn in range(20):
+        bad = bytearray(good[:chance.randrange(200, len(good))] if turn % 3 == 0 else good)
+        for _ in range(turn % 3):
+            bad[chance.randrange(64, len(bad))] ^= 1 << chance.randrange(8)
+        with open(file, "wb") as out:
+            out.write(bad)
+        for form, name in (("contrail", f"calls{turn}"), ("itrace", f"stream{turn}")):
+            result = scene.execute(scene.contrail, "export", "--to", form, "-o", scene.path(name), trace)
+            expect(result.returncode in (0, 1), f"{form}: {result.returncode} {result.stderr}")
+        report = scene.execute(scene.contrail, "report", f"{scene.path(f'calls{turn}')}")
+        expect(report.returncode in (0, 1), f"{report.returncode} {report.stderr}")
+        result = scene.execute(scene.contrail, "sql", "--json", trace, "SELECT sum(self_instructions) AS n FROM step_calls")
+        expect(result.returncode in (0, 1), f"{result.returncode} {result.stderr}")
+        read = json.loads(result.stdout)[0]["n"] if result.returncode == 0 else None
+        expect((read or 0) <= steps, f"{read} of {steps} steps")
+        if read != steps:
+            told += result.stderr != ""
+            expect(result.stderr == "" or "DAMAGED" in report.stderr + report.stdout or report.returncode == 1, f"{result.stderr} but {report.stderr}")
+            expect(result.stderr != "" or turn % 3 != 0, f"{read} of {steps} steps, and nothing is told")
+    expect(told > 5, f"only {told} were told")
 
 
 # ---- the stream of blocks ----

@@ -239,6 +239,9 @@ make_manifest(const struct conversion *c)
   json_object_set_new(steps, "of", ct_json_string(c->job->recording));
   json_object_set_new(steps, "state", ct_json_string(state != NULL ? state : ""));
   json_object_set_new(steps, "clock", json_string(c->job->options->by_instructions ? "instructions" : "interpolated"));
+  if (c->job->summary->mapped[0] != '\0') {
+    json_object_set_new(steps, "damage", ct_json_string(c->job->summary->mapped));
+  }
   json_object_set_new(manifest, "instructions", steps);
   free(state);
   return manifest;

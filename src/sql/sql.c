@@ -385,6 +385,7 @@ ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result
   sql->deadline_ns = sql->options.timeout_ms != 0 ? ct_now_ns() + sql->options.timeout_ms * 1000000 : 0;
   int code = run_all(sql, text, out, &own, diag);
   own.index_rebuilt = sql->index_rebuilt;
+  snprintf(own.damage, sizeof(own.damage), "%s", ct_sql_step_calls_damage(sql));
   for (size_t i = 0; i < sql->recorded_count && own.damage[0] == '\0'; i++) {
     snprintf(own.damage, sizeof(own.damage), "%s", ct_sql_recorded_damage(sql->recorded[i]));
   }

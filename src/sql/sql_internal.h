@@ -116,6 +116,7 @@ int ct_sql_steps_register(struct ct_sql *sql);
 /* step_calls.c */
 int ct_sql_step_calls_register(struct ct_sql *sql);
 void ct_sql_step_calls_free(struct ct_sql *sql);
+const char *ct_sql_step_calls_damage(const struct ct_sql *sql); /* a line; "": none so far */
 /* Whether the query is to end. Asked by what takes long between two rows. */
 bool ct_sql_is_over(struct ct_sql *sql);
 /* values.c */

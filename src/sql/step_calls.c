@@ -225,6 +225,16 @@ read_calls(struct ct_sql_step_calls *c, const char *path)
   return code;
 }
 
+const char *
+ct_sql_step_calls_damage(const struct ct_sql *sql)
+{
+  const char *damage = "";
+  for (size_t i = 0; i < sql->step_calls_count && damage[0] == '\0'; i++) {
+    damage = sql->step_calls[i].facts.damage;
+  }
+  return damage;
+}
+
 void
 ct_sql_step_calls_free(struct ct_sql *sql)
 {

@@ -53,13 +53,19 @@ add_kept(json_t *list, const struct ct_trace *trace)
 static void
 add_clock(json_t *list, const struct ct_trace *trace)
 {
-  const char *clock =
-      json_string_value(json_object_get(json_object_get(ct_trace_manifest(trace), "instructions"), "clock"));
+  char text[400];
+  const json_t *instructions = json_object_get(ct_trace_manifest(trace), "instructions");
+  const char *clock = json_string_value(json_object_get(instructions, "clock"));
+  const char *damage = json_string_value(json_object_get(instructions, "damage"));
   if (clock != NULL) {
     add(list,
         strcmp(clock, "instructions") == 0
             ? "made of recorded instructions: a nanosecond stands for one instruction of the thread"
             : "made of recorded instructions: times are interpolated between time stamps, and are of translated code");
+  }
+  if (damage != NULL) {
+    snprintf(text, sizeof(text), "DAMAGED: of the recorded instructions: %.300s", damage);
+    add(list, text);
   }
 }
 
