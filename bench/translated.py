@@ -48,7 +48,11 @@ def by_gdb(binary, name):
 
 PEERS = [("gdb's record full", 10000, "gdb", by_gdb),
          ("valgrind's none", 100, "valgrind", lambda binary, name: ["valgrind", "-q", "--tool=none", binary, name, "wall"]),
-         ("valgrind's lackey, memory", 100, "valgrind", lambda binary, name: ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null", binary, name, "wall"])]
+         ("valgrind's lackey, memory", 100, "valgrind", lambda binary, name: ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null", binary, name, "wall"]),
+         ("qemu's user mode, emulation alone", 100, "qemu-x86_64", lambda binary, name: ["qemu-x86_64", binary, name, "wall"]),
+         ("qemu, registers of each instruction", 100000, "qemu-x86_64", lambda binary, name: ["qemu-x86_64", "-singlestep", "-d", "cpu,nochain", "-D", "/dev/null", binary, name, "wall"])]
+# Debian has no package of DynamoRIO, nor of qemu's plugins (their header is in none).
+SHORT = 10000  # so small a part of the work may be over too soon for the clock: then what it should take counts
 
 
 def peers(binary, quick, seconds):
@@ -69,8 +73,8 @@ def peers(binary, quick, seconds):
             if times is None:
                 line.append(f"{name} cannot be done")
                 continue
-            moved = float(times.group(1).split()[0]) if tool == "gdb" else min(float(each) for each in times.group(1).split())
-            alone = statistics.median(seconds[name]) / part if tool == "gdb" else min(plain[name][1:])  # too short for the program's clock
+            moved = float(times.group(1).split()[0]) if part >= SHORT else min(float(each) for each in times.group(1).split())
+            alone = max(statistics.median(seconds[name]) / part, plain[name][0]) if part >= SHORT else min(plain[name][1:])
             results.setdefault(label, {})[name] = moved / alone
             line.append(f"{name} {results[label][name]:,.0f} x")
         print(f"  {label} (1/{part} of the work): " + ", ".join(line))

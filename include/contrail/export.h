@@ -60,6 +60,27 @@ struct ct_export_summary {
 int ct_export_write(struct ct_trace *trace, const struct ct_export_options *options, struct ct_export_summary *summary,
                     struct ct_view_notes *notes, struct ct_diag *diag);
 
+/* Whether the directory, or file, has instructions (contrail itrace): ct_export_steps writes them, not ct_export_write. */
+bool ct_export_has_steps(const char *path);
+
+struct ct_export_steps_options {
+  size_t struct_size;
+  const char *format; /* "contrail": a trace of the calls, for all views; "itrace": the stream of one thread, a file */
+  const char *path;   /* as above */
+  const uint32_t *tids;
+  size_t tid_count;
+  bool by_instructions; /* of contrail: a ns of the trace is an instruction, counted for each thread; else times are
+                           interpolated between time stamps */
+};
+/* As ct_export_write, of a recording of instructions. CT_EINVAL: not in that format. */
+int ct_export_steps(const char *recording, const struct ct_export_steps_options *options,
+                    struct ct_export_summary *summary, struct ct_diag *diag);
+/*
+ * The trace of the calls of a recording of instructions, in its directory: made when it is not there, or of another
+ * state of the recording. path: its directory, PATH_MAX bytes. 0, and errors as above.
+ */
+int ct_export_steps_calls(const char *recording, char *path, size_t size, struct ct_diag *diag);
+
 struct ct_export_owner {
   bool give; /* to another user ... */
   uid_t uid; /* ... this one */

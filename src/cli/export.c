@@ -8,14 +8,19 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof firefox parquet atf2 contrail"
+#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof firefox parquet atf2 contrail itrace"
 
 struct wanted {
   struct ct_view_selection selected;
   const char *format, *path;
   enum ct_export_weight weight;
+  bool by_instructions;
 };
+
+#define STEPS_FORMAT "itrace"   /* of recordings of instructions only */
+#define CALLS_FORMAT "contrail" /* of them: their calls; other formats are made of these */
 
 static const struct ct_export_format *
 format_of(const char *name)
@@ -37,7 +42,7 @@ apply_to(const struct ct_applied *applied)
   const char *value = applied->value;
   bool is_time = (value[0] >= '0' && value[0] <= '9') || value[0] == '.';
   const char **where = is_time ? &wanted->selected.to : &wanted->format;
-  if (!is_time && format_of(value) == NULL) {
+  if (!is_time && format_of(value) == NULL && strcmp(value, STEPS_FORMAT) != 0) {
     return ct_usage_error(applied->command, "there is no format '%.64s'", value);
   }
   if (*where != NULL) {
@@ -68,7 +73,7 @@ static const struct ct_option options[] = {
          "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl, parquet: a row for each call; folded, "
          "flamegraph, "
          "pprof: sums of paths; atf2: a directory of index.atf and detail.atf files (ATF V2); contrail: as contrail "
-         "cut; with a time, as --from has it: only up to then",
+         "cut; itrace: instructions, see below; with a time, as --from has it: only up to then",
      .values = FORMATS,
      .adds_up = true,
      .apply = apply_to},
@@ -99,6 +104,10 @@ static const struct ct_option options[] = {
      .help = "only from then on: seconds from the begin of the recording (1.5), or with a unit (1500ms)",
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, selected.from)},
+    {.name = "by-instructions",
+     .help = "of instructions, to contrail: a nanosecond of the trace stands for an instruction of the thread, exactly",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, by_instructions)},
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_function_options, struct wanted, selected),
@@ -165,6 +174,71 @@ write_export(void *context, struct ct_trace *trace, const struct ct_filter *filt
   return 0;
 }
 
+static bool
+is_trace_of_calls(const char *dir)
+{
+  char manifest[4096];
+  return snprintf(manifest, sizeof(manifest), "%s/manifest.json", dir) < (int)sizeof(manifest) &&
+         access(manifest, F_OK) == 0;
+}
+
+/* A recording of instructions, which is no trace that views read. */
+static int
+export_steps(const char *dir, const struct wanted *wanted)
+{
+  const struct ct_view_selection *selected = &wanted->selected;
+  struct ct_export_steps_options export = {.struct_size = sizeof(export),
+                                           .format = wanted->format,
+                                           .path = wanted->path,
+                                           .tids = selected->tids.ids,
+                                           .tid_count = selected->tids.count,
+                                           .by_instructions = wanted->by_instructions};
+  struct ct_export_summary summary = {.struct_size = sizeof(summary)};
+  struct ct_diag diag = {""};
+  char events[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
+  if (selected->window != 0 || selected->from != NULL || selected->to != NULL) {
+    return ct_usage_error(&ct_command_export, "%s has instructions: no piece of it by time is written", dir);
+  }
+  int code = ct_export_steps(dir, &export, &summary, &diag);
+  if (code != CT_OK) {
+    ct_command_failed(&ct_command_export, "%s", diag.text);
+    return code == CT_ERANGE || code == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+  }
+  if (!selected->quiet) {
+    printf("%s: %s events of %llu thread%s, %s\n", wanted->format, ct_format_count(events, summary.events),
+           (unsigned long long)summary.threads, summary.threads == 1 ? "" : "s", ct_format_bytes(bytes, summary.bytes));
+    fflush(stdout);
+  }
+  if (summary.mapped[0] != '\0' && !selected->quiet) {
+    fprintf(stderr, "contrail export: %s cannot hold all: %s\n", wanted->format, summary.mapped);
+  }
+  return CT_EXIT_OK;
+}
+
+static bool
+needs_path(const char *format)
+{
+  const struct ct_export_format *known = format_of(format);
+  return known == NULL || known->is_directory; /* or of instructions */
+}
+
+static int
+write_it(const struct wanted *wanted, const char *dir)
+{
+  bool is_steps = ct_export_has_steps(dir) && !is_trace_of_calls(dir),
+       is_stream = strcmp(wanted->format, STEPS_FORMAT) == 0;
+  if (is_steps && (is_stream || strcmp(wanted->format, CALLS_FORMAT) == 0)) {
+    return export_steps(dir, wanted);
+  }
+  if (is_stream || wanted->by_instructions) {
+    return ct_usage_error(&ct_command_export,
+                          is_steps ? "%s: --by-instructions goes with --to " CALLS_FORMAT
+                                   : "%s has no instructions (contrail itrace records them)",
+                          dir);
+  }
+  return ct_show_view(&ct_command_export, dir, &wanted->selected, true, write_export, (void *)wanted);
+}
+
 static int
 run(int argc, char **argv)
 {
@@ -174,12 +248,12 @@ run(int argc, char **argv)
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_export, argc, argv) : NULL;
   if (dir != NULL && wanted.format == NULL) {
     code = ct_usage_error(&ct_command_export, "which format? --to FORMAT");
-  } else if (dir != NULL && wanted.path == NULL && format_of(wanted.format)->is_directory) {
+  } else if (dir != NULL && wanted.path == NULL && needs_path(wanted.format)) {
     code = ct_usage_error(&ct_command_export, "where to? -o PATH");
   } else if (dir != NULL && wanted.selected.window != 0 && wanted.selected.to != NULL) {
     code = ct_usage_error(&ct_command_export, "--window and --to %s contradict each other", wanted.selected.to);
   } else if (dir != NULL) {
-    code = ct_show_view(&ct_command_export, dir, &wanted.selected, true, write_export, &wanted);
+    code = write_it(&wanted, dir);
   }
   ct_view_selection_free(&wanted.selected);
   return code == -1 ? CT_EXIT_USAGE : code;
@@ -190,7 +264,10 @@ const struct ct_command ct_command_export = {
     .summary = "write a trace in the format of other programs",
     .synopsis = "--to FORMAT [-o PATH] [OPTION]... [DIR]",
     .about = "Writes the trace in DIR (default " CT_DEFAULT_TRACE "), or a piece of it, in another format. What the\n"
-             "format cannot hold is counted on standard error.\n",
+             "format cannot hold is counted on standard error.\n"
+             "Of a recording of instructions (contrail itrace), --to contrail writes a trace of the calls,\n"
+             "with times interpolated between time stamps; --to itrace the stream of one thread: blocks, their\n"
+             "code, and the registers that they wrote (docs/format.md).\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,
