@@ -25,6 +25,7 @@ By name only, since they take long (bench/overhead.py):
     detail      what --args and --detail cost more than events alone (bench/detail.py)
     translated  what a thread costs that runs translated code, and programs from start to end (bench/translated.py)
     queries     what questions to a trace take, cold and warm, and its report, beside uftrace's (bench/queries.py)
+    exports     how fast exports are written, and how large they are (bench/exports.py)
 
 Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
 """
@@ -417,8 +418,13 @@ def translated(bench):
     bench.results["translated"] = code.translated(bench.options, bench.folder)
 
 
+def exports(bench):
+    import exports as of_formats
+    bench.results["exports"] = of_formats.exports(bench.options, bench.folder)
+
+
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget, detail, queries, translated]
+BY_NAME = [event, overhead, hot, budget, detail, queries, exports, translated]
 
 
 def main():
@@ -429,7 +435,7 @@ def main():
     parser.add_argument("--only", help="these programs of overhead, hot, budget and detail, by a part of the name")
     parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
     parser.add_argument("--record", default="", help="hot: options for contrail record")
-    parser.add_argument("--events", type=int, default=0, help="queries: a trace with so many events")
+    parser.add_argument("--events", type=int, default=0, help="queries, exports: a trace with so many events")
     parser.add_argument("sections", nargs="*")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)

@@ -8,7 +8,6 @@ is the same with it and without.
 import json
 import os
 import random
-import signal
 import subprocess
 import time
 
@@ -91,7 +90,7 @@ def faults(scene, name):
     expect(lines[0].startswith("load: signal 11 code 1 ") and " addr=10 rip=at+0 " in lines[0], lines[0])
 
 
-@each(("registers", "strings", "nested", "overflow", "calls", "changes", "stops"))
+@each(("registers", "strings", "nested", "overflow", "calls", "changes", "stops", "masked"))
 def signals(scene, name):
     scene.well(scene.made("signals"), name)
 
@@ -548,7 +547,7 @@ def writers(scene, name):
     return compared.stdout.strip()
 
 
-@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops"))
+@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops", "records/masked"))
 def records_with_signals(scene, name):
     program, mode = scene.made("signals"), name.split("/")[1]
     return steps_of(scene, scene.outcome(program, mode), program, mode)
@@ -649,39 +648,6 @@ def equal_to_single_steps(scene):
     first = result.stdout.splitlines()[0]
     expect(" 0 differ, 0 inconsistent" in first and int(first.split()[0]) > 50000, result.stdout)
     return first
-
-
-@each(("records/equal_to/gzip", "records/equal_to/sqlite3", "records/equal_to/openssl"))
-def equal_to_a_program(scene, name):
-    """A real program at the same addresses, by ptrace and by the recorder: the same steps, registers, flags and vector registers; only
-    what comes from the time stamp counter, process ids and random bytes differs."""
-    words = {"gzip": ("gzip", "-c", "/etc/services"), "openssl": ("openssl", "dgst", "-sha256", "/etc/services"),
-             "sqlite3": ("sqlite3", ":memory:", "select 1")}[name.split("/")[2]]
-    path = need(words[0])
-    need("setarch", "taskset")
-    stepped, states = os.path.join(scene.options.build, "tests", "stepped"), scene.path("states")
-    alike = {"env": {"PATH": os.environ["PATH"], "LC_ALL": "C"}, "cwd": "/", "stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    pinned = ("taskset", "-c", str(min(os.sched_getaffinity(0))), "setarch", "-R", stepped)
-    subprocess.run((*pinned, "record", "-v", "-n", "50000", "-w", states, scene.path("slow"), "--", path, *words[1:]),
-                   stdout=subprocess.DEVNULL, check=True, timeout=SECONDS, **alike)
-    held = subprocess.Popen((*pinned, "hold", path, *words[1:]), stdout=subprocess.PIPE, **alike)
-    scene.processes.append(held)
-    pid, slot, first = map(int, held.stdout.readline().split())
-    try:
-        recorder = subprocess.Popen((scene.contrail, "itrace", "-q", "-o", scene.path("steps"), str(pid)))
-        scene.processes.append(recorder)
-        file = os.path.join(scene.path("steps"), f"steps.{pid}")
-        wait_for("steps of the loop", lambda: os.path.exists(file) and os.path.getsize(file) > 4096)
-        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-            os.pwrite(memory.fileno(), first.to_bytes(8, "little"), slot)
-        held.stdout.read()
-        expect((held.wait(SECONDS), recorder.wait(SECONDS)) == (0, 0), f"{held.returncode} {recorder.returncode}")
-    finally:
-        if held.poll() is None:
-            os.kill(pid, signal.SIGKILL)
-    result = scene.execute(stepped, "begins", file, states, timeout=SECONDS)
-    expect(result.returncode == 0 and result.stdout.startswith("50000 steps, 0 differ, 0 inconsistent"), result.stdout)
-    return ", ".join(result.stdout.splitlines()[:2])
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ struct ct_sql_result {
   bool more;          /* there are more than the limit */
   bool index_rebuilt; /* there was one that was damaged, or of another trace */
   bool interrupted;   /* by ct_sql_interrupt or the timeout */
+  char damage[256];   /* the first thing that could not be read of the instructions so far; "": none */
 };
 /* All statements of the text, their rows to out. CT_EINVAL: the query is wrong, CT_EIO: out cannot be written,
  * CT_ENOMEM. */

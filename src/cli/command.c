@@ -4,12 +4,14 @@
 #include "cli/quantity.h"
 
 #include <contrail/control.h>
+#include <contrail/export.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>
 
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -119,13 +121,27 @@ ct_trace_argument(const struct ct_command *command, int argc, char **argv)
   return argc > optind ? argv[optind] : CT_DEFAULT_TRACE;
 }
 
+/* Of a recording of instructions the trace of its calls, which is made when it is first asked for. */
+static int
+open_calls(const char *dir, struct ct_trace **trace, struct ct_diag *diag)
+{
+  char path[PATH_MAX];
+  int rc = ct_trace_open(dir, trace, diag);
+  if (rc == 0 || !ct_export_has_steps(dir)) {
+    return rc;
+  }
+  diag->text[0] = '\0';
+  rc = ct_export_steps_calls(dir, path, sizeof(path), diag);
+  return rc == 0 ? ct_trace_open(path, trace, diag) : rc;
+}
+
 struct ct_trace *
 ct_open_trace(const struct ct_command *command, const char *dir)
 {
   struct ct_trace *trace;
   struct ct_diag diag = {""};
   signal(SIGPIPE, SIG_IGN);
-  int rc = ct_trace_open(dir, &trace, &diag);
+  int rc = open_calls(dir, &trace, &diag);
   if (rc == 0) {
     return trace;
   }

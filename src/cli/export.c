@@ -5,13 +5,22 @@
 #include <contrail/export.h>
 #include <contrail/text.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof firefox parquet atf2 contrail itrace"
 
 struct wanted {
   struct ct_view_selection selected;
   const char *format, *path;
+  enum ct_export_weight weight;
+  bool by_instructions;
 };
+
+#define STEPS_FORMAT "itrace"   /* of recordings of instructions only */
+#define CALLS_FORMAT "contrail" /* of them: their calls; other formats are made of these */
 
 static const struct ct_export_format *
 format_of(const char *name)
@@ -33,7 +42,7 @@ apply_to(const struct ct_applied *applied)
   const char *value = applied->value;
   bool is_time = (value[0] >= '0' && value[0] <= '9') || value[0] == '.';
   const char **where = is_time ? &wanted->selected.to : &wanted->format;
-  if (!is_time && format_of(value) == NULL) {
+  if (!is_time && format_of(value) == NULL && strcmp(value, STEPS_FORMAT) != 0) {
     return ct_usage_error(applied->command, "there is no format '%.64s'", value);
   }
   if (*where != NULL) {
@@ -44,22 +53,44 @@ apply_to(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
+static int
+apply_weight(const struct ct_applied *applied)
+{
+  static const char *const names[] = {[CT_WEIGHT_TIME] = "time", [CT_WEIGHT_CALLS] = "calls", [CT_WEIGHT_OFF] = "off"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    if (strcmp(applied->value, names[i]) == 0) {
+      *(enum ct_export_weight *)applied->member = (enum ct_export_weight)i;
+      return CT_EXIT_OK;
+    }
+  }
+  return ct_usage_error(applied->command, "'%s' is none of time, calls and off", applied->value);
+}
+
 static const struct ct_option options[] = {
     {.name = "to",
      .argument = "FORMAT|TIME",
-     .help = "atf2: a directory of index.atf and detail.atf files (ATF V2); contrail: as contrail cut; with a time, as "
-             "--from has it: only up to "
-             "then",
-     .values = "atf2 contrail",
+     .help =
+         "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl, parquet: a row for each call; folded, "
+         "flamegraph, "
+         "pprof: sums of paths; atf2: a directory of index.atf and detail.atf files (ATF V2); contrail: as contrail "
+         "cut; itrace: instructions, see below; with a time, as --from has it: only up to then",
+     .values = FORMATS,
      .adds_up = true,
      .apply = apply_to},
     {.name = "output",
      .letter = 'o',
      .argument = "PATH",
-     .help = "where it goes: nothing is written over, a directory is new or empty",
+     .help = "where it goes (a file: else to standard output): nothing is written over, a directory is new or empty; a "
+             "name that ends in .gz or .zst is compressed",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, path)},
+    {.name = "weight",
+     .argument = "WHAT",
+     .help = "what formats of sums weigh stacks by: time (default), calls, or off, the time off the processor",
+     .values = "time calls off",
+     .apply = apply_weight,
+     .offset = offsetof(struct wanted, weight)},
     {.name = "window",
      .argument = "N",
      .help = "only the N-th of the windows that contrail info lists (record --on, contrail mark)",
@@ -73,10 +104,41 @@ static const struct ct_option options[] = {
      .help = "only from then on: seconds from the begin of the recording (1.5), or with a unit (1500ms)",
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, selected.from)},
+    {.name = "by-instructions",
+     .help = "of instructions, to contrail: a nanosecond of the trace stands for an instruction of the thread, exactly",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, by_instructions)},
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_function_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_module_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_call_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_type_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_limit_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
     CT_OPTIONS_END,
 };
+
+/* What is to be known of the trace, and what the format cannot hold. */
+static void
+tell(const struct wanted *wanted, const struct ct_export_summary *summary)
+{
+  fflush(stdout);
+  if (wanted->selected.quiet) {
+    return;
+  }
+  for (const char *line = summary->warnings; *line != '\0';) {
+    size_t length = strcspn(line, "\n");
+    fputs("contrail export: ", stderr);
+    ct_put_printable(stderr, line, length);
+    putc('\n', stderr);
+    line += length + (line[length] == '\n');
+  }
+  if (summary->mapped[0] != '\0') {
+    fprintf(stderr, "contrail export: %s cannot hold all: %s\n", wanted->format, summary->mapped);
+  }
+}
 
 static int
 write_export(void *context, struct ct_trace *trace, const struct ct_filter *filter,
@@ -86,41 +148,112 @@ write_export(void *context, struct ct_trace *trace, const struct ct_filter *filt
   struct ct_export_options export = {.struct_size = sizeof(export),
                                      .format = wanted->format,
                                      .path = wanted->path,
-                                     .tids = filter->tids,
-                                     .tid_count = filter->tid_count,
+                                     .filter = filter,
+                                     .time = wanted->selected.time,
+                                     .weight = wanted->weight,
+                                     .fd = fileno(out),
+                                     .workers = ct_reading_workers(),
                                      .progress = *progress};
   struct ct_export_summary summary = {.struct_size = sizeof(summary)};
   int rc = ct_export_write(trace, &export, &summary, notes, diag);
+  int saved = errno;
   if (progress->finish != NULL) {
     progress->finish(progress->arg);
   }
+  errno = saved;
   if (rc != 0) {
     return rc;
   }
   char events[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
-  fprintf(out, "%s: %s events of %llu thread%s, %s\n", wanted->format, ct_format_count(events, summary.events),
-          (unsigned long long)summary.threads, summary.threads == 1 ? "" : "s", ct_format_bytes(bytes, summary.bytes));
-  fflush(out);
-  if (summary.mapped[0] != '\0' && !wanted->selected.quiet) {
+  if (wanted->path != NULL) {
+    fprintf(out, "%s: %s %s of %llu thread%s, %s\n", wanted->format, ct_format_count(events, summary.events),
+            format_of(wanted->format)->takes_filters ? "calls" : "events", (unsigned long long)summary.threads,
+            summary.threads == 1 ? "" : "s", ct_format_bytes(bytes, summary.bytes));
+  }
+  tell(wanted, &summary);
+  return 0;
+}
+
+static bool
+is_trace_of_calls(const char *dir)
+{
+  char manifest[4096];
+  return snprintf(manifest, sizeof(manifest), "%s/manifest.json", dir) < (int)sizeof(manifest) &&
+         access(manifest, F_OK) == 0;
+}
+
+/* A recording of instructions, which is no trace that views read. */
+static int
+export_steps(const char *dir, const struct wanted *wanted)
+{
+  const struct ct_view_selection *selected = &wanted->selected;
+  struct ct_export_steps_options export = {.struct_size = sizeof(export),
+                                           .format = wanted->format,
+                                           .path = wanted->path,
+                                           .tids = selected->tids.ids,
+                                           .tid_count = selected->tids.count,
+                                           .by_instructions = wanted->by_instructions};
+  struct ct_export_summary summary = {.struct_size = sizeof(summary)};
+  struct ct_diag diag = {""};
+  char events[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
+  if (selected->window != 0 || selected->from != NULL || selected->to != NULL) {
+    return ct_usage_error(&ct_command_export, "%s has instructions: no piece of it by time is written", dir);
+  }
+  int code = ct_export_steps(dir, &export, &summary, &diag);
+  if (code != CT_OK) {
+    ct_command_failed(&ct_command_export, "%s", diag.text);
+    return code == CT_ERANGE || code == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+  }
+  if (!selected->quiet) {
+    printf("%s: %s events of %llu thread%s, %s\n", wanted->format, ct_format_count(events, summary.events),
+           (unsigned long long)summary.threads, summary.threads == 1 ? "" : "s", ct_format_bytes(bytes, summary.bytes));
+    fflush(stdout);
+  }
+  if (summary.mapped[0] != '\0' && !selected->quiet) {
     fprintf(stderr, "contrail export: %s cannot hold all: %s\n", wanted->format, summary.mapped);
   }
-  return 0;
+  return CT_EXIT_OK;
+}
+
+static bool
+needs_path(const char *format)
+{
+  const struct ct_export_format *known = format_of(format);
+  return known == NULL || known->is_directory; /* or of instructions */
+}
+
+static int
+write_it(const struct wanted *wanted, const char *dir)
+{
+  bool is_steps = ct_export_has_steps(dir) && !is_trace_of_calls(dir),
+       is_stream = strcmp(wanted->format, STEPS_FORMAT) == 0;
+  if (is_steps && (is_stream || strcmp(wanted->format, CALLS_FORMAT) == 0)) {
+    return export_steps(dir, wanted);
+  }
+  if (is_stream || wanted->by_instructions) {
+    return ct_usage_error(&ct_command_export,
+                          is_steps ? "%s: --by-instructions goes with --to " CALLS_FORMAT
+                                   : "%s has no instructions (contrail itrace records them)",
+                          dir);
+  }
+  return ct_show_view(&ct_command_export, dir, &wanted->selected, true, write_export, (void *)wanted);
 }
 
 static int
 run(int argc, char **argv)
 {
-  struct wanted wanted = {.format = NULL};
+  struct wanted wanted = {.selected.many_processes = true};
   int code = ct_parse(&ct_command_export, argc, argv, &wanted);
+  wanted.path = wanted.path != NULL && strcmp(wanted.path, "-") == 0 ? NULL : wanted.path;
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_export, argc, argv) : NULL;
   if (dir != NULL && wanted.format == NULL) {
     code = ct_usage_error(&ct_command_export, "which format? --to FORMAT");
-  } else if (dir != NULL && wanted.path == NULL) {
+  } else if (dir != NULL && wanted.path == NULL && needs_path(wanted.format)) {
     code = ct_usage_error(&ct_command_export, "where to? -o PATH");
   } else if (dir != NULL && wanted.selected.window != 0 && wanted.selected.to != NULL) {
     code = ct_usage_error(&ct_command_export, "--window and --to %s contradict each other", wanted.selected.to);
   } else if (dir != NULL) {
-    code = ct_show_view(&ct_command_export, dir, &wanted.selected, true, write_export, &wanted);
+    code = write_it(&wanted, dir);
   }
   ct_view_selection_free(&wanted.selected);
   return code == -1 ? CT_EXIT_USAGE : code;
@@ -129,9 +262,12 @@ run(int argc, char **argv)
 const struct ct_command ct_command_export = {
     .name = "export",
     .summary = "write a trace in the format of other programs",
-    .synopsis = "--to FORMAT -o PATH [OPTION]... [DIR]",
+    .synopsis = "--to FORMAT [-o PATH] [OPTION]... [DIR]",
     .about = "Writes the trace in DIR (default " CT_DEFAULT_TRACE "), or a piece of it, in another format. What the\n"
-             "format cannot hold is counted on standard error.\n",
+             "format cannot hold is counted on standard error.\n"
+             "Of a recording of instructions (contrail itrace), --to contrail writes a trace of the calls,\n"
+             "with times interpolated between time stamps; --to itrace the stream of one thread: blocks, their\n"
+             "code, and the registers that they wrote (docs/format.md).\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

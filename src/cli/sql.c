@@ -82,6 +82,10 @@ run_query(const char *text)
   if (result.index_rebuilt) {
     fprintf(stderr, "contrail sql: the index did not fit the trace, or was damaged: it was made again\n");
   }
+  if (result.damage[0] != '\0') {
+    fflush(stdout);
+    ct_command_failed(&ct_command_sql, "DAMAGED: %s", result.damage);
+  }
   if (result.more) {
     fflush(stdout);
     fprintf(stderr, "... and more rows; --limit 0 shows all\n");
@@ -144,7 +148,8 @@ ask(void)
     read_history(path);
   }
   rl_attempted_completion_function = complete_word;
-  fputs("Tables: spans events functions threads processes modules edges histogram blocks values windows output crash.\n"
+  fputs("Tables: spans events functions threads processes modules edges histogram blocks values windows output crash;\n"
+        "of instructions: steps writes changes step_events step_calls blocks.\n"
         "Ctrl-D ends.\n",
         stderr);
   while ((line = readline(length == 0 ? "sql> " : "...> ")) != NULL) {
@@ -292,7 +297,8 @@ const struct ct_command ct_command_sql = {
     .summary = "ask traces questions in SQL",
     .synopsis = "[OPTION]... [TRACE]... ['QUERY']",
     .about = "Tables of the traces (default " CT_DEFAULT_TRACE ") and of the processes that were followed, for\n"
-             "SQLite's SQL: spans, functions, edges, threads, events and more (docs/sql.md). Times are in ns.\n"
+             "SQLite's SQL: spans, functions, edges, threads, events and more; of instructions (contrail itrace)\n"
+             "steps, writes, changes, step_calls, blocks (docs/sql.md). Times are in ns.\n"
              "TRACE@FROM..TO and TRACE#TID are a piece and a thread of one.\n"
              "Without a query it asks for them on a terminal, and else reads them from standard input. Nothing\n"
              "is written.\n",

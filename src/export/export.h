@@ -10,7 +10,7 @@
 
 #include "trace/batch.h"
 
-/* What a writer gets: options are whole, notes and summary zero. */
+/* What a writer gets: options are whole and have a filter, notes and summary are zero. */
 struct ct_export_job {
   struct ct_trace *trace;
   const struct ct_export_options *options;
@@ -23,7 +23,21 @@ struct ct_export_writer {
   int (*write)(const struct ct_export_job *job, struct ct_diag *diag);
 };
 
-extern const struct ct_export_writer ct_export_atf2, ct_export_contrail;
+extern const struct ct_export_writer ct_export_atf2, ct_export_contrail, ct_export_folded, ct_export_chrome,
+    ct_export_perfetto, ct_export_csv, ct_export_jsonl, ct_export_speedscope, ct_export_flamegraph, ct_export_pprof,
+    ct_export_firefox, ct_export_parquet;
+
+/* What is said of the traces, as lines of the summary. */
+void ct_export_warn(const struct ct_export_job *job);
+
+/*
+ * The course of a format that is one file: opens it, has it written, closes it, and says in the summary what a reader
+ * should know. body: as the writer's write; what it returns goes on to the caller.
+ */
+struct ct_sink;
+int ct_export_file(const struct ct_export_job *job, int packing,
+                   int (*body)(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag),
+                   struct ct_diag *diag);
 
 /*
  * Opens the trace of a child, an entry of the parent's manifest under "children", in the parent's range. CT_ENOENT: it

@@ -67,8 +67,8 @@ struct reading {
   uint64_t least_long;    /* ticks: shorter ones are not asked for */
   uint64_t long_from;     /* all at least as long of the granule are there */
   uint64_t begin_ordinal; /* of the granule in hand */
-  uint64_t events_before;
-  uint64_t per_block; /* bytes of functions, of the granule before, a block of it */
+  uint64_t begin_marks;   /* before it */
+  uint64_t per_block;     /* bytes of functions, of the granule before, a block of it */
   uint64_t block_bytes;
 };
 
@@ -384,6 +384,7 @@ end_granule(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset)
   uint64_t begin = state->size, bytes = end_offset - g->offset;
   uint64_t last = ct_spans_last_tsc(r->spans);
   g->last_tsc = last > g->last_tsc ? last : g->last_tsc;
+  g->flags = ct_spans_marks(r->spans) != r->begin_marks ? CT_GRANULE_MARKS : 0;
   g->state_bytes = (uint32_t)state->size;
   int code = put_functions(r, state);
   g->function_bytes = (uint32_t)(state->size - begin);
@@ -453,6 +454,7 @@ begin_granule(struct reading *r, uint64_t offset)
 {
   r->granule = (struct ct_granule){.offset = offset, .least_depth = UINT32_MAX};
   r->granule.first_ordinal = r->begin_ordinal = ct_spans_next_ordinal(r->spans);
+  r->begin_marks = ct_spans_marks(r->spans);
   r->granule.first_tsc = r->granule.last_tsc = ct_spans_last_tsc(r->spans);
   r->long_from = r->least_long;
 }
@@ -480,7 +482,7 @@ read_rest(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset, s
     thread->tail_end = end_offset;
   }
   int code = read_granule(r);
-  r->granule.blocks = (uint16_t)blocks;
+  r->granule.blocks = (uint8_t)blocks;
   if (code == 0) {
     code = end_granule(r, state, end_offset);
   }
@@ -536,7 +538,7 @@ read_thread(struct reading *r, uint32_t number)
     }
     ct_spans_stop_at(r->spans, places[blocks - 1].end_offset);
     r->sums = &r->worker->kept;
-    r->granule.blocks = (uint16_t)blocks;
+    r->granule.blocks = (uint8_t)blocks;
     code = read_granule(r);
     uint64_t stopped;
     bool at_block = code == 0 && ct_spans_stopped(r->spans, &stopped);

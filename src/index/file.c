@@ -10,7 +10,7 @@
  *
  * Nothing in it is believed: sizes and offsets are compared with the file's size, CRCs are checked, and each thread's
  * last block must be in the trace as it was. Read and not mapped: a file that is cut short meanwhile must not become a
- * bus error.
+ * bus error. Whoever asks for sums alone has the rest of it neither read nor checked.
  */
 #include "index/index_internal.h"
 
@@ -29,7 +29,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 2u
+#define FILE_VERSION 3u
 
 struct piece {
   uint64_t offset, bytes;
@@ -131,13 +131,14 @@ piece_of(const struct ct_index *index, const struct piece *piece, size_t item_by
 }
 
 static bool
-granules_ok(const struct ct_index_part *part)
+granules_ok(const struct ct_index_part *part, bool has_blobs)
 {
   for (uint64_t i = 0; i < part->granule_count; i++) {
     const struct ct_granule *g = &part->granules[i];
     uint64_t bytes = (uint64_t)g->state_bytes + g->function_bytes + g->long_bytes;
     if ((g->long_from & 0xff) == 0 || g->blob > part->blob_bytes || bytes > part->blob_bytes - g->blob ||
-        (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal)) || !ct_granule_ok(part, g)) {
+        (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal)) ||
+        (has_blobs && !ct_granule_ok(part, g))) {
       return false;
     }
   }
@@ -171,15 +172,13 @@ thread_fits(const struct ct_index *index, uint32_t number, const struct file_thr
   return count == 1 && place.header_crc == record->last_crc;
 }
 
+/* What can be looked up in it. */
 static int
-load_thread(struct ct_index *index, uint32_t number, const struct file_thread *record)
+load_lists(const struct ct_index *index, struct ct_index_thread *thread, unsigned parts,
+           const struct file_thread *record)
 {
-  struct ct_index_thread *thread = &index->threads[number];
   struct ct_index_part *part = &thread->part;
   uint64_t state_bytes;
-  if (!thread_fits(index, number, record)) {
-    return CT_EFORMAT;
-  }
   part->granules = (void *)piece_of(index, &record->granules, sizeof(*part->granules), &part->granule_count);
   part->crossings = (void *)piece_of(index, &record->crossings, sizeof(*part->crossings), &part->crossing_count);
   part->blob = piece_of(index, &record->blob, 1, &part->blob_bytes);
@@ -190,7 +189,7 @@ load_thread(struct ct_index *index, uint32_t number, const struct file_thread *r
   uint32_t crc = ct_crc32c(0, part->granules, record->granules.bytes);
   crc = ct_crc32c(crc, part->crossings, record->crossings.bytes);
   crc = ct_crc32c(crc, state, state_bytes);
-  if (crc != record->lists_crc || !granules_ok(part)) {
+  if (crc != record->lists_crc || !granules_ok(part, (parts & CT_INDEX_BLOBS) != 0)) {
     return CT_EFORMAT;
   }
   thread->end_state.data = malloc(state_bytes + 1);
@@ -202,6 +201,20 @@ load_thread(struct ct_index *index, uint32_t number, const struct file_thread *r
   thread->kept_granules = part->granule_count;
   thread->kept_crossings = part->crossing_count;
   thread->kept_blob = part->blob_bytes;
+  return 0;
+}
+
+static int
+load_thread(struct ct_index *index, uint32_t number, unsigned parts, const struct file_thread *record)
+{
+  struct ct_index_thread *thread = &index->threads[number];
+  if (!thread_fits(index, number, record)) {
+    return CT_EFORMAT;
+  }
+  int code = (parts & CT_INDEX_LISTS) != 0 ? load_lists(index, thread, parts, record) : 0;
+  if (code != 0) {
+    return code;
+  }
   thread->is_whole = (record->flags & WHOLE) != 0;
   thread->is_damaged = (record->flags & DAMAGED) != 0;
   thread->end_offset = record->end_offset;
@@ -264,7 +277,7 @@ find_thread(const struct ct_trace *trace, uint32_t guess, uint32_t index)
 }
 
 static int
-load_parts(struct ct_index *index, struct ct_index_sums *kept)
+load_parts(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
 {
   struct file_header header;
   memcpy(&header, index->file, sizeof(header));
@@ -283,17 +296,52 @@ load_parts(struct ct_index *index, struct ct_index_sums *kept)
     struct file_thread record;
     memcpy(&record, index->file + sizeof(header) + i * sizeof(record), sizeof(record));
     uint32_t number = find_thread(index->trace, i, record.index);
-    int code = number != UINT32_MAX && index->threads[number].end_offset == 0 ? load_thread(index, number, &record)
-                                                                              : CT_EFORMAT;
+    int code = number != UINT32_MAX && index->threads[number].end_offset == 0
+                   ? load_thread(index, number, parts, &record)
+                   : CT_EFORMAT;
     if (code != 0) {
       return code;
     }
   }
-  return load_sums(index, &header, kept);
+  return (parts & CT_INDEX_SUMS) != 0 ? load_sums(index, &header, kept) : 0;
+}
+
+static bool
+read_piece(int fd, const struct ct_index *index, struct piece piece)
+{
+  return piece.offset <= index->file_bytes && piece.bytes <= index->file_bytes - piece.offset &&
+         ct_read_at(fd, index->file + piece.offset, piece.bytes, piece.offset) == piece.bytes;
+}
+
+/* The parts, each into its place in memory. */
+static bool
+read_file(int fd, const struct ct_index *index, unsigned parts)
+{
+  struct file_header header;
+  struct piece all = {0, index->file_bytes}, head = {0, sizeof(header)};
+  if (parts == CT_INDEX_ALL) {
+    return read_piece(fd, index, all);
+  }
+  if (!read_piece(fd, index, head)) {
+    return false;
+  }
+  memcpy(&header, index->file, sizeof(header));
+  struct piece threads = {sizeof(header), (uint64_t)header.thread_count * sizeof(struct file_thread)};
+  bool ok = read_piece(fd, index, threads);
+  if (parts & CT_INDEX_SUMS) {
+    ok = ok && read_piece(fd, index, header.stats) && read_piece(fd, index, header.edges);
+  }
+  for (uint32_t i = 0; i < header.thread_count && ok && (parts & CT_INDEX_LISTS); i++) {
+    struct file_thread thread;
+    memcpy(&thread, index->file + threads.offset + i * sizeof(thread), sizeof(thread));
+    ok = read_piece(fd, index, thread.granules) && read_piece(fd, index, thread.crossings) &&
+         read_piece(fd, index, thread.state);
+  }
+  return ok;
 }
 
 int
-ct_index_load(struct ct_index *index, struct ct_index_sums *kept)
+ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
 {
   int fd = openat(ct_trace_dir_fd(index->trace), FILE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   struct stat st;
@@ -307,11 +355,11 @@ ct_index_load(struct ct_index *index, struct ct_index_sums *kept)
     index->file = malloc(index->file_bytes);
     code = index->file == NULL ? CT_ENOMEM : 0;
   }
-  if (code == 0 && ct_read_at(fd, index->file, index->file_bytes, 0) != index->file_bytes) {
+  if (code == 0 && !read_file(fd, index, parts)) {
     code = CT_EFORMAT;
   }
   close(fd);
-  return code != 0 ? code : load_parts(index, kept);
+  return code != 0 ? code : load_parts(index, parts, kept);
 }
 
 /* ---- writing ---- */

@@ -34,13 +34,13 @@ ct_index_close(struct ct_index *index)
 
 /* What its file has, if that is about this trace as it is now. */
 static int
-load(struct ct_index *index, struct ct_index_sums *kept)
+load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
 {
   if (index->is_piece) {
     index->origin = CT_INDEX_BUILT;
     return 0;
   }
-  int code = ct_index_load(index, kept);
+  int code = ct_index_load(index, parts, kept);
   index->origin = code == 0 ? CT_INDEX_FROM_FILE : code == CT_ENOENT ? CT_INDEX_BUILT : CT_INDEX_REBUILT;
   if (code != 0) {
     forget_threads(index);
@@ -114,17 +114,30 @@ free_tail:
   return code;
 }
 
+enum want { WHATEVER_IS_NEEDED, IF_PRESENT, SUMS_IF_PRESENT };
+
 static int
-complete(struct ct_index *index, bool only_present, unsigned workers, const struct ct_view_progress *progress,
+complete(struct ct_index *index, enum want want, unsigned workers, const struct ct_view_progress *progress,
          struct ct_diag *diag)
 {
   struct ct_index_sums kept;
   int code = ct_index_sums_init(&kept, index->trace);
-  if (code != 0 || (code = load(index, &kept)) != 0) {
+  if (code == 0 && want == SUMS_IF_PRESENT) {
+    code = load(index, CT_INDEX_SUMS, &kept);
+    if (code == 0 && !is_all_there(index)) { /* what is missing goes on where the lists end */
+      forget_threads(index);
+      ct_index_sums_free(&kept);
+      code = ct_index_sums_init(&kept, index->trace);
+      code = code == 0 ? load(index, CT_INDEX_ALL, &kept) : code;
+    }
+  } else if (code == 0) {
+    code = load(index, CT_INDEX_ALL, &kept);
+  }
+  if (code != 0) {
     ct_fail(diag, code, "out of memory for the index of the trace");
     goto free_kept;
   }
-  if (only_present && index->origin != CT_INDEX_FROM_FILE) {
+  if (want != WHATEVER_IS_NEEDED && index->origin != CT_INDEX_FROM_FILE) {
     code = CT_ENOENT;
     goto free_kept;
   }
@@ -143,9 +156,9 @@ free_kept:
   return code;
 }
 
-static int
-open_index(struct ct_trace *trace, const uint8_t *threads, bool only_present, unsigned workers,
-           const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
+/* An index of nothing yet. */
+static struct ct_index *
+new_index(struct ct_trace *trace)
 {
   struct ct_index *index = calloc(1, sizeof(*index));
   uint32_t count = ct_trace_thread_count(trace);
@@ -154,15 +167,26 @@ open_index(struct ct_trace *trace, const uint8_t *threads, bool only_present, un
   }
   if (index == NULL || index->threads == NULL) {
     free(index);
-    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+    return NULL;
   }
   index->trace = trace;
   index->thread_count = count;
+  return index;
+}
+
+static int
+open_index(struct ct_trace *trace, const uint8_t *threads, enum want want, unsigned workers,
+           const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
+{
+  struct ct_index *index = new_index(trace);
+  if (index == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
   index->is_piece = threads != NULL || ct_trace_has_range(trace);
-  for (uint32_t i = 0; i < count; i++) {
+  for (uint32_t i = 0; i < index->thread_count; i++) {
     index->threads[i].is_out = threads != NULL && threads[i] == 0;
   }
-  int code = complete(index, only_present, workers, progress, diag);
+  int code = complete(index, want, workers, progress, diag);
   if (code != 0) {
     ct_index_close(index);
     return code;
@@ -175,21 +199,87 @@ int
 ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress, struct ct_index **out,
               struct ct_diag *diag)
 {
-  return open_index(trace, NULL, false, workers, progress, out, diag);
+  return open_index(trace, NULL, WHATEVER_IS_NEEDED, workers, progress, out, diag);
 }
 
 int
 ct_index_open_piece(struct ct_trace *trace, const uint8_t *threads, unsigned workers,
                     const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
 {
-  return open_index(trace, threads, false, workers, progress, out, diag);
+  return open_index(trace, threads, WHATEVER_IS_NEEDED, workers, progress, out, diag);
 }
 
 int
 ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                       struct ct_index **out, struct ct_diag *diag)
 {
-  return open_index(trace, NULL, true, workers, progress, out, diag);
+  return open_index(trace, NULL, IF_PRESENT, workers, progress, out, diag);
+}
+
+int
+ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                   struct ct_index **out, struct ct_diag *diag)
+{
+  return open_index(trace, NULL, SUMS_IF_PRESENT, workers, progress, out, diag);
+}
+
+int
+ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_diag *diag)
+{
+  struct ct_index *index = new_index(trace);
+  struct ct_index_sums kept;
+  if (index == NULL || ct_index_sums_init(&kept, trace) != 0) {
+    free(index != NULL ? index->threads : NULL);
+    free(index);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
+  int code = ct_index_load(index, CT_INDEX_ALL, &kept);
+  code = code == 0 ? is_all_there(index) ? 0 : CT_ENOENT : code == CT_ENOMEM ? code : CT_ENOENT;
+  if (code == 0) {
+    index->stats = kept.stats;
+    kept.stats = (struct ct_stats){0};
+  }
+  ct_index_sums_free(&kept);
+  if (code != 0) {
+    ct_index_close(index);
+    return code == CT_ENOMEM ? ct_fail(diag, code, "out of memory for the index of the trace") : code;
+  }
+  *out = index;
+  return 0;
+}
+
+/* Of one thread. 0 or CT_ENOMEM. */
+static int
+give_places(const struct ct_index *index, uint32_t number)
+{
+  const struct ct_index_part *part = &index->threads[number].part;
+  struct ct_trace_place *places = malloc((part->granule_count + 1) * sizeof(*places));
+  for (uint64_t i = 1; places != NULL && i < part->granule_count; i++) {
+    uint64_t last = part->granules[i - 1].last_tsc, before = i > 1 ? places[i - 2].before_tsc : 0;
+    places[i - 1] = (struct ct_trace_place){part->granules[i].offset, last > before ? last : before};
+  }
+  int code = places == NULL            ? CT_ENOMEM
+             : part->granule_count < 2 ? 0
+                                       : ct_trace_set_places(index->trace, number, places, part->granule_count - 1);
+  free(places);
+  return code;
+}
+
+int
+ct_index_give_places(struct ct_trace *trace)
+{
+  struct ct_index *index = ct_trace_is_complete(trace) && !ct_trace_is_atf(trace) ? new_index(trace) : NULL;
+  if (index == NULL) {
+    return 0; /* it is found without */
+  }
+  int code = ct_index_load(index, CT_INDEX_LISTS, NULL);
+  bool is_usable = code == 0 && is_all_there(index);
+  code = code == CT_ENOMEM ? code : 0;
+  for (uint32_t i = 0; i < index->thread_count && is_usable && code == 0; i++) {
+    code = index->threads[i].is_damaged ? 0 : give_places(index, i);
+  }
+  ct_index_close(index);
+  return code;
 }
 
 enum ct_index_origin

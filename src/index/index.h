@@ -41,6 +41,22 @@ int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view
 int ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                           struct ct_index **out, struct ct_diag *diag);
 /*
+ * The same for who asks for statistics, edges and the sums of threads, and for nothing else: of a file that has all of
+ * the trace, no more is read.
+ */
+int ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                       struct ct_index **out, struct ct_diag *diag);
+/*
+ * The same where the file has all of the trace, which is complete: nothing is read but the file. It is the index of the
+ * whole trace, whatever range that has.
+ */
+int ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_diag *diag);
+/*
+ * Tells the trace what places its index knows, where there is one of all of it, so that a range of it is found sooner
+ * (ct_trace_set_places). Of the file no more is read than that takes. CT_ENOMEM.
+ */
+int ct_index_give_places(struct ct_trace *trace);
+/*
  * Likewise of a part of the trace: of threads that have a byte that is not 0 (NULL: of all), in the range that the
  * trace has (ct_trace_set_range). Its file has no part in that, but where it is the whole trace that is asked for.
  */
@@ -82,6 +98,23 @@ void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct 
  */
 int ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock,
                       uint64_t *from_tsc);
+
+/*
+ * For who shows some functions' calls with what is inside of them, and passes over what has none of that. functions: as
+ * in struct ct_scan_filter. *wanted, to be freed, has a byte for each granule of the thread, *count of them. It is 0
+ * where none of their calls began, ended or was open, and nothing else is that replay shows whatever it is asked for.
+ * CT_ENOMEM, CT_EFORMAT.
+ */
+int ct_index_granules_of(const struct ct_index *index, uint32_t thread, const uint8_t *functions, uint8_t **wanted,
+                         size_t *count);
+/* Where a granule begins, and what the builder of spans knew there: for ct_span_state_take. */
+struct ct_index_place {
+  uint64_t offset; /* of its first block */
+  uint64_t first_tsc, first_ordinal;
+  const uint8_t *state; /* none of the first one */
+  size_t state_bytes;
+};
+void ct_index_place(const struct ct_index *index, uint32_t thread, size_t granule, struct ct_index_place *place);
 
 /*
  * The spans that fulfil all conditions, thread after thread, in the order of their ends, or some of them, the longest

@@ -10,7 +10,8 @@
 
 enum {
   CT_GRANULE_BLOCKS_MAX = 16,
-  CT_INDEX_SHARE = 32, /* what is kept of a granule is to be at most this part of its blocks' bytes */
+  CT_GRANULE_MARKS = 1, /* flag: there is something that replay shows whatever it is asked for */
+  CT_INDEX_SHARE = 32,  /* what is kept of a granule is to be at most this part of its blocks' bytes */
 };
 
 /*
@@ -26,7 +27,8 @@ enum {
  *     64    4  least_depth, and
  *     68    4  most_depth of spans that ended in it
  *     72    4  spans that ended in it
- *     76    2  blocks
+ *     76    1  blocks
+ *     77    1  flags
  *     78    2  long_from: all spans of at least so many ticks are among its long ones; M << E as E << 8 | M
  */
 struct ct_granule {
@@ -39,7 +41,8 @@ struct ct_granule {
   uint32_t crc;
   uint32_t least_depth, most_depth;
   uint32_t spans;
-  uint16_t blocks;
+  uint8_t blocks;
+  uint8_t flags;
   uint16_t long_from;
 };
 static_assert(sizeof(struct ct_granule) == 80, "as in the file");
@@ -123,6 +126,9 @@ bool ct_granule_next_function(const uint8_t **at, const uint8_t *end, struct ct_
 bool ct_granule_next_span(const uint8_t **at, const uint8_t *end, const struct ct_granule *granule,
                           struct ct_span *span);
 
+/* places.c: the last granule that begins with this call or one before it. */
+uint64_t ct_granule_of_ordinal(const struct ct_index_part *part, uint64_t ordinal);
+
 /* scan.c: the bytes of a granule are as they were written. */
 bool ct_granule_ok(const struct ct_index_part *part, const struct ct_granule *granule);
 
@@ -148,8 +154,17 @@ int ct_index_build(struct ct_index *index, unsigned workers, const struct ct_vie
 int ct_index_sums_init(struct ct_index_sums *sums, const struct ct_trace *trace);
 void ct_index_sums_free(struct ct_index_sums *sums);
 
-/* file.c. Loads what fits; CT_ENOENT there is none, CT_EFORMAT: it does not fit. */
-int ct_index_load(struct ct_index *index, struct ct_index_sums *kept);
+/*
+ * file.c. Loads what fits, and of that only what is wanted besides what it says of each thread: the rest is neither
+ * read nor looked at. CT_ENOENT there is none, CT_EFORMAT: it does not fit.
+ */
+enum ct_index_parts {
+  CT_INDEX_SUMS = 1,
+  CT_INDEX_LISTS = 2,
+  CT_INDEX_BLOBS = 4 /* with the lists */,
+  CT_INDEX_ALL = 7
+};
+int ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept);
 /* Without a word where it cannot be written. */
 void ct_index_store(struct ct_index *index, const struct ct_index_sums *kept);
 void ct_index_part_free(struct ct_index_part *part);

@@ -111,22 +111,6 @@ consider(struct ct_scan *scan, uint32_t thread, uint64_t granule)
   return add_target(scan, thread, (uint32_t)granule, most_ticks);
 }
 
-/* The last granule that begins with this call or one before it. */
-static uint64_t
-granule_of_ordinal(const struct ct_index_part *part, uint64_t ordinal)
-{
-  uint64_t low = 0, high = part->granule_count;
-  while (high - low > 1) {
-    uint64_t middle = low + (high - low) / 2;
-    if (part->granules[middle].first_ordinal <= ordinal) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
 /* Where the first crossing of at least this ordinal is, in one of the two lists. */
 static uint64_t
 crossing_from(const struct ct_crossing *crossings, uint64_t count, uint64_t ordinal)
@@ -166,7 +150,7 @@ target_span(struct ct_scan *scan)
     return 0;
   }
   return consider(scan, f->thread,
-                  crossing != NULL ? crossing->granule : granule_of_ordinal(&thread->part, f->ordinal));
+                  crossing != NULL ? crossing->granule : ct_granule_of_ordinal(&thread->part, f->ordinal));
 }
 
 /* Children of a span end between its begin and its end; deeper than it by one, or on another stack not at all. */
@@ -181,7 +165,7 @@ target_children(struct ct_scan *scan)
     return 0;
   }
   if (f->parent_ordinal != CT_NO_ORDINAL && !(f->parent_ordinal & CT_ORDINAL_BEFORE)) {
-    from = granule_of_ordinal(&thread->part, f->parent_ordinal);
+    from = ct_granule_of_ordinal(&thread->part, f->parent_ordinal);
   }
   if (f->parent_ordinal != CT_NO_ORDINAL) {
     to = (crossing != NULL ? crossing->granule : from) + 1;
@@ -615,7 +599,7 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
   if (part->granule_count == 0 || ct_trace_has_bounds(index->trace)) {
     return CT_ENOENT;
   }
-  uint64_t at = granule_of_ordinal(part, ordinal);
+  uint64_t at = ct_granule_of_ordinal(part, ordinal);
   const struct ct_granule *g = &part->granules[at];
   if (!ct_granule_ok(part, g)) {
     return CT_EFORMAT;

@@ -28,6 +28,8 @@ struct ct_recorder {
   pid_t tid;
   uint32_t current; /* segment */
   uint64_t used;    /* bytes in it, as far as they are known */
+  uint64_t step_pc; /* the last step of an instruction where it is, if it ends there */
+  uint64_t step_end;
   uint8_t vectors[CT_VECTORS_BYTES_MAX];
 };
 
@@ -88,6 +90,7 @@ static void
 begin_segment(struct ct_recorder *recorder)
 {
   recorder->used = 0;
+  recorder->step_end = UINT64_MAX;
   set_blocks(recorder->space);
 }
 
@@ -314,6 +317,17 @@ ct_recorder_step(struct ct_recorder *recorder, uint64_t pc)
   }
   memset(step.code + step.length, 0, sizeof(step.code) - step.length);
   add(recorder, &step, sizeof(step));
+  recorder->step_pc = pc;
+  recorder->step_end = recorder->used;
+}
+
+void
+ct_recorder_step_not_made(struct ct_recorder *recorder, uint64_t pc)
+{
+  if (recorder->step_pc == pc && recorder->step_end == recorder->used) {
+    recorder->used -= sizeof(struct ct_stream_step);
+  }
+  recorder->step_end = UINT64_MAX;
 }
 
 void

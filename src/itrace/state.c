@@ -81,18 +81,29 @@ take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recov
   return place;
 }
 
-/* The thread waits, or is about to: what it was executing is known of the exit that has led there. */
-static void
+/*
+ * Has an exit led there: does the thread wait, or is it about to? On the way of an indirect branch rcx is spilled, and
+ * slots.exit is that of an earlier wait.
+ */
+static bool
+is_after_exit(const struct ct_recovery *recovery)
+{
+  return recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && recovery->rcx_is == CT_RCX_OWN;
+}
+
+/* What it was executing is known of the exit. */
+static bool
 take_exit(const struct ct_tracer *tracer, struct ct_recovery *recovery)
 {
   uint32_t number = __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED);
   const struct ct_unit_exit *from = ct_code_cache_exit(tracer->space->cache, number);
-  if (recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && from != NULL && from->kind == CT_EXIT_ROOM) {
-    recovery->unit = ct_code_cache_exit_unit(tracer->space->cache, number);
-    recovery->done = from->done;
-    recovery->is_advanced = 1;
-    tracer->space->slots->exit = CT_ITRACE_EXIT_MISS; /* once */
+  if (!is_after_exit(recovery) || from == NULL || from->kind != CT_EXIT_ROOM) {
+    return false;
   }
+  recovery->unit = ct_code_cache_exit_unit(tracer->space->cache, number);
+  recovery->done = from->done;
+  recovery->is_advanced = 1;
+  return true;
 }
 
 static struct ct_system_call
@@ -109,7 +120,7 @@ waits_for_written(const struct ct_tracer *tracer, const struct ct_recovery *reco
 {
   const struct ct_unit_exit *from =
       ct_code_cache_exit(tracer->space->cache, __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED));
-  return recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && from != NULL && from->kind == CT_EXIT_WRITTEN;
+  return is_after_exit(recovery) && from != NULL && from->kind == CT_EXIT_WRITTEN;
 }
 
 /* The thread has stopped, and its records are closed: what its last system call has written belongs to them. */
@@ -126,20 +137,16 @@ settle_call(struct ct_tracer *tracer, bool is_made, const struct user_regs_struc
 }
 
 bool
-ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before)
+ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *regs, struct ct_found_state *out)
 {
-  struct ct_itrace_slots *slots = tracer->space->slots;
+  const struct ct_itrace_slots *slots = tracer->space->slots;
   struct ct_recovery recovery;
-  bool found, waits = false;
-  uint64_t place = 0;
-  *spoilt = false;
-  if (is_before != NULL) {
-    *is_before = false;
-  }
+  bool found;
+  *out = (struct ct_found_state){.is_spoilt = false};
   if (slots == NULL || !ct_code_cache_recovery(tracer->space->cache, regs->rip, &recovery, &found)) {
     return false;
   }
-  *spoilt = !found;
+  out->is_spoilt = !found;
   if (!found) {
     return true;
   }
@@ -150,11 +157,10 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
     regs->rax = slots->regs[CT_RAX];
   }
   if (ct_tracer_records(tracer)) {
-    place = take_record(slots, &recovery, regs);
-    waits = waits_for_written(tracer, &recovery);
-    place = waits || recovery.place_is_slot ? slots->spill_place : place;
-    slots->exit = waits ? CT_ITRACE_EXIT_MISS : slots->exit;
-    take_exit(tracer, &recovery);
+    out->place = take_record(slots, &recovery, regs);
+    out->waits = waits_for_written(tracer, &recovery);
+    out->place = out->waits || recovery.place_is_slot ? slots->spill_place : out->place;
+    out->is_by_exit = !out->waits && take_exit(tracer, &recovery);
   }
   if (recovery.rcx_is != CT_RCX_OWN) {
     regs->rcx = recovery.rcx_is == CT_RCX_PC ? regs->rip : slots->spill_rcx;
@@ -162,13 +168,27 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
   if (recovery.borrowed != CT_NO_REG) {
     set_reg(regs, (enum ct_reg)recovery.borrowed, slots->spill);
   }
-  if (ct_tracer_records(tracer)) {
-    ct_recorder_close(tracer->recorder, &recovery, place, regs);
-    settle_call(tracer, waits || recovery.done != 0, regs);
-  }
+  out->recovery = recovery;
+  return true;
+}
+
+bool
+ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before)
+{
+  struct ct_found_state found;
+  bool is_translated = ct_tracer_find_state(tracer, regs, &found);
+  *spoilt = found.is_spoilt;
   if (is_before != NULL) {
-    *is_before = recovery.is_before;
+    *is_before = is_translated && !found.is_spoilt && found.recovery.is_before;
   }
+  if (!is_translated || found.is_spoilt || !ct_tracer_records(tracer)) {
+    return is_translated;
+  }
+  if (found.waits || found.is_by_exit) {
+    tracer->space->slots->exit = CT_ITRACE_EXIT_MISS; /* once */
+  }
+  ct_recorder_close(tracer->recorder, &found.recovery, found.place, regs);
+  settle_call(tracer, found.waits || found.recovery.done != 0, regs);
   return true;
 }
 
@@ -255,10 +275,17 @@ ct_tracer_enter(struct ct_tracer *tracer)
  * A system call is let go to its end by PTRACE_SYSCALL: of a single step the trap flag would stay if we were killed
  * meanwhile, and the program would die of it.
  */
-enum ct_traced_way
-ct_tracer_way(const struct ct_tracer *tracer)
+int
+ct_tracer_go_on(struct ct_tracer *tracer, int signal)
 {
-  return tracer->state != CT_TRACER_STEPS ? CT_TRACED_RUN : tracer->steps_call ? CT_TRACED_TO_CALL : CT_TRACED_STEP;
+  if (tracer->state != CT_TRACER_STEPS) {
+    return ct_traced_go(tracer->tid, CT_TRACED_RUN, signal);
+  }
+  if (tracer->steps_call) {
+    return ct_traced_go(tracer->tid, CT_TRACED_TO_CALL, signal);
+  }
+  tracer->hides_trap = ct_traced_block_trap(tracer->tid, false);
+  return ct_traced_go(tracer->tid, CT_TRACED_STEP, signal);
 }
 
 void
@@ -324,19 +351,27 @@ ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bo
   if (ct_tracer_records(tracer)) {
     ct_recorder_step(tracer->recorder, regs->rip);
   }
-  return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
+  return ct_tracer_go_on(tracer, 0);
+}
+
+void
+ct_tracer_note_not_made(struct ct_tracer *tracer, const struct user_regs_struct *regs)
+{
+  bool is_step = tracer->state == CT_TRACER_STEPS && tracer->reason == CT_CONTEXT_STEP;
+  if (ct_tracer_records(tracer) && is_step && !tracer->is_in_call) {
+    ct_recorder_step_not_made(tracer->recorder, regs->rip);
+  }
 }
 
 int
 ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
 {
   enum ct_disposition does = ct_traced_disposition(tracer->process.pid, event->signal);
-  enum ct_traced_way way = ct_tracer_way(tracer);
   struct user_regs_struct regs;
   bool spoilt, ignored = does == CT_DISPOSITION_IGNORED ||
                          (does == CT_DISPOSITION_DEFAULT && is_ignored_by_default(event->signal));
   if (ignored || (does == CT_DISPOSITION_DEFAULT && stops_by_default(event->signal)) || event->signal == SIGSTOP) {
-    return ct_traced_go(tracer->tid, way, event->signal);
+    return ct_tracer_go_on(tracer, event->signal);
   }
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
@@ -367,6 +402,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
       return ct_tracer_step(tracer, &regs, false);
     }
   }
+  ct_tracer_note_not_made(tracer, &regs);
   if (ct_tracer_records(tracer)) {
     struct user_regs_struct at = regs;
     ct_traced_before_syscall(&at);
@@ -436,10 +472,12 @@ ct_tracer_in_handler(struct ct_tracer *tracer)
 
 /* ---- what it waits for ---- */
 
+/* exit: what the thread's wait is still about while it goes on; a number may be another exit's by now. */
 static void
-resume(struct ct_itrace_slots *slots, uint64_t address)
+resume(struct ct_itrace_slots *slots, uint64_t address, uint32_t exit)
 {
   slots->resume = address;
+  slots->exit = exit;
   __atomic_store_n(&slots->request, 0, __ATOMIC_RELEASE); /* pairs with the thread's look at it */
   syscall(SYS_futex, &slots->request, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -542,7 +580,7 @@ answer_syscall(struct ct_tracer *tracer, uint32_t number)
   }
   slots->call_kind =
       ct_tracer_records(tracer) && ct_writes_memory(regs[CT_RAX]) ? CT_ITRACE_CALL_WRITES : CT_ITRACE_CALL_QUIET;
-  resume(slots, ct_code_cache_resume(tracer->space->cache, number));
+  resume(slots, ct_code_cache_resume(tracer->space->cache, number), CT_ITRACE_EXIT_MISS);
   return 0;
 }
 
@@ -560,7 +598,7 @@ answer_written(struct ct_tracer *tracer, uint32_t number)
   uint64_t place = __atomic_load_n(&slots->spill_place, __ATOMIC_RELAXED);
   slots->spill_place = ct_recorder_written(tracer->recorder, &call, place);
   slots->call_kind = CT_ITRACE_CALL_QUIET;
-  resume(slots, ct_code_cache_resume(tracer->space->cache, number));
+  resume(slots, ct_code_cache_resume(tracer->space->cache, number), number);
   return 0;
 }
 
@@ -604,6 +642,6 @@ ct_tracer_answer(struct ct_tracer *tracer)
   if (unit == 0) {
     return ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
   }
-  resume(slots, unit);
+  resume(slots, unit, CT_ITRACE_EXIT_MISS);
   return 0;
 }

@@ -383,7 +383,7 @@ interrupted(struct ct_tracer *tracer)
   bool is_flush = tracer->wants_flush && tracer->state == CT_TRACER_TRANSLATED, is_first = tracer->is_parked;
   tracer->wants_flush = false;
   if (!is_step && !is_room && !is_watched && !is_flush && !is_first) {
-    return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
+    return ct_tracer_go_on(tracer, 0);
   }
   tracer->wants_step = tracer->wants_room = tracer->wants_watched = false;
   unpark(tracer);
@@ -434,7 +434,7 @@ has_exec(struct ct_tracer *tracer)
   tracer->process = fresh;
   __atomic_store_n(&tracer->tid, fresh.pid, __ATOMIC_RELEASE); /* the waiter reads it */
   tracer->steps_call = tracer->is_in_call = true;
-  return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
+  return ct_tracer_go_on(tracer, 0);
 }
 
 static int
@@ -478,6 +478,7 @@ settle_records(struct ct_tracer *tracer)
   bool spoilt;
   if (tracer->recorder != NULL && ct_traced_regs(tracer->tid, &regs) == 0) {
     ct_tracer_recover(tracer, &regs, &spoilt, NULL);
+    ct_tracer_note_not_made(tracer, &regs);
     ct_tracer_note_mappings(tracer);
   }
 }
@@ -497,7 +498,10 @@ has_changed_id(struct ct_tracer *tracer, const struct ct_traced_event *event)
 static int
 handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
 {
-  enum ct_traced_way as_before = ct_tracer_way(tracer);
+  if (tracer->hides_trap && event->stop != CT_TRACED_RUNS && event->stop != CT_TRACED_GONE) {
+    ct_traced_block_trap(tracer->tid, true);
+    tracer->hides_trap = false;
+  }
   switch (event->stop) {
   case CT_TRACED_RUNS:
     return 0;
@@ -530,7 +534,7 @@ handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
       return stepped(tracer);
     }
     tracer->is_in_call = true;
-    return ct_traced_go(tracer->tid, as_before, 0);
+    return ct_tracer_go_on(tracer, 0);
   case CT_TRACED_INTERRUPTED:
     return interrupted(tracer);
   case CT_TRACED_GROUP_STOP:
@@ -540,14 +544,14 @@ handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
     return ct_traced_go(tracer->tid, CT_TRACED_LISTEN, 0);
   case CT_TRACED_CHILD:
     has_child(tracer, (pid_t)event->message);
-    return ct_traced_go(tracer->tid, as_before, 0);
+    return ct_tracer_go_on(tracer, 0);
   case CT_TRACED_EXEC:
     return has_exec(tracer);
   case CT_TRACED_ENDS:
     settle_records(tracer);
     return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
   default:
-    return ct_traced_go(tracer->tid, as_before, event->signal);
+    return ct_tracer_go_on(tracer, event->signal);
   }
 }
 

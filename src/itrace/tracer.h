@@ -83,6 +83,7 @@ struct ct_tracer {
   bool wants_flush;  /* has been interrupted for that: others have changed code */
   bool is_parked;    /* it waits, with all signals blocked, for its first stop; mask is its own */
   uint64_t mask;
+  bool hides_trap;  /* SIGTRAP is blocked, but for the step */
   bool is_leaving;  /* has been interrupted to be let go */
   uint32_t changes; /* of all, that it knows */
   uint32_t child_count;
@@ -110,6 +111,16 @@ struct ct_tracer {
   _Atomic uint32_t no_bell;
 };
 
+/* How the program's state was made out of a thread's. */
+struct ct_found_state {
+  struct ct_recovery recovery;
+  uint64_t place;  /* where the record that is under way begins, or the next one */
+  bool is_spoilt;  /* there is no way to tell */
+  bool waits;      /* for what a system call has written to be read */
+  bool is_by_exit; /* the exit that has led there says what was executed */
+};
+/* The program's state out of a stopped thread's. False: it was the program's. Nothing else changes. */
+bool ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *regs, struct ct_found_state *out);
 /*
  * The program's state out of a stopped thread's, which is going to have it; what it was recording is settled. False: it
  * was the program's. *spoilt: there is no way to tell. *is_before (may be NULL): a fault here is not the program's yet.
@@ -136,8 +147,11 @@ int ct_tracer_answer(struct ct_tracer *tracer);
 void ct_tracer_note_mappings(struct ct_tracer *tracer);
 /* The instruction where it is, with these registers, is executed where it is. */
 int ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_call);
-/* How it goes on after a stop that changes nothing. */
-enum ct_traced_way ct_tracer_way(const struct ct_tracer *tracer);
+/* A step is the last thing that is recorded: is it of the instruction at which the thread still is? Then it is taken
+ * back. */
+void ct_tracer_note_not_made(struct ct_tracer *tracer, const struct user_regs_struct *regs);
+/* After a stop that changes nothing it goes on, with a signal that has no handler, or 0. */
+int ct_tracer_go_on(struct ct_tracer *tracer, int signal);
 /* It is about to get a signal. */
 int ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event);
 

@@ -265,6 +265,20 @@ ct_traced_go(pid_t tid, enum ct_traced_way way, int signal)
   return rc == 0 ? 0 : CT_ESRCH;
 }
 
+bool
+ct_traced_block_trap(pid_t tid, bool is_blocked)
+{
+  uint64_t mask, trap = 1ull << (SIGTRAP - 1);
+  if (ptrace(PTRACE_GETSIGMASK, tid, (void *)sizeof(mask), &mask) != 0) {
+    return is_blocked;
+  }
+  uint64_t other = is_blocked ? mask | trap : mask & ~trap;
+  if (other != mask) {
+    ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(other), &other);
+  }
+  return (mask & trap) != 0;
+}
+
 int
 ct_traced_detach(pid_t tid, int signal)
 {

@@ -69,6 +69,11 @@ bool ct_traced_is_ours(pid_t tid);
 bool ct_traced_is_ours_too(pid_t tid);
 int ct_traced_set_info(pid_t tid, const siginfo_t *info);
 int ct_traced_go(pid_t tid, enum ct_traced_way way, int signal);
+/*
+ * Is SIGTRAP blocked? Sets whether it is. Where it is blocked, the kernel makes the end of a single step unblock it and
+ * forget the program's handler of it.
+ */
+bool ct_traced_block_trap(pid_t tid, bool is_blocked);
 int ct_traced_detach(pid_t tid, int signal);
 /*
  * Is the thread, which has stopped, in a system call that the kernel makes again when it goes on? Then its registers

@@ -484,11 +484,16 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     }
     return 0;
   case CT_EV_LOST:
+    spans->marks++;
     spans->lost += ev->value;
     return ct_span_stacks_each(&spans->stacks, mark_uncertain, NULL);
   case CT_EV_SWITCH:
     return switch_stack(spans, ev);
+  case CT_EV_INTERVAL:
+    spans->marks++;
+    return 0;
   case CT_EV_EXEC: /* takes all stacks of the thread with it */
+    spans->marks++;
     rc = drain_all(spans, ev->tsc, CT_SPAN_EXEC);
     return rc != 0 ? rc : ct_span_stacks_switch(&spans->stacks, 0, spans->clock.now);
   default:
@@ -638,6 +643,12 @@ uint64_t
 ct_spans_lost(const struct ct_spans *spans)
 {
   return spans->lost;
+}
+
+uint64_t
+ct_spans_marks(const struct ct_spans *spans)
+{
+  return spans->marks;
 }
 
 uint64_t

@@ -16,6 +16,7 @@
 #include "span/clock.h"
 
 struct ct_span_stack;
+struct ct_span_stacks;
 struct ct_span_note;
 
 /* A call that has ended, or is none: a point, an orphan, counted ones. */
@@ -62,6 +63,9 @@ int ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void
 /* Of what was read so far: enters, returns, tail calls and points; events that the trace says were lost. */
 uint64_t ct_spans_events(const struct ct_spans *spans);
 uint64_t ct_spans_lost(const struct ct_spans *spans);
+/* What of it replay shows whatever it is asked for: losses, execs, changes of the sampling. From where it was restored
+ * on. */
+uint64_t ct_spans_marks(const struct ct_spans *spans);
 /*
  * At the end of the stream of a trace that has bounds (ct_trace_has_bounds): how long the function was off the
  * processor at most. fn: an id, or the number of functions for all other ids.
@@ -109,6 +113,12 @@ int ct_spans_save(struct ct_spans *spans, struct ct_span_bytes *bytes);
  * kept.
  */
 int ct_spans_restore(struct ct_spans *spans, uint64_t offset, const uint8_t *bytes, size_t size);
+/*
+ * The same for who keeps stacks and clock of his own, as replay does: these become what they were there. The clock is
+ * one of CT_TIME_WALL; frames have the flags that they have in spans. 0, CT_ENOMEM, CT_EFORMAT; stacks and clock are
+ * undefined then, but can be destroyed.
+ */
+int ct_span_state_take(const uint8_t *bytes, size_t size, struct ct_span_stacks *stacks, struct ct_span_clock *clock);
 
 /*
  * The clock right after the call with this ordinal was entered, which comes after where the builder was restored. The

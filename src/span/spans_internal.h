@@ -48,6 +48,7 @@ struct ct_spans {
   struct ct_span_clock clock;
   uint64_t total_events;
   uint64_t lost;
+  uint64_t marks;
   bool ended;   /* the cursor gave its last event */
   bool drained; /* and the open frames are out */
   size_t count; /* spans in the batch */

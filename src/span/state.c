@@ -165,7 +165,10 @@ ct_spans_save(struct ct_spans *spans, struct ct_span_bytes *bytes)
 /* ---- restoring ---- */
 
 struct restoring {
-  struct ct_spans *spans;
+  struct ct_spans *spans; /* NULL: somebody else's stacks and clock */
+  struct ct_span_stacks *stacks;
+  struct ct_span_clock *clock;
+  uint64_t last_tsc, ordinal, events, lost;
   const uint8_t *at, *end;
   int code; /* CT_EFORMAT or CT_ENOMEM once something was wrong; numbers are 0 from there on */
 };
@@ -230,10 +233,12 @@ take_frames(struct restoring *r, struct ct_span_stack *stack)
     frame->off = before.off + take_signed(r);
     frame->child_ticks = take(r);
     uint64_t earlier = take(r), off_earlier = take(r);
-    struct ct_span_presence *present = ct_spans_presence(r->spans, frame->fn);
-    present->frames++;
-    present->since = frame->began - earlier;
-    present->off_since = frame->off - off_earlier;
+    if (r->spans != NULL) {
+      struct ct_span_presence *present = ct_spans_presence(r->spans, frame->fn);
+      present->frames++;
+      present->since = frame->began - earlier;
+      present->off_since = frame->off - off_earlier;
+    }
     before = *frame;
   }
 }
@@ -241,7 +246,7 @@ take_frames(struct restoring *r, struct ct_span_stack *stack)
 static void
 take_stack(struct restoring *r)
 {
-  struct ct_span_stacks *stacks = &r->spans->stacks;
+  struct ct_span_stacks *stacks = r->stacks;
   uint64_t context = take(r);
   if (r->code == 0 && ct_span_stacks_switch(stacks, context, 0) != 0) {
     r->code = CT_ENOMEM;
@@ -289,50 +294,70 @@ reset(struct ct_spans *spans)
   ct_span_stacks_clear(&spans->stacks);
   ct_span_clock_init(&spans->clock, spans->trace, spans->clock.time);
   spans->event_count = spans->event_pos = spans->count = spans->single_count = 0;
-  spans->last_tsc = spans->total_events = spans->lost = spans->ordinal = spans->before = 0;
+  spans->last_tsc = spans->total_events = spans->lost = spans->marks = spans->ordinal = spans->before = 0;
   spans->ended = spans->drained = spans->stopped = false;
   spans->stop_offset = spans->end_offset = UINT64_MAX;
 }
 
 static int
-restore_state(struct ct_spans *spans, const uint8_t *bytes, size_t size)
+take_state(struct restoring *r)
 {
-  struct restoring r = {.spans = spans, .at = bytes, .end = bytes + size};
-  struct ct_span_clock *clock = &spans->clock;
-  clock->now = take(&r);
-  clock->off = take(&r);
-  clock->taken = take(&r);
-  clock->off_since = take(&r);
-  clock->off_until = take(&r);
-  clock->own_until = take(&r);
-  clock->in_gap = take_at_most(&r, 1) != 0;
-  clock->gap_since = take(&r);
-  clock->gap_ticks = take(&r);
-  spans->last_tsc = take(&r);
-  spans->ordinal = take(&r);
-  spans->total_events = take(&r);
-  spans->lost = take(&r);
-  uint64_t stacks = take(&r), current = take(&r);
-  for (uint64_t i = 0; i < stacks && r.code == 0; i++) {
-    struct ct_span_stack *left = spans->stacks.current;
+  struct ct_span_clock *clock = r->clock;
+  clock->now = take(r);
+  clock->off = take(r);
+  clock->taken = take(r);
+  clock->off_since = take(r);
+  clock->off_until = take(r);
+  clock->own_until = take(r);
+  clock->in_gap = take_at_most(r, 1) != 0;
+  clock->gap_since = take(r);
+  clock->gap_ticks = take(r);
+  r->last_tsc = take(r);
+  r->ordinal = take(r);
+  r->events = take(r);
+  r->lost = take(r);
+  uint64_t stacks = take(r), current = take(r);
+  for (uint64_t i = 0; i < stacks && r->code == 0; i++) {
+    struct ct_span_stack *left = r->stacks->current;
     uint64_t away_since = left->away_since;
-    take_stack(&r);
-    if (left != spans->stacks.current && left->count != 0) {
+    take_stack(r);
+    if (left != r->stacks->current && left->count != 0) {
       left->away_since = away_since; /* it is not left now: that was when it was said to be */
     }
   }
-  if (r.code == 0 && r.at != r.end) {
-    r.code = CT_EFORMAT;
+  if (r->code == 0 && r->at != r->end) {
+    r->code = CT_EFORMAT;
   }
-  struct ct_span_stack *left = spans->stacks.current;
+  struct ct_span_stack *left = r->stacks->current;
   uint64_t away_since = left->away_since;
-  if (r.code == 0 && ct_span_stacks_switch(&spans->stacks, current, 0) != 0) {
-    r.code = CT_ENOMEM;
+  if (r->code == 0 && ct_span_stacks_switch(r->stacks, current, 0) != 0) {
+    r->code = CT_ENOMEM;
   }
-  if (left != spans->stacks.current && left->count != 0) {
+  if (left != r->stacks->current && left->count != 0) {
     left->away_since = away_since;
   }
-  return r.code;
+  return r->code;
+}
+
+static int
+restore_state(struct ct_spans *spans, const uint8_t *bytes, size_t size)
+{
+  struct restoring r = {
+      .spans = spans, .stacks = &spans->stacks, .clock = &spans->clock, .at = bytes, .end = bytes + size};
+  int code = take_state(&r);
+  spans->last_tsc = r.last_tsc;
+  spans->ordinal = r.ordinal;
+  spans->total_events = r.events;
+  spans->lost = r.lost;
+  return code;
+}
+
+int
+ct_span_state_take(const uint8_t *bytes, size_t size, struct ct_span_stacks *stacks, struct ct_span_clock *clock)
+{
+  struct restoring r = {.stacks = stacks, .clock = clock, .at = bytes, .end = bytes + size};
+  ct_span_stacks_clear(stacks);
+  return take_state(&r);
 }
 
 int

@@ -4,6 +4,7 @@
  * these. Whoever asks may only read: an authorizer refuses all that writes, opens files or loads code.
  */
 #include "sql/sql_internal.h"
+#include "sql/sql_steps.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,6 +15,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PROGRESS_STEPS = 10000, TRACES_MAX = 64 };
 
@@ -27,6 +29,9 @@ static const char *const views[] = {
     "CREATE TEMP VIEW thread AS SELECT id AS utid, tid, name, process AS upid FROM threads",
     "CREATE TEMP VIEW track AS SELECT id, name, id AS utid FROM threads",
     "CREATE TEMP VIEW process AS SELECT pid AS upid, pid, command AS name, parent AS parent_upid FROM processes",
+    "CREATE TEMP VIEW blocks AS SELECT *, NULL AS first_step, NULL AS steps FROM event_blocks UNION ALL SELECT id + "
+    "(SELECT count(*) FROM event_blocks), NULL, tid, process, number, NULL, NULL, NULL, start, \"end\", bytes, file, "
+    "first_step, steps FROM step_blocks",
 };
 
 /* ---- sources ---- */
@@ -198,6 +203,24 @@ add_form(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *d
   return code;
 }
 
+/* Instructions, calls, or both: what is in the directory. A file is one of instructions. */
+static int
+add_any(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *diag)
+{
+  char manifest[PATH_MAX];
+  const char *path = form->directory;
+  bool has_steps = ct_sql_recorded_is(path);
+  if (has_steps && (form->from != NULL || form->to != NULL)) {
+    return ct_fail(diag, CT_EINVAL, "%s has instructions: a piece of it is WHERE step BETWEEN, or time", path);
+  }
+  int code = has_steps
+                 ? ct_sql_recorded_add(&sql->recorded, &sql->recorded_count, path, form->has_tid ? form->tid : 0, diag)
+                 : 0;
+  bool has_calls = !has_steps || (snprintf(manifest, sizeof(manifest), "%s/manifest.json", path) < PATH_MAX &&
+                                  access(manifest, F_OK) == 0);
+  return code == 0 && has_calls ? add_form(sql, form, diag) : code;
+}
+
 int
 ct_sql_add(struct ct_sql *sql, const char *name, struct ct_diag *diag)
 {
@@ -207,7 +230,7 @@ ct_sql_add(struct ct_sql *sql, const char *name, struct ct_diag *diag)
   }
   int code = ct_trace_form_parse(name, &form, diag);
   if (code == 0) {
-    code = add_form(sql, &form, diag);
+    code = add_any(sql, &form, diag);
   }
   ct_trace_form_free(&form);
   return code;
@@ -246,16 +269,15 @@ authorize(void *arg, int action, const char *a, const char *b, const char *datab
 static int
 look_at_clock(void *arg)
 {
-  struct ct_sql *sql = arg;
-  sql->timed_out = sql->timed_out || (sql->deadline_ns != 0 && ct_now_ns() > sql->deadline_ns);
-  return sql->timed_out;
+  return ct_sql_is_over(arg);
 }
 
 /* Declares the tables, which the authorizer would not let anybody do later. */
 static int
 connect_tables(sqlite3 *db)
 {
-  static const char *const read_out[] = {"spans", "events", "values"};
+  static const char *const read_out[] = {"spans",   "events",      "values",      "steps",     "writes",
+                                         "changes", "step_events", "step_blocks", "step_calls"};
   char text[64];
   int code = SQLITE_OK;
   size_t rows = 0, others = sizeof(read_out) / sizeof(read_out[0]);
@@ -274,8 +296,8 @@ set_up(struct ct_sql *sql)
   if (sqlite3_open_v2(":memory:", &sql->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
           SQLITE_OK ||
       ct_sql_rows_register(sql) != 0 || ct_sql_spans_register(sql) != 0 || ct_sql_events_register(sql) != 0 ||
-      ct_sql_values_register(sql) != 0 || ct_sql_functions_register(sql->db) != 0 ||
-      connect_tables(sql->db) != SQLITE_OK) {
+      ct_sql_values_register(sql) != 0 || ct_sql_steps_register(sql) != 0 || ct_sql_step_calls_register(sql) != 0 ||
+      ct_sql_functions_register(sql->db) != 0 || connect_tables(sql->db) != SQLITE_OK) {
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
@@ -327,6 +349,8 @@ ct_sql_close(struct ct_sql *sql)
     free(source->function_ids);
     free(source->buckets);
   }
+  ct_sql_step_calls_free(sql);
+  ct_sql_recorded_free(sql->recorded, sql->recorded_count);
   free(sql->sources);
   free(sql);
 }
@@ -357,9 +381,14 @@ ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result
 {
   struct ct_sql_result own = {0};
   sql->timed_out = false;
+  sql->interrupted = 0;
   sql->deadline_ns = sql->options.timeout_ms != 0 ? ct_now_ns() + sql->options.timeout_ms * 1000000 : 0;
   int code = run_all(sql, text, out, &own, diag);
   own.index_rebuilt = sql->index_rebuilt;
+  snprintf(own.damage, sizeof(own.damage), "%s", ct_sql_step_calls_damage(sql));
+  for (size_t i = 0; i < sql->recorded_count && own.damage[0] == '\0'; i++) {
+    snprintf(own.damage, sizeof(own.damage), "%s", ct_sql_recorded_damage(sql->recorded[i]));
+  }
   if (result != NULL) {
     int given = ct_sized_give(result, &own, sizeof(own), code == 0 ? diag : NULL);
     code = code != 0 ? code : given;
@@ -383,6 +412,7 @@ ct_sql_is_whole(const char *text)
 void
 ct_sql_interrupt(struct ct_sql *sql)
 {
+  sql->interrupted = 1;
   sqlite3_interrupt(sql->db);
 }
 
@@ -390,15 +420,19 @@ const char *
 ct_sql_word(size_t n)
 {
   static const char *const words[] = {
-      "spans",     "events",   "functions",   "threads",       "processes",  "modules", "edges",
-      "histogram", "windows",  "output",      "crash",         "long_spans", "lost",    "open_frames",
-      "values",    "slice",    "thread",      "track",         "process",    "id",      "parent_id",
-      "tid",       "function", "function_id", "module",        "caller",     "callee",  "start",
-      "end",       "duration", "self",        "off",           "depth",      "reason",  "stack",
-      "calls",     "flags",    "name",        "raw_name",      "file",       "line",    "total",
-      "min",       "max",      "p50",         "p95",           "p99",        "time",    "type",
-      "value",     "text",     "SELECT",      "FROM",          "WHERE",      "GROUP",   "ORDER",
-      "LIMIT",     "JOIN",     "percentile",  "duration_text", "demangle",   "blocks",  "atf_id",
-      "kind",      "number",   "raw",         "first_event",   "bytes",      NULL};
+      "spans",       "events",      "functions", "threads", "processes",  "modules",
+      "edges",       "histogram",   "windows",   "output",  "crash",      "long_spans",
+      "lost",        "open_frames", "values",    "slice",   "thread",     "track",
+      "process",     "id",          "parent_id", "tid",     "function",   "function_id",
+      "module",      "caller",      "callee",    "start",   "end",        "duration",
+      "self",        "off",         "depth",     "reason",  "stack",      "calls",
+      "flags",       "name",        "raw_name",  "file",    "line",       "total",
+      "min",         "max",         "p50",       "p95",     "p99",        "time",
+      "type",        "value",       "text",      "SELECT",  "FROM",       "WHERE",
+      "GROUP",       "ORDER",       "LIMIT",     "JOIN",    "percentile", "duration_text",
+      "demangle",    "blocks",      "atf_id",    "kind",    "number",     "raw",
+      "first_event", "bytes",       "steps",     "writes",  "changes",    "step_events",
+      "step_blocks", "step_calls",  "step",      "address", "code",       "register",
+      "old_value",   "first_step",  NULL};
   return n < sizeof(words) / sizeof(words[0]) ? words[n] : NULL;
 }

@@ -8,6 +8,7 @@
 #include "index/index.h"
 #include "trace/batch.h"
 
+#include <signal.h>
 #include <sqlite3.h>
 
 /* Calls of one function with durations of one bucket (span/histogram.h). */
@@ -47,14 +48,22 @@ struct ct_sql_source {
   struct ct_captures captures;
 };
 
+struct ct_sql_recorded;   /* sql_steps.h */
+struct ct_sql_step_calls; /* step_calls.c */
+
 struct ct_sql {
   sqlite3 *db;
   struct ct_sql_options options;
   struct ct_sql_source *sources;
   size_t source_count, source_capacity;
   uint32_t trace_count;
+  struct ct_sql_recorded **recorded; /* threads of recordings of instructions */
+  size_t recorded_count;
+  struct ct_sql_step_calls *step_calls; /* of each of them, or of fewer: those that are asked for need them */
+  size_t step_calls_count;
   uint64_t deadline_ns; /* 0: none */
   bool timed_out;
+  volatile sig_atomic_t interrupted; /* for what SQLite does not look at meanwhile */
   bool index_rebuilt;
   struct ct_diag diag; /* of a table that failed */
 };
@@ -102,6 +111,14 @@ extern const char *const ct_sql_events_columns;
 int64_t ct_sql_count_blocks(struct ct_sql *sql, struct ct_sql_source *source);
 void ct_sql_column_blocks(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column,
                           sqlite3_context *out);
+/* steps.c */
+int ct_sql_steps_register(struct ct_sql *sql);
+/* step_calls.c */
+int ct_sql_step_calls_register(struct ct_sql *sql);
+void ct_sql_step_calls_free(struct ct_sql *sql);
+const char *ct_sql_step_calls_damage(const struct ct_sql *sql); /* a line; "": none so far */
+/* Whether the query is to end. Asked by what takes long between two rows. */
+bool ct_sql_is_over(struct ct_sql *sql);
 /* values.c */
 int ct_sql_values_register(struct ct_sql *sql);
 

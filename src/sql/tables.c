@@ -567,7 +567,7 @@ const struct ct_sql_rows ct_sql_rows_tables[] = {
      count_edges, column_edges},
     {"histogram", "id INTEGER, function TEXT, function_id INTEGER, least INTEGER, most INTEGER, calls INTEGER",
      count_buckets, column_histogram},
-    {"blocks",
+    {"event_blocks",
      "id INTEGER, thread INTEGER, tid INTEGER, process INTEGER, number INTEGER, first_event INTEGER, events INTEGER, "
      "lost INTEGER, start INTEGER, \"end\" INTEGER, bytes INTEGER, file TEXT",
      ct_sql_count_blocks, ct_sql_column_blocks},

@@ -379,10 +379,12 @@ ct_steps_cursor_next(struct ct_steps_cursor *c)
   }
   const struct ct_steps_plan *plan = c->where.record.plan;
   const struct ct_steps_insn *insn = &plan->insn[c->where.insn++];
-  bool asks = insn->by_next || (c->where.state.cpu.unknown & insn->effects.flags_read) != 0;
-  bool has_next = asks && c->where.insn == c->where.record.end && next_pc(c, &next);
+  bool asks = insn->by_next || ct_steps_branches_on_unknown(&c->where.state, insn);
+  bool is_last = c->where.insn == c->where.record.end;
+  bool has_next = asks && is_last && next_pc(c, &next);
   struct ct_steps_step *step = &c->step;
   ct_steps_execute(&c->where.state, insn, c->where.record.data + insn->at, has_next, next, &step->did);
+  c->where.state.rip_unknown |= asks && is_last && !has_next && !insn->by_next;
   c->inconsistent += step->did.is_inconsistent;
   step->number = c->where.number++;
   step->pc = insn->pc;
@@ -473,25 +475,33 @@ ct_steps_cursor_back(struct ct_steps_cursor *c)
   return false;
 }
 
-void
-ct_steps_cursor_scan(struct ct_steps_cursor *c, size_t block, uint64_t end, ct_steps_visit_step *visit, void *context)
+bool
+ct_steps_cursor_resume(struct ct_steps_cursor *c, uint64_t end, ct_steps_visit_step *visit, void *context)
 {
   const struct ct_steps_step *step;
   const struct ct_steps_step *made = NULL;
-  c->block = block;
-  c->is_in = false;
-  c->follows = false;
-  enter_block(c);
+  size_t block = c->block;
   uint64_t last = end < c->last ? end : c->last;
   while (c->is_in && c->block == block && c->where.number < last && (step = ct_steps_cursor_next(c)) != NULL &&
          c->block == block) {
     if (!visit(context, step, c)) {
-      return;
+      return true;
     }
   }
   while (c->is_in && c->block == block && c->where.number == c->last && c->last <= end && !is_inside(c)) {
     advance(c, &made);
   }
+  return false;
+}
+
+bool
+ct_steps_cursor_scan(struct ct_steps_cursor *c, size_t block, uint64_t end, ct_steps_visit_step *visit, void *context)
+{
+  c->block = block;
+  c->is_in = false;
+  c->follows = false;
+  enter_block(c);
+  return ct_steps_cursor_resume(c, end, visit, context);
 }
 
 uint64_t

@@ -51,11 +51,13 @@ bool ct_steps_cursor_back(struct ct_steps_cursor *cursor);
 
 /*
  * Goes over a block from its beginning (events before its first step too) up to its end with the events there, or to
- * before step `end`; visit sees each step and says whether to go on. The cursor is then somewhere.
+ * before step `end`; visit sees each step and says whether to go on. The cursor is then somewhere. True: visit has
+ * ended it; ct_steps_cursor_resume then goes on behind that step.
  */
 typedef bool ct_steps_visit_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor);
-void ct_steps_cursor_scan(struct ct_steps_cursor *cursor, size_t block, uint64_t end, ct_steps_visit_step *visit,
+bool ct_steps_cursor_scan(struct ct_steps_cursor *cursor, size_t block, uint64_t end, ct_steps_visit_step *visit,
                           void *context);
+bool ct_steps_cursor_resume(struct ct_steps_cursor *cursor, uint64_t end, ct_steps_visit_step *visit, void *context);
 
 /* The number of the step that comes next. */
 uint64_t ct_steps_cursor_at(const struct ct_steps_cursor *cursor);

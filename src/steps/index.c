@@ -537,6 +537,14 @@ ct_steps_index_close(struct ct_steps_index *index)
 /* ---- questions ---- */
 
 bool
+ct_steps_index_is_worth(const struct ct_steps_reader *reader)
+{
+  enum { BLOCKS = 48, STEPS = 2000000 }; /* a loop's block may have a million of them */
+  size_t blocks = ct_steps_reader_blocks(reader);
+  return blocks > BLOCKS || (blocks > 1 && ct_steps_reader_steps(reader) > STEPS);
+}
+
+bool
 ct_steps_index_may_write(const struct ct_steps_index *index, size_t block, uint64_t address, uint64_t size)
 {
   const struct summary *s = &index->summaries[block];

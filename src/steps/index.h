@@ -21,6 +21,9 @@ struct ct_steps_index;
 int ct_steps_index_open(struct ct_steps_reader *reader, struct ct_steps_index **out);
 void ct_steps_index_close(struct ct_steps_index *index); /* accepts NULL */
 
+/* Whether a question about some of the steps is answered sooner with an index than without. */
+bool ct_steps_index_is_worth(const struct ct_steps_reader *reader);
+
 /* False: no byte of it is written in the block. */
 bool ct_steps_index_may_write(const struct ct_steps_index *index, size_t block, uint64_t address, uint64_t size);
 /* False: nor is one loaded, as far as loads have values. */

@@ -63,9 +63,9 @@ flags_text(const struct ct_cpu *cpu, char *text, size_t size)
 static uint16_t
 registers_of(const struct ct_steps_step *step, const struct ct_steps_state *before, const struct ct_steps_state *after)
 {
-  uint16_t changed = 0;
+  uint16_t changed = step->effects != NULL ? step->effects->writes : 0;
   if (step->plan != NULL) {
-    return step->effects->writes;
+    return changed;
   }
   for (unsigned i = 0; i < 16; i++) {
     bool same = before->cpu.reg[i] == after->cpu.reg[i] && ((before->unknown ^ after->unknown) >> i & 1) == 0;
@@ -93,7 +93,8 @@ static bool
 shows_flags(const struct ct_steps_step *step, const struct ct_steps_state *before, const struct ct_steps_state *after)
 {
   return step->plan != NULL ? step->effects->flags_written != 0
-                            : before->cpu.flags != after->cpu.flags || before->cpu.unknown != after->cpu.unknown;
+                            : (step->effects != NULL && step->effects->flags_written != 0) ||
+                                  before->cpu.flags != after->cpu.flags || before->cpu.unknown != after->cpu.unknown;
 }
 
 /* ---- text ---- */

@@ -225,6 +225,7 @@ emulate(struct ct_steps_state *state, const struct ct_steps_insn *insn, bool has
 {
   const struct ct_effects *e = &insn->effects;
   unsigned stores = 0;
+  bool by_unknown = e->flow == CT_INSN_FLOW_LOOP && (state->unknown & e->reads) != 0;
   enum ct_emulated code = ct_emulate(e, &state->cpu, did->loaded, did->stores, &stores);
   did->store_count = (uint8_t)stores;
   if (CT_UNLIKELY(e->saves != CT_SAVES_NOT)) {
@@ -239,6 +240,9 @@ emulate(struct ct_steps_state *state, const struct ct_steps_insn *insn, bool has
     forget_written(state, e, did);
   } else if (CT_UNLIKELY(state->unknown != 0)) {
     forget_unknown(state, e, did);
+    if (by_unknown) {
+      state->cpu.rip = has_next ? next : insn->pc + e->length;
+    }
   }
   if (insn->by_next) {
     state->cpu.rip = has_next ? next : state->cpu.rip;

@@ -36,6 +36,15 @@ struct ct_steps_did {
   bool is_inconsistent; /* it is not where the state before it says, or faults in the emulator although it ended */
 };
 
+/* Is it a conditional branch whose condition the state does not tell? */
+static inline bool
+ct_steps_branches_on_unknown(const struct ct_steps_state *state, const struct ct_steps_insn *insn)
+{
+  const struct ct_effects *e = &insn->effects;
+  return ((state->cpu.unknown & e->flags_read) != 0 && e->flow != CT_INSN_FLOW_NEXT) ||
+         (e->flow == CT_INSN_FLOW_LOOP && (state->unknown & e->reads) != 0);
+}
+
 /*
  * Executes it: *state becomes that after it. values: of the instruction. next: where the record after it goes on, if
  * it is the last one of its record and that is known (has_next), else as in the code.

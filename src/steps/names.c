@@ -168,15 +168,22 @@ place_in(const struct map *map, uint64_t address)
   return NULL;
 }
 
+size_t
+ct_steps_names_period(const struct ct_steps_names *names, uint64_t step)
+{
+  size_t current = 0;
+  while (current + 1 < names->map_count && names->maps[current + 1].first_step <= step) {
+    current++;
+  }
+  return current;
+}
+
 /* By the map that held there; or else the next one that has the address: a map is written some time after a change. */
 static const struct place *
 place_of(const struct ct_steps_names *names, uint64_t step, uint64_t address)
 {
-  size_t current = 0;
+  size_t current = ct_steps_names_period(names, step);
   const struct place *place = NULL;
-  while (current + 1 < names->map_count && names->maps[current + 1].first_step <= step) {
-    current++;
-  }
   for (size_t i = current; i < names->map_count && place == NULL; i++) {
     place = place_in(&names->maps[i], address);
   }
@@ -223,39 +230,62 @@ bias_of(const struct ct_elf *elf, const struct place *place, uint64_t *bias)
 }
 
 static void
-put_function(const struct ct_function *function, uint64_t offset, char *text, size_t size)
+put_function(const struct ct_function *function, char *text, size_t size)
 {
   char *name = ct_demangle_name(function->name);
   const char *shown = name != NULL ? name : function->name;
-  int length = (int)(name != NULL ? ct_demangled_name_length(name) : strlen(shown));
-  if (offset != 0) {
-    snprintf(text, size, "%.*s+0x%" PRIx64, length, shown, offset);
-  } else {
-    snprintf(text, size, "%.*s", length, shown);
-  }
+  snprintf(text, size, "%.*s", (int)(name != NULL ? ct_demangled_name_length(name) : strlen(shown)), shown);
   free(name);
+}
+
+void
+ct_steps_names_of(struct ct_steps_names *names, uint64_t step, uint64_t address, struct ct_steps_name *out)
+{
+  const struct place *place = place_of(names, step, address);
+  uint64_t bias;
+  out->module = NULL;
+  out->offset = out->begin = out->end = 0;
+  out->function[0] = 0;
+  out->raw = NULL;
+  out->base = 0;
+  out->build_id = "";
+  if (place == NULL) {
+    return;
+  }
+  struct file *file = &names->files[place->file];
+  struct ct_elf *elf = elf_of(file);
+  out->module = file->path;
+  out->offset = address - place->start + place->offset;
+  if (elf == NULL || !bias_of(elf, place, &bias)) {
+    return;
+  }
+  out->base = bias;
+  out->build_id = ct_elf_build_id(elf);
+  const struct ct_function *function = ct_elf_function_around(elf, address - bias);
+  if (function != NULL && function->name != NULL) {
+    put_function(function, out->function, sizeof(out->function));
+    out->raw = function->name;
+    out->begin = function->address + bias;
+    out->end = out->begin + function->size;
+    out->offset = address - out->begin;
+  }
 }
 
 void
 ct_steps_names_label(struct ct_steps_names *names, uint64_t step, uint64_t address, char *text, size_t size)
 {
-  const struct place *place = place_of(names, step, address);
-  uint64_t bias;
-  if (place == NULL) {
+  struct ct_steps_name name;
+  ct_steps_names_of(names, step, address, &name);
+  if (name.module == NULL) {
     snprintf(text, size, "0x%" PRIx64, address);
-    return;
+  } else if (name.function[0] != 0 && name.offset == 0) {
+    snprintf(text, size, "%s", name.function);
+  } else if (name.function[0] != 0) {
+    snprintf(text, size, "%s+0x%" PRIx64, name.function, name.offset);
+  } else {
+    const char *slash = strrchr(name.module, '/'), *file = slash != NULL ? slash + 1 : name.module;
+    snprintf(text, size, "%s+0x%" PRIx64, file[0] != 0 ? file : "anonymous", name.offset);
   }
-  struct file *file = &names->files[place->file];
-  struct ct_elf *elf = elf_of(file);
-  if (elf != NULL && bias_of(elf, place, &bias)) {
-    const struct ct_function *function = ct_elf_function_around(elf, address - bias);
-    if (function != NULL && function->name != NULL) {
-      put_function(function, address - bias - function->address, text, size);
-      return;
-    }
-  }
-  const char *slash = strrchr(file->path, '/'), *name = slash != NULL ? slash + 1 : file->path;
-  snprintf(text, size, "%s+0x%" PRIx64, name[0] != 0 ? name : "anonymous", address - place->start + place->offset);
 }
 
 /* ---- lines ---- */

@@ -16,6 +16,20 @@ struct ct_steps_names *ct_steps_names_create(struct ct_steps_reader *reader);
 int ct_steps_names_add(struct ct_steps_names *names, const struct ct_steps_modules *modules);
 void ct_steps_names_free(struct ct_steps_names *names); /* accepts NULL */
 
+/* What an address belongs to. Texts live as long as the names, but for function's, which is a copy. */
+struct ct_steps_name {
+  const char *module;   /* its path, or what /proc/PID/maps calls it; NULL: not known, then all is 0 */
+  uint64_t offset;      /* of the address: from where the function begins; without one, in the module's file */
+  uint64_t begin, end;  /* of the function, addresses; 0: none is known */
+  uint64_t base;        /* what is to be taken from an address to have that in the file; 0: not known */
+  const char *raw;      /* the function's name in the file's symbols; NULL: none */
+  const char *build_id; /* of the file; "" */
+  char function[512];   /* readable; "": not known */
+};
+void ct_steps_names_of(struct ct_steps_names *names, uint64_t step, uint64_t address, struct ct_steps_name *name);
+/* A number for the map of modules that holds at the step: names that differ for one address have different ones. */
+size_t ct_steps_names_period(const struct ct_steps_names *names, uint64_t step);
+
 /* "function+0x12", "module+0x1234", or the address. */
 void ct_steps_names_label(struct ct_steps_names *names, uint64_t step, uint64_t address, char *text, size_t size);
 /* The line that an address belongs to; NULL: not known. The first question about a module reads its lines. */

@@ -6,28 +6,25 @@
  */
 #include "steps/view.h"
 
+#include "steps/chosen.h"
+#include "steps/folder.h"
 #include "steps/memory.h"
 
 #include "base/sized.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { SMALL_BLOCKS = 48, TAIL_DEFAULT = 20 };
+enum { TAIL_DEFAULT = 20 };
 
 /* Which steps of a thread are wanted, and where they go. */
 struct view {
   struct ct_steps_lines lines;
   struct ct_steps_cursor *cursor;
   struct ct_steps_index *index; /* NULL: not needed so far */
-  struct ct_steps_range *ranges;
-  size_t range_count;
-  bool has_ranges;
-  uint8_t *units; /* a byte for each unit: has an instruction that is wanted; NULL: all have */
+  struct ct_steps_chosen chosen;
   uint64_t left;  /* to show */
   uint64_t shown;
   struct ct_steps_state before;
@@ -40,82 +37,46 @@ struct view {
 
 /* ---- which ---- */
 
-static bool
-is_wanted(const struct view *view, uint64_t pc)
-{
-  for (size_t i = 0; i < view->range_count; i++) {
-    if (pc >= view->ranges[i].start && pc < view->ranges[i].end) {
-      return true;
-    }
-  }
-  return !view->has_ranges;
-}
-
-static int
-mark_units(struct view *view)
-{
-  struct ct_units *units = ct_steps_reader_units(view->lines.reader);
-  size_t count = ct_units_count(units);
-  view->units = calloc(count + 1, 1);
-  if (view->units == NULL) {
-    return CT_ENOMEM;
-  }
-  for (size_t i = 0; i < count; i++) {
-    const struct ct_steps_plan *plan = ct_units_item(units, i);
-    for (size_t k = 0; k < view->range_count && view->units[i] == 0; k++) {
-      view->units[i] = plan->pc < view->ranges[k].end && plan->pc + plan->code_bytes > view->ranges[k].start;
-    }
-  }
-  return 0;
-}
-
 /* False: no step of the block is wanted. */
 static bool
 block_is_wanted(struct view *view, size_t block)
 {
-  if (!view->has_ranges) {
+  if (!view->chosen.has_ranges) {
     return true;
   }
-  if (view->index == NULL && ct_steps_reader_blocks(view->lines.reader) > SMALL_BLOCKS && view->code == 0) {
+  if (view->index == NULL && ct_steps_index_is_worth(view->lines.reader) && view->code == 0) {
     view->code = ct_steps_index_open(view->lines.reader, &view->index);
   }
-  if (view->index == NULL || ct_steps_index_has_alone(view->index, block)) {
-    return view->code == 0;
-  }
-  struct ct_units *units = ct_steps_reader_units(view->lines.reader);
-  for (size_t i = 0; i < ct_units_count(units); i++) {
-    if (view->units[i] != 0 && ct_steps_index_may_run(view->index, block, ct_units_item(units, i)->id)) {
-      return true;
-    }
-  }
-  return false;
+  return view->index == NULL ? view->code == 0 : ct_steps_chosen_in_block(&view->chosen, view->index, block);
 }
 
 static int
 choose(struct view *view, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = view->lines.options;
+  struct ct_steps_chosen *chosen = &view->chosen;
   if (options->function != NULL) {
-    int code = ct_steps_names_find(view->lines.names, options->function, 0, &view->ranges, &view->range_count, diag);
+    int code = ct_steps_names_find(view->lines.names, options->function, 0, &chosen->ranges, &chosen->count, diag);
     if (code != 0) {
       return code;
     }
-    if (view->range_count == 0) {
+    if (chosen->count == 0) {
       return ct_fail(diag, CT_ERANGE, "no function of the trace's modules is called %s", options->function);
     }
   }
+  chosen->has_ranges = options->function != NULL;
   if (options->has_address) {
-    bool inside = options->function == NULL || is_wanted(view, options->address);
-    free(view->ranges);
-    view->ranges = malloc(sizeof(*view->ranges));
-    if (view->ranges == NULL) {
+    bool inside = ct_steps_chosen_has(chosen, options->address);
+    free(chosen->ranges);
+    chosen->ranges = malloc(sizeof(*chosen->ranges));
+    if (chosen->ranges == NULL) {
       return ct_fail(diag, CT_ENOMEM, "out of memory");
     }
-    view->ranges[0] = (struct ct_steps_range){options->address, options->address + 1};
-    view->range_count = inside ? 1 : 0;
+    chosen->ranges[0] = (struct ct_steps_range){options->address, options->address + 1};
+    chosen->count = inside ? 1 : 0;
+    chosen->has_ranges = true;
   }
-  view->has_ranges = options->function != NULL || options->has_address;
-  return mark_units(view) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
+  return ct_steps_chosen_prepare(chosen, view->lines.reader) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
 }
 
 /* ---- forward ---- */
@@ -130,7 +91,7 @@ static bool
 show_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
 {
   struct view *view = context;
-  if (step->number >= view->from && is_wanted(view, step->pc)) {
+  if (step->number >= view->from && ct_steps_chosen_has(&view->chosen, step->pc)) {
     ct_steps_put_step(&view->lines, step, &view->before, cursor);
     view->shown++;
     view->left--;
@@ -140,16 +101,19 @@ show_step(void *context, const struct ct_steps_step *step, const struct ct_steps
 }
 
 static void
-show_event(void *context, const struct ct_steps_event *event)
+show_event(void *argument, const struct ct_steps_event *event)
 {
-  struct view *view = context;
+  struct view *view = argument;
+  struct ct_stream_context context;
   if (view->shows_events && event->step >= view->from && (event->step > view->from || event->step == 0) &&
       view->left != 0) {
     ct_steps_put_event(&view->lines, event);
   }
   if (event->kind == CT_STREAM_CONTEXT) {
-    /* The cursor takes it after this. */
-    ct_steps_take_context(&view->before, event->data);
+    memcpy(&context, event->data, sizeof(context));
+    if (context.reason != CT_CONTEXT_STEP) { /* what a step has made is told before the step */
+      ct_steps_take_context(&view->before, event->data); /* the cursor takes it after this */
+    }
   }
 }
 
@@ -158,7 +122,7 @@ show_forward(struct view *view, uint64_t from)
 {
   struct ct_steps_reader *reader = view->lines.reader;
   view->from = from;
-  view->shows_events = !view->has_ranges;
+  view->shows_events = !view->chosen.has_ranges;
   ct_steps_cursor_events(view->cursor, show_event, view);
   for (size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, from) : 0;
        block < ct_steps_reader_blocks(reader) && view->left != 0 && !ferror(view->lines.out); block++) {
@@ -175,7 +139,7 @@ collect_step(void *context, const struct ct_steps_step *step, const struct ct_st
 {
   struct view *view = context;
   (void)cursor;
-  if (!is_wanted(view, step->pc)) {
+  if (!ct_steps_chosen_has(&view->chosen, step->pc)) {
     return true;
   }
   if (view->found_count == view->found_capacity) {
@@ -423,8 +387,7 @@ show_file(const char *path, const struct ct_steps_options *options, bool many, F
   ct_steps_names_free(view->lines.names);
   ct_steps_index_close(view->index);
   ct_steps_reader_close(reader);
-  free(view->ranges);
-  free(view->units);
+  ct_steps_chosen_free(&view->chosen);
   free(view->found);
   free(view);
   return code;
@@ -432,69 +395,30 @@ show_file(const char *path, const struct ct_steps_options *options, bool many, F
 
 /* ---- the folder ---- */
 
-static int
-compare_ids(const void *a, const void *b)
+static bool
+is_of(const char *path, uint32_t tid)
 {
-  uint32_t x, y;
-  memcpy(&x, a, sizeof(x));
-  memcpy(&y, b, sizeof(y));
-  return x < y ? -1 : x > y;
-}
-
-/* The ids of the files steps.TID, sorted; to be freed. */
-static int
-list_threads(const char *path, uint32_t **tids, size_t *count, struct ct_diag *diag)
-{
-  DIR *folder = opendir(path);
-  struct dirent *entry;
-  *tids = NULL;
-  *count = 0;
-  if (folder == NULL) {
-    return ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
-  }
-  while ((entry = readdir(folder)) != NULL) {
-    char *end = NULL;
-    unsigned long tid = strncmp(entry->d_name, "steps.", 6) == 0 ? strtoul(entry->d_name + 6, &end, 10) : 0;
-    if (end == NULL || end == entry->d_name + 6 || *end != 0 || tid > UINT32_MAX) {
-      continue;
-    }
-    uint32_t *more = realloc(*tids, (*count + 1) * sizeof(**tids));
-    if (more == NULL) {
-      closedir(folder);
-      return ct_fail(diag, CT_ENOMEM, "out of memory");
-    }
-    *tids = more;
-    more[(*count)++] = (uint32_t)tid;
-  }
-  closedir(folder);
-  if (*count == 0) {
-    return ct_fail(diag, CT_ENOENT, "%s: there are no steps in it (they are recorded by contrail itrace)", path);
-  }
-  qsort(*tids, *count, sizeof(**tids), compare_ids);
-  return 0;
+  return strtoull(strrchr(path, '.') + 1, NULL, 10) == tid;
 }
 
 static int
-show_folder(const char *path, const struct ct_steps_options *options, FILE *out, struct ct_steps_notes *notes,
-            struct ct_diag *diag)
+show_all(const char *path, const struct ct_steps_options *options, FILE *out, struct ct_steps_notes *notes,
+         struct ct_diag *diag)
 {
-  char file[4096];
-  uint32_t *tids;
+  char **files;
   size_t count;
-  int code = list_threads(path, &tids, &count, diag);
-  bool found = false;
+  int code = ct_steps_folder_list(path, &files, &count, diag);
+  if (code != 0) {
+    return code;
+  }
+  bool is_file = count == 1 && strcmp(files[0], path) == 0, found = false;
   for (size_t i = 0; i < count && code == 0; i++) {
-    if (options->tid != 0 && options->tid != tids[i]) {
-      continue;
-    }
-    found = true;
-    if (snprintf(file, sizeof(file), "%s/steps.%" PRIu32, path, tids[i]) >= (int)sizeof(file)) {
-      code = ct_fail(diag, CT_EINVAL, "%s: the name is too long", path);
-    } else {
-      code = show_file(file, options, count > 1, out, notes, diag);
+    if (is_file || options->tid == 0 || is_of(files[i], options->tid)) {
+      found = true;
+      code = show_file(files[i], options, count > 1, out, notes, diag);
     }
   }
-  free(tids);
+  free(files);
   return code == 0 && !found ? ct_fail(diag, CT_ERANGE, "%s: no thread %" PRIu32, path, options->tid) : code;
 }
 
@@ -504,16 +428,11 @@ ct_steps_write(const char *path, const struct ct_steps_options *given, FILE *out
 {
   struct ct_steps_options options;
   struct ct_steps_notes own = {.struct_size = sizeof(own)};
-  struct stat status;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
   if (code != 0) {
     return code;
   }
-  if (stat(path, &status) != 0) {
-    return ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
-  }
-  code = S_ISDIR(status.st_mode) ? show_folder(path, &options, out, &own, diag)
-                                 : show_file(path, &options, false, out, &own, diag);
+  code = show_all(path, &options, out, &own, diag);
   if (code == 0 && (fflush(out) != 0 || ferror(out))) {
     code = ct_fail(diag, CT_EIO, "cannot write: %s", strerror(errno));
   }

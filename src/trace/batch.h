@@ -108,6 +108,16 @@ void ct_trace_block_places(const struct ct_trace *trace, uint32_t thread, uint64
 #define CT_FIRST_BLOCK_OFFSET 64 /* after the file's header */
 
 /*
+ * For who reads a range of the trace and knows some places: blocks of the thread begin there, and no event before one
+ * of them is later than before_tsc. Ascending, and copied. Cursors of the trace, opened after that, then look at no
+ * more headers than from one of these places to the next to find where the range begins. 0 or CT_ENOMEM.
+ */
+struct ct_trace_place {
+  uint64_t offset, before_tsc;
+};
+int ct_trace_set_places(struct ct_trace *trace, uint32_t thread, const struct ct_trace_place *places, size_t count);
+
+/*
  * All blocks of a thread that reach into the trace's range, by their headers: what is damaged is passed over as far as
  * the next file. *list is to be freed. 0 or CT_ENOMEM.
  */
@@ -168,6 +178,9 @@ size_t ct_cursor_open_frames(const struct ct_cursor *cursor, const struct ct_ope
 uint32_t ct_cursor_depth(const struct ct_cursor *cursor);
 /* Bytes of the thread's file consumed so far, for a progress line. */
 uint64_t ct_cursor_offset(const struct ct_cursor *cursor);
+
+/* The next event that is asked about is not before that time: what is earlier is not read, damage there not seen. */
+void ct_details_pass(struct ct_details *details, uint64_t tsc);
 
 /* A value of a return, which its event follows: rax, rdx, xmm0, xmm1, errno. */
 static inline bool

@@ -61,6 +61,7 @@ struct ct_cursor {
     uint64_t offset, first_tsc, last_tsc;
   } *passed; /* up to the first one that reaches into the range */
   size_t passed_count;
+  uint64_t passed_from; /* the offset of the first of these: that of the first block, if no place let blocks pass */
   uint64_t next_number, next_event;
   uint64_t next_ordinal, batch_ordinal; /* of the first call in the next batch, and in the one at hand */
 
@@ -102,6 +103,15 @@ bool ct_block_unpack(struct ct_cursor *cursor, const struct ct_block_file *file,
 size_t ct_decode_batch(struct ct_cursor *cursor, bool *damaged);
 /* range.c: where to begin to read for the range: the offset of the first block that reaches into it. */
 uint64_t ct_range_first_block(struct ct_cursor *cursor, const struct ct_block_file *file);
+/* range_places.c: where a block begins, so that all before it is before that time; the first block where none is known.
+ */
+uint64_t ct_range_place_before(const struct ct_cursor *cursor, uint64_t tsc);
+/*
+ * The blocks in which calls may have begun at these times, ascending, of those that a place let pass: in front of those
+ * that are remembered. The first block of all is the first one.
+ */
+void ct_range_pass_earlier(struct ct_cursor *cursor, const struct ct_block_file *file, const uint64_t *times,
+                           size_t count);
 /* range_calls.c: remembers a block up to that one; false: there is no memory. */
 bool ct_range_pass_block(struct ct_cursor *cursor, uint64_t offset, const struct ct_block_header *header);
 /* The ordinals of the calls whose frames are pending, as far as they can be found. */

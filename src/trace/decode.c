@@ -3,7 +3,7 @@
  * Ops to events. Enter and return, nearly all of the ops, come in an order that no branch
  * predictor knows, so they share one path without a branch: both outcomes are computed, the
  * stores that one of them does not want go where nobody reads (above the top of the stack, after
- * the prediction table). The other ops take a branch.
+ * the prediction table). The other ops take a branch; that of tail calls is in the same loop.
  *
  * Bounds: unpacking has made sure that the block has as many deltas and ids as its ops need, and
  * ct_decode_batch that the stack has room for a batch of enters. Checked here: returns need a
@@ -392,6 +392,28 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
       uint32_t more = (word >> 7) & 1u;
       tsc += (word & 0x7fu) | (((uint32_t)word >> 1) & (0u - more) & 0x3f80u);
       delta_at += 1 + more;
+    }
+    if (op > CT_TRACE_OP_ENTER && op <= CT_TRACE_OP_TAIL && top != bottom) {
+      uint32_t *slot = &prediction[ct_prediction_slot(last)];
+      struct ct_open_frame *frame = top - 1;
+      uint32_t with_id = op == CT_TRACE_OP_TAIL, if_id = 0u - with_id;
+      uint32_t fn = (*id & if_id) | ((*slot - 1) & ~if_id);
+      if (CT_UNLIKELY(fn == CT_FUNCTION_NONE)) {
+        *damaged = true;
+        break;
+      }
+      id += with_id;
+      event->tsc = tsc;
+      event->enter_tsc = frame->enter_tsc;
+      event->value = 0;
+      put_pair((char *)event + offsetof(struct ct_event, fn), fn, frame->fn);
+      put_pair((char *)event + offsetof(struct ct_event, depth), base + (uint32_t)(top - bottom) - 1,
+               CT_EV_TAIL | frame->uncertain << 16);
+      *slot = fn + 1;
+      put_pair(frame, fn, 0);
+      frame->enter_tsc = tsc;
+      last = fn * 2;
+      continue;
     }
     if (CT_UNLIKELY(op > CT_TRACE_OP_ENTER)) {
       c->delta = delta_at;

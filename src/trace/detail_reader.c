@@ -22,6 +22,7 @@ struct ct_details {
   uint8_t *input;        /* CT_DETAIL_BLOCK_BYTES */
   uint8_t *records;      /* likewise */
   size_t at, fill;       /* in these */
+  uint64_t last_tsc;     /* of these */
   size_t given;          /* where the record lies that was given out */
   struct ct_detail last; /* what was given out */
   uint8_t stack[CT_DETAIL_STACK_BYTES];
@@ -220,6 +221,7 @@ load(struct ct_details *details)
     if (unpack(details, &header)) {
       details->at = 0;
       details->fill = header.payload.raw_bytes;
+      details->last_tsc = header.last_tsc;
       return true;
     }
     details->state = CT_CURSOR_DAMAGED;
@@ -276,6 +278,20 @@ give(struct ct_details *details, const struct ct_detail_entry *entry)
   detail->stack_bytes = (uint32_t)(bytes - at * 8);
   memcpy(details->stack, words + at, detail->stack_bytes);
   return detail;
+}
+
+void
+ct_details_pass(struct ct_details *details, uint64_t tsc)
+{
+  struct ct_detail_block_header header;
+  if (details->atf != NULL || (details->fill != 0 && details->last_tsc >= tsc)) {
+    return;
+  }
+  details->at = details->fill = 0;
+  while (ct_block_file_read(details->file, &header, sizeof(header), details->offset) == sizeof(header) &&
+         header_ok(&header) && header.last_tsc < tsc) {
+    details->offset += sizeof(header) + header.payload.stored_bytes;
+  }
 }
 
 size_t

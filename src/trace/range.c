@@ -116,8 +116,14 @@ uint64_t
 ct_range_first_block(struct ct_cursor *c, const struct ct_block_file *file)
 {
   struct ct_block_header header;
-  uint64_t offset = sizeof(struct ct_file_header), before = offset;
+  uint64_t offset = ct_range_place_before(c, c->trace->range_from), before = offset;
   c->passed_count = 0;
+  if (offset != sizeof(struct ct_file_header) &&
+      (file == NULL || ct_block_file_read(file, &header, sizeof(header), offset) != sizeof(header) ||
+       !ct_block_header_ok(&header))) {
+    offset = before = sizeof(struct ct_file_header); /* the trace is not what it was */
+  }
+  c->passed_from = offset;
   while (file != NULL && ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) &&
          ct_block_header_ok(&header)) {
     before = offset;

@@ -137,6 +137,26 @@ search_blocks(const struct search *search, struct ct_cursor *reader)
   }
 }
 
+/* Blocks that were passed without a look have calls too. */
+static void
+remember_earlier(const struct search *search)
+{
+  struct ct_cursor *c = search->c;
+  if (c->passed_from == sizeof(struct ct_file_header)) {
+    return;
+  }
+  uint64_t *times = malloc(search->count * sizeof(*times));
+  struct ct_block_file *file = ct_trace_open_thread_file(c->trace, c->thread);
+  for (size_t i = 0; times != NULL && i < search->count; i++) {
+    times[i] = search->frames[i].enter_tsc;
+  }
+  if (times != NULL && file != NULL) {
+    ct_range_pass_earlier(c, file, times, search->count);
+  }
+  ct_block_file_close(file);
+  free(times);
+}
+
 /* Without blocks: from the begin on. */
 static void
 search_events(const struct search *search, struct ct_cursor *reader)
@@ -181,6 +201,7 @@ ct_range_find_calls(struct ct_cursor *c)
     if (c->atf != NULL) {
       search_events(&search, reader);
     } else {
+      remember_earlier(&search);
       search_blocks(&search, reader);
     }
   }

@@ -65,7 +65,11 @@ struct ct_trace {
   uint32_t place_trace, place_process; /* batch.h: ct_trace_set_place */
   bool has_range;                      /* cursors give the events of [range_from, range_to] only, see range.c */
   uint64_t range_from, range_to;
-  bool *goes_on;       /* each thread, after the range */
+  bool *goes_on; /* each thread, after the range */
+  struct ct_trace_places {
+    struct ct_trace_place *list;
+    size_t count;
+  } *places;           /* of each thread; NULL: none are known */
   uint64_t tick_scale; /* ns = ticks * tick_scale >> tick_shift */
   unsigned tick_shift;
 
@@ -82,6 +86,9 @@ int ct_trace_read_file(const struct ct_trace *trace, const char *name, char **te
 uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
 /* The thread's file for reading; NULL and errno when it cannot be had. */
 struct ct_block_file *ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index);
+
+/* range_places.c */
+void ct_range_free_places(struct ct_trace *trace);
 
 /* manifest.c: sets manifest, complete, modules, the clock. */
 int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);

@@ -6,6 +6,7 @@
  */
 #include "trace/cursor_internal.h"
 
+#include "base/branch.h"
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "trace/lanes.h"
@@ -111,20 +112,33 @@ count_ops_with_id(const uint8_t *ops, size_t size)
   return valid ? count : SIZE_MAX;
 }
 
-/* False when a number is too long. Without branches between lengths; the column has slack after it. */
+static inline uint32_t
+number_in(uint32_t word)
+{
+  return (word & 0x7f) | (word >> 1 & 0x3f80) | (word >> 2 & 0x1fc000) | (word >> 3 & 0xfe00000);
+}
+
+/*
+ * False when a number is too long. Without branches between lengths, and two at a time, since where a number begins is
+ * known when that before it has been read; a pair has 8 bytes at most. The column has slack after it, and out has room
+ * for one more.
+ */
 static bool
 decode_ids(const uint8_t *p, const uint8_t *end, uint32_t *out)
 {
   while (p < end) {
-    uint32_t word, ends;
-    memcpy(&word, p, sizeof(word));
-    ends = ~word & 0x80808080u;
-    if (ends == 0) {
+    uint64_t words;
+    memcpy(&words, p, sizeof(words));
+    uint64_t ends = ~words & 0x8080808080808080u, later = ends & (ends - 1);
+    unsigned first = (unsigned)__builtin_ctzll(ends | 1ull << 63) + 1; /* bits */
+    unsigned both = (unsigned)__builtin_ctzll(later | 1ull << 63) + 1;
+    bool is_last = p + first / 8 >= end;
+    if (CT_UNLIKELY(first > 32 || (!is_last && (later == 0 || both - first > 32)))) {
       return false;
     }
-    word &= ends ^ (ends - 1); /* up to the number's last byte */
-    *out++ = (word & 0x7f) | (word >> 1 & 0x3f80) | (word >> 2 & 0x1fc000) | (word >> 3 & 0xfe00000);
-    p += ((unsigned)__builtin_ctz(ends) + 1) / 8;
+    *out++ = number_in((uint32_t)(words & ((1ull << first) - 1)));
+    *out++ = number_in((uint32_t)((words & (~0ull >> (64 - both))) >> first));
+    p += both / 8;
   }
   return true;
 }

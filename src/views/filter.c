@@ -7,6 +7,7 @@
 #include "views/filter.h"
 
 #include "base/sized.h"
+#include "index/index.h"
 #include "trace/batch.h"
 #include "views/pattern.h"
 #include "views/process_tree.h"
@@ -58,7 +59,8 @@ ct_filter_set_range(const struct ct_filter *given, struct ct_trace *trace)
   if (code != CT_OK || (filter.from_tsc == 0 && filter.to_tsc == 0)) {
     return code;
   }
-  return ct_trace_set_range(trace, filter.from_tsc, filter.to_tsc != 0 ? filter.to_tsc : UINT64_MAX);
+  code = ct_trace_set_range(trace, filter.from_tsc, filter.to_tsc != 0 ? filter.to_tsc : UINT64_MAX);
+  return code == CT_OK && filter.from_tsc != 0 ? ct_index_give_places(trace) : code;
 }
 
 int

@@ -4,6 +4,7 @@
 
 #include "base/branch.h"
 #include "span/stacks.h"
+#include "views/filter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -420,6 +421,8 @@ begin_thread(void *arg, struct ct_trace *trace, uint32_t thread, void **part)
   }
   paths->limit = all->limit;
   paths->is_chosen_only = all->is_chosen_only;
+  paths->is_filtered = all->is_filtered;
+  paths->trace = trace;
   paths->reading = all->reading;
   paths->known = all->reading->names->names;
   if (ct_paths_init(paths) != 0) {
@@ -470,6 +473,19 @@ entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
   return 0;
 }
 
+/* Its call and time are to be summed up. */
+static bool
+is_summed(struct ct_paths *paths, const struct ct_span *span)
+{
+  if (!paths->is_filtered) {
+    return true;
+  }
+  bool has_time = span->end < CT_SPAN_ORPHAN;
+  uint64_t ns = has_time ? ct_trace_ticks_ns(paths->trace, span->duration_ticks) : 0;
+  return ct_filter_has_function(paths->reading->chooses, span->fn) &&
+         ct_filter_has_call(paths->reading->chooses, ns, span->depth, span->end);
+}
+
 static int
 ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
 {
@@ -480,8 +496,9 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   if (span->end == CT_SPAN_ORPHAN) {
     return 0;
   }
+  bool is_in = is_summed(paths, span);
   if (span->end == CT_SPAN_COUNTED) {
-    paths->counted += span->duration_ticks;
+    paths->counted += is_in ? span->duration_ticks : 0;
     return 0;
   }
   if (call->note != NULL) {
@@ -493,9 +510,14 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
     return 0;
   }
   struct ct_path *node = &paths->paths[path];
-  node->calls += ct_view_calls_of(span);
   if (call->note != NULL) {
     node->open -= node->open != 0;
+  }
+  if (!is_in) {
+    return 0;
+  }
+  node->calls += ct_view_calls_of(span);
+  if (call->note != NULL) {
     node->recursive += call->note->outer != 0 && node->name != CT_PATH_OTHER ? ct_view_calls_of(span) : 0;
   }
   node->self_ticks += span->end != CT_SPAN_POINT ? span->self_ticks : 0;
@@ -592,7 +614,10 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
   reading->observer = &observer;
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;
-  if (rc == 0 && reading->gap_ticks != 0 && !paths->is_chosen_only) {
+  const struct ct_filter *filter = reading->filter;
+  bool is_whole = !paths->is_filtered || (filter->function == NULL && filter->module == NULL && filter->file == NULL &&
+                                          !ct_filter_limits_calls(filter));
+  if (rc == 0 && reading->gap_ticks != 0 && !paths->is_chosen_only && is_whole) {
     uint32_t gap = ct_paths_step(paths, CT_PATH_TOP, CT_PATH_LOST);
     rc = gap != CT_PATH_NONE ? 0 : CT_ENOMEM;
     if (rc == 0) {

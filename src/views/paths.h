@@ -47,7 +47,8 @@ struct ct_path_label {
 
 struct ct_paths {
   uint32_t limit;
-  bool per_thread, is_chosen_only;  /* from the functions down that the filter chooses */
+  bool per_thread, is_chosen_only; /* from the functions down that the filter chooses */
+  bool is_filtered; /* whole paths, but of calls that the filter of the reading leaves out neither call nor time */
   struct ct_view_names names;       /* not of a part ... */
   const struct ct_view_name *known; /* ... which has these, of the reading's names */
   struct ct_path *paths;            /* the first is none, the second the root */
@@ -62,9 +63,10 @@ struct ct_paths {
   uint64_t counted; /* calls that are in no path: they were counted only */
   uint64_t folded;  /* paths that are in an "(other)" */
   struct ct_view_reading *reading;
+  struct ct_trace *trace; /* of a part: its thread's */
 };
 
-/* Fills a zeroed one but for limit (0: CT_PATHS_MAX) and the two that follow. As ct_edges_collect_callers. */
+/* Fills a zeroed one but for limit (0: CT_PATHS_MAX) and the three that follow. As ct_edges_collect_callers. */
 int ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct ct_diag *diag);
 void ct_paths_destroy(struct ct_paths *paths); /* accepts a zeroed one */
 

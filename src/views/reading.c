@@ -279,11 +279,11 @@ read_threads(struct ct_view_reading *reading, struct ct_trace *trace, const uint
 }
 
 static int
-read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_diag *diag)
+read_chosen(struct ct_view_reading *reading, struct ct_trace *trace, const struct ct_filter *filter,
+            struct ct_diag *diag)
 {
   uint32_t *threads;
   size_t count;
-  const struct ct_filter *filter = reading->filter;
   int rc = ct_choose_threads(trace, filter->tids, filter->tid_count, &threads, &count, diag);
   if (rc != 0) {
     return rc;
@@ -301,6 +301,26 @@ read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_di
   ct_filter_free_compiled(reading->chooses);
   reading->chooses = NULL;
   free(threads);
+  return rc;
+}
+
+/* The threads that are asked for may be of different processes of a family: of each those that it has. */
+static int
+read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_diag *diag)
+{
+  struct ct_filter filter = *reading->filter;
+  uint32_t *tids;
+  size_t count;
+  if (!reading->family || filter.tid_count == 0) {
+    return read_chosen(reading, trace, &filter, diag);
+  }
+  if (ct_own_threads(trace, filter.tids, filter.tid_count, &tids, &count) != CT_OK) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
+  }
+  filter.tids = tids;
+  filter.tid_count = count;
+  int rc = count != 0 ? read_chosen(reading, trace, &filter, diag) : 0;
+  free(tids);
   return rc;
 }
 
@@ -341,6 +361,10 @@ read_child(struct ct_view_reading *reading, const json_t *child, struct ct_diag 
   if (length >= (int)sizeof(path) || ct_trace_open(path, &trace, &why) != 0) {
     warn(reading->warnings, pid, " is not in it", length >= (int)sizeof(path) ? "its path is too long" : why.text);
     return 0;
+  }
+  if (ct_trace_set_same_range(trace, reading->trace) != CT_OK) {
+    ct_trace_close(trace);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the range of the trace");
   }
   json_t *damage = ct_view_damage(trace), *item;
   size_t n;
@@ -392,6 +416,9 @@ ct_view_read(struct ct_view_reading *reading, struct ct_diag *diag)
   json_array_foreach(json_object_get(manifest, "children"), i, child)
   {
     rc = rc == 0 && reading->family ? read_child(reading, child, diag) : rc;
+  }
+  if (rc == 0 && reading->threads == 0 && reading->filter->tid_count != 0) {
+    rc = ct_fail(diag, CT_ERANGE, "%s has no thread %u", ct_trace_path(reading->trace), reading->filter->tids[0]);
   }
   if (rc == 0 && reading->family) {
     ct_view_add_lost(reading->warnings, reading->events, reading->all_dropped);

@@ -23,13 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum frame_flags {
-  SHOWN = 1,    /* has a line */
-  SELECTED = 2, /* the function filter lets it and what is below it through */
-  WRITTEN = 4,  /* a leaf whose line is out */
-  BEFORE = 8,   /* open when the recording began */
-};
-
 enum { KEEP_OPEN_LANES = 16 };
 
 /* ---- Lines ---- */
@@ -125,7 +118,7 @@ classify(const struct replay *r, const struct lane *lane, struct ct_span_frame *
          const struct ct_span_frame *above, const struct ct_label *label, uint32_t depth)
 {
   const struct ct_filter *o = r->options->filter;
-  bool inside = above != NULL && (above->flags & SELECTED) != 0;
+  bool inside = above != NULL && (above->flags & REPLAY_SELECTED) != 0;
   bool matches = r->sink != NULL ? r->sink->wants(r->sink->arg, lane->thread, frame->ordinal) : label->function_matches;
   bool selected = inside || matches;
   if (o->function == NULL) {
@@ -133,18 +126,18 @@ classify(const struct replay *r, const struct lane *lane, struct ct_span_frame *
   } else {
     frame->below = inside ? above->below + 1 : 0;
   }
-  frame->level = above != NULL ? above->level + (above->flags & SHOWN) : 0;
-  frame->flags = selected ? SELECTED : 0;
+  frame->level = above != NULL ? above->level + (above->flags & REPLAY_SHOWN) : 0;
+  frame->flags = selected ? REPLAY_SELECTED : 0;
   if (selected && label->place_matches && (o->levels == 0 || frame->below < o->levels) &&
       (!o->has_depths || (depth >= o->first_depth && depth <= o->last_depth))) {
-    frame->flags |= SHOWN;
+    frame->flags |= REPLAY_SHOWN;
   }
 }
 
 static void
 write_close(struct replay *r, const struct lane *lane, const struct ct_span_frame *frame, struct ct_line *line)
 {
-  if ((frame->flags & SHOWN) == 0 || (!r->options->json && (frame->flags & WRITTEN) != 0)) {
+  if ((frame->flags & REPLAY_SHOWN) == 0 || (!r->options->json && (frame->flags & REPLAY_WRITTEN) != 0)) {
     return;
   }
   line->level = frame->level;
@@ -169,7 +162,7 @@ end_frames(struct replay *r, struct lane *lane, struct ct_span_stack *stack, uin
                            .on_other_stack = true,
                            .label = label,
                            .end = end,
-                           .before_trace = (frame->flags & BEFORE) != 0};
+                           .before_trace = (frame->flags & REPLAY_BEFORE) != 0};
     identify(r, lane, &line, frame->ordinal, ct_span_stack_top(stack));
     write_close(r, lane, frame, &line);
   }
@@ -265,13 +258,14 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   frame->fn = event->fn;
   frame->ordinal = lane->ordinal;
   classify(r, lane, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
-  if (replaced != NULL && r->sink == NULL && (replaced->flags & SELECTED) != 0 && (frame->flags & SELECTED) == 0) {
+  if (replaced != NULL && r->sink == NULL && (replaced->flags & REPLAY_SELECTED) != 0 &&
+      (frame->flags & REPLAY_SELECTED) == 0) {
     /* What a selected function tail-calls goes on in its place. */
-    struct ct_span_frame above = {.flags = SELECTED, .below = replaced->below - 1, .level = replaced->level};
+    struct ct_span_frame above = {.flags = REPLAY_SELECTED, .below = replaced->below - 1, .level = replaced->level};
     classify(r, lane, frame, &above, label, event->depth);
   }
-  frame->flags |= lane->is_before ? BEFORE : 0;
-  if ((frame->flags & SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL)) {
+  frame->flags |= lane->is_before ? REPLAY_BEFORE : 0;
+  if ((frame->flags & REPLAY_SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL)) {
     return 0;
   }
   struct ct_line line = {.kind = CT_LINE_OPEN,
@@ -298,7 +292,7 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
     if (next->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, next->fn)) == NULL) {
       return CT_ENOMEM;
     }
-    frame->flags |= WRITTEN;
+    frame->flags |= REPLAY_WRITTEN;
   }
   write_line(r, lane, &line);
   return 0;
@@ -327,7 +321,7 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
   if (stack->count != 0) {
     *closed = stack->frames[--stack->count];
     line.ticks = lane->clock.now - closed->began;
-    line.before_trace = (closed->flags & BEFORE) != 0;
+    line.before_trace = (closed->flags & REPLAY_BEFORE) != 0;
     identify(r, lane, &line, closed->ordinal, ct_span_stack_top(stack));
   } else {
     stack->base = event->depth;
@@ -362,7 +356,7 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
     return rc;
   }
   const struct ct_span_frame *frame = ct_span_stack_top(lane->stacks.current);
-  if (((is_about_ends(r) ? closed.flags : frame->flags | closed.flags) & SHOWN) == 0) {
+  if (((is_about_ends(r) ? closed.flags : frame->flags | closed.flags) & REPLAY_SHOWN) == 0) {
     return 0;
   }
   struct ct_line line = {.kind = CT_LINE_TAIL,
@@ -390,7 +384,7 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
     ct_unwind_reason_point(&r->unwind_reason, lane->stacks.current, event->fn);
   }
   classify(r, lane, &frame, ct_span_stack_top(lane->stacks.current), label, event->depth);
-  if ((frame.flags & SHOWN) == 0) {
+  if ((frame.flags & REPLAY_SHOWN) == 0) {
     return 0;
   }
   struct ct_line line = {.kind = event->kind == CT_EV_POINT     ? CT_LINE_POINT
@@ -415,7 +409,7 @@ replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
   if (label == NULL) {
     return CT_ENOMEM;
   }
-  if (frame == NULL || (frame->flags & SHOWN) == 0 || event->reason >= CT_VALUE_COUNT ||
+  if (frame == NULL || (frame->flags & REPLAY_SHOWN) == 0 || event->reason >= CT_VALUE_COUNT ||
       event->reason == CT_VALUE_BEFORE) {
     return 0;
   }
@@ -443,7 +437,7 @@ static bool
 top_is_shown(const struct lane *lane)
 {
   const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
-  return top != NULL && (top->flags & SHOWN) != 0;
+  return top != NULL && (top->flags & REPLAY_SHOWN) != 0;
 }
 
 /* LOST, SWITCH, EXEC, INTERVAL, AWAY. A stack switch is shown next to shown calls only when there are filters. */
@@ -478,7 +472,7 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
     wanted = wanted || top_is_shown(lane);
   }
   const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
-  line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
+  line.level = top != NULL ? top->level + (top->flags & REPLAY_SHOWN) : 0;
   identify(r, lane, &line, CT_NO_ORDINAL, top);
   if (wanted) {
     write_line(r, lane, &line);
@@ -523,7 +517,7 @@ replay_capture(struct replay *r, struct lane *lane)
   bool filtered = is_filtered(r);
   const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
   struct ct_line line = {.kind = CT_LINE_CAPTURE, .tsc = item->tsc, .fd = item->fd};
-  line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
+  line.level = top != NULL ? top->level + (top->flags & REPLAY_SHOWN) : 0;
   line.depth = lane->stacks.current->base + lane->stacks.current->count;
   identify(r, lane, &line, CT_NO_ORDINAL, top);
   for (size_t at = 0; at < item->bytes && (!filtered || top_is_shown(lane)) && !full(r);) {
@@ -544,7 +538,7 @@ replay_crash(struct replay *r, struct lane *lane)
 {
   const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
   struct ct_line line = {.kind = CT_LINE_CRASH, .tsc = lane->crash_tsc, .text = r->crash_text};
-  line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
+  line.level = top != NULL ? top->level + (top->flags & REPLAY_SHOWN) : 0;
   line.depth = lane->stacks.current->base + lane->stacks.current->count;
   identify(r, lane, &line, CT_NO_ORDINAL, top);
   if (!is_filtered(r) || top_is_shown(lane)) {
@@ -600,6 +594,9 @@ run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
       rc = end_lane(r, lane);
     } else {
       struct ct_event event;
+      if (lane->lands && (rc = replay_land(r, lane)) != 0) {
+        return ct_fail(diag, rc, "the index of the trace makes no sense: remove %s/spans.cti", ct_trace_path(r->trace));
+      }
       replay_take(r, lane, &event);
       rc = replay_event(r, lane, &event);
     }
@@ -683,7 +680,8 @@ make_lanes(struct replay *r, struct ct_diag *diag)
     lane->capture = replay_first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     lane->crash_tsc = replay_crash_of(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
-    rc = replay_open_lane(r, lane, diag);
+    rc = replay_index_lane(r, lane, diag);
+    rc = rc == 0 ? replay_open_lane(r, lane, diag) : rc;
     if (rc != 0) {
       break;
     }
@@ -721,7 +719,8 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   }
   rc = replay_load_captures(&r);
   rc = rc == 0 ? replay_load_crash(&r) : rc;
-  rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : make_lanes(&r, diag);
+  rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : replay_index_open(&r, &pattern, diag);
+  rc = rc == 0 ? make_lanes(&r, diag) : rc;
   if (rc == 0 &&
       (ct_labels_init(&r.labels, trace, &pattern) != 0 || ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||
        ct_lines_init(&r.lines, trace, out, options->json) != 0)) {
@@ -750,6 +749,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     errno = r.lines.failed_errno;
     rc = ct_fail(diag, CT_EIO, "cannot write the replay: %s", strerror(errno));
   }
+  replay_index_close(&r);
   ct_lines_destroy(&r.lines);
   ct_labels_destroy(&r.labels);
   ct_view_pattern_destroy(&pattern);

@@ -16,6 +16,13 @@
 #include "span/stacks.h"
 #include "span/unwind_reason.h"
 
+enum replay_frame_flags {
+  REPLAY_SHOWN = 1,    /* has a line */
+  REPLAY_SELECTED = 2, /* the function filter lets it and what is below it through */
+  REPLAY_WRITTEN = 4,  /* a leaf whose line is out */
+  REPLAY_BEFORE = 8,   /* open when the recording began */
+};
+
 enum { COLUMN_CHARS = 64, RESULTS_MAX = 8, RESULT_VALUES_MAX = 5, DETAIL_STACK_BYTES = 512 };
 #define NO_CAPTURE SIZE_MAX
 
@@ -57,6 +64,13 @@ struct lane {
   uint64_t context; /* after that event */
   struct ct_span_stacks stacks;
   char column[COLUMN_CHARS];
+
+  uint8_t *wanted; /* granules of the index that are read; NULL: all is read */
+  size_t granule_count;
+  size_t next_granule;  /* the first one that has not begun ... */
+  uint64_t next_offset; /* ... and where it does; UINT64_MAX: there is none */
+  size_t landing;
+  bool lands; /* the next event is the first one of a granule after some that were passed over */
 };
 
 /*
@@ -73,8 +87,13 @@ struct replay_sink {
   void *arg;
 };
 
+struct ct_index;
+struct ct_view_pattern;
+
 struct replay {
   struct ct_trace *trace;
+  struct ct_index *index;   /* of what may be passed over; NULL: nothing is */
+  uint8_t *index_functions; /* that it is asked about */
   const struct ct_replay_options *options;
   struct ct_view_notes *notes;
   struct ct_labels labels;
@@ -101,6 +120,20 @@ struct replay {
 /* replay.c. options: as of ct_replay_write, taken; with JSON. */
 int ct_replay_chosen(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink,
                      struct ct_view_notes *notes, struct ct_diag *diag);
+
+/*
+ * replay_index.c. Where only some functions' calls are shown and there is an index, which granules have some of them,
+ * or else something to be shown. 0, CT_ENOMEM, CT_EFORMAT.
+ */
+int replay_index_open(struct replay *r, struct ct_view_pattern *pattern, struct ct_diag *diag);
+int replay_index_lane(const struct replay *r, struct lane *lane, struct ct_diag *diag);
+/* The lane's cursor is at the begin. */
+void replay_index_begin(const struct replay *r, struct lane *lane);
+void replay_index_close(struct replay *r);
+/* After a batch was read: one of a granule that is not wanted becomes the first one of the next that is, or the end. */
+void replay_pass_over(struct replay *r, struct lane *lane);
+/* Before the first event of such a one: the open calls and the clock become what they are there. 0 or an error. */
+int replay_land(const struct replay *r, struct lane *lane);
 
 /* replay_crash.c */
 int replay_load_crash(struct replay *r); /* 0 or CT_ENOMEM */

@@ -58,6 +58,9 @@ refill(struct replay *r, struct lane *lane)
 {
   lane->pos = 0;
   lane->count = ct_cursor_next(lane->cursor, &lane->events);
+  if (lane->wanted != NULL) {
+    replay_pass_over(r, lane);
+  }
   report_progress(r, lane);
   uint64_t ordinal = ct_cursor_ordinal(lane->cursor);
   lane->before = ordinal & CT_ORDINAL_BEFORE ? ordinal : 0;
@@ -73,6 +76,7 @@ replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
   int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
   if (rc == 0) {
+    replay_index_begin(r, lane);
     int of_details = lane->details == NULL ? ct_details_open(r->trace, lane->thread, &lane->details, NULL) : 0;
     if (of_details != 0) {
       lane->details = NULL; /* most have none */
@@ -207,7 +211,7 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
     take_result(lane, event);
   }
   bool opens = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
-  while (lane->count != 0 && lane->events[lane->pos].kind == CT_EV_VALUE) {
+  while (lane->count != 0 && !lane->lands && lane->events[lane->pos].kind == CT_EV_VALUE) {
     const struct ct_event *value = &lane->events[lane->pos];
     if (ct_value_is_result(value->reason)) {
       keep_result(lane, value);

@@ -254,7 +254,7 @@ collect_indexed(struct collection *job, struct ct_stats *stats)
   struct ct_index *index;
   if (options->time != CT_TIME_WALL || job->count != ct_trace_thread_count(job->trace) ||
       ct_filter_limits_calls(options->filter) || ct_trace_has_range(job->trace) || ct_trace_has_bounds(job->trace) ||
-      ct_index_open_present(job->trace, options->workers, &options->progress, &index, NULL) != 0) {
+      ct_index_open_sums(job->trace, options->workers, &options->progress, &index, NULL) != 0) {
     return false;
   }
   bool is_good = true;

@@ -92,3 +92,30 @@ ct_view_matches(struct ct_trace *trace, const struct ct_filter *given, const cha
   }
   return count;
 }
+
+static bool
+has_thread(const struct ct_trace *trace, uint32_t tid)
+{
+  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
+    if (ct_trace_thread(trace, i)->tid == tid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int
+ct_own_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid_count, uint32_t **own, size_t *count)
+{
+  *count = 0;
+  *own = calloc(tid_count + 1, sizeof(**own));
+  if (*own == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < tid_count; i++) {
+    if (has_thread(trace, tids[i])) {
+      (*own)[(*count)++] = tids[i];
+    }
+  }
+  return CT_OK;
+}

@@ -170,6 +170,9 @@ ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call
   struct ct_trace *own = NULL;
   int rc = pieces != NULL ? ct_trace_open(ct_trace_path(trace), &own, diag)
                           : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  if (rc == 0 && ct_index_give_places(own) != 0) {
+    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  }
   for (size_t i = 0; i < count && rc == 0; i++) {
     pieces[i] = (struct piece){calls[i].from_tsc, calls[i].end_tsc, calls[i].thread};
   }

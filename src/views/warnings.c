@@ -8,6 +8,7 @@
 #include <contrail/text.h>
 
 #include <stdint.h>
+#include <string.h>
 
 enum { DAMAGE_SHOWN = 10 };
 
@@ -48,6 +49,26 @@ add_kept(json_t *list, const struct ct_trace *trace)
   add(list, text);
 }
 
+/* Of a trace that was made of recorded instructions. */
+static void
+add_clock(json_t *list, const struct ct_trace *trace)
+{
+  char text[400];
+  const json_t *instructions = json_object_get(ct_trace_manifest(trace), "instructions");
+  const char *clock = json_string_value(json_object_get(instructions, "clock"));
+  const char *damage = json_string_value(json_object_get(instructions, "damage"));
+  if (clock != NULL) {
+    add(list,
+        strcmp(clock, "instructions") == 0
+            ? "made of recorded instructions: a nanosecond stands for one instruction of the thread"
+            : "made of recorded instructions: times are interpolated between time stamps, and are of translated code");
+  }
+  if (damage != NULL) {
+    snprintf(text, sizeof(text), "DAMAGED: of the recorded instructions: %.300s", damage);
+    add(list, text);
+  }
+}
+
 json_t *
 ct_view_damage(const struct ct_trace *trace)
 {
@@ -57,6 +78,7 @@ ct_view_damage(const struct ct_trace *trace)
     return NULL;
   }
   add_kept(list, trace);
+  add_clock(list, trace);
   const char *failure = ct_trace_failure(trace);
   if (ct_trace_is_recovered(trace)) {
     add(list, "RECOVERED: contrail was killed while it recorded; what it had not written by then is lost");

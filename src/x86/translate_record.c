@@ -239,17 +239,21 @@ store_vector(struct ct_writer *w, const struct ct_source_insn *insn, const struc
 
 /* ---- what was read for the record, in place of memory ---- */
 
-/* Where the opcode begins; *rex: the prefix before it, 0: none. */
+/* Where the opcode begins; *rex: the prefix right before it, 0: none. One that other prefixes follow counts for
+ * nothing. */
 static size_t
 opcode_at(const struct ct_source_insn *insn, uint8_t *rex)
 {
   static const uint8_t prefixes[] = {0x66, 0x67, 0xf2, 0xf3, 0xf0, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65};
   size_t at = 0;
-  while (memchr(prefixes, insn->code[at], sizeof(prefixes)) != NULL) {
-    at++;
+  *rex = 0;
+  for (;; at++) {
+    bool is_rex = (insn->code[at] & 0xf0) == 0x40;
+    if (!is_rex && memchr(prefixes, insn->code[at], sizeof(prefixes)) == NULL) {
+      return at;
+    }
+    *rex = is_rex ? insn->code[at] : 0;
   }
-  *rex = (insn->code[at] & 0xf0) == 0x40 ? insn->code[at] : 0;
-  return at + (*rex != 0);
 }
 
 /* Those of one byte that have a part of the opcode where others have a register. */
@@ -284,8 +288,9 @@ ct_record_copy(struct ct_writer *w, const struct ct_source_insn *insn)
     return false; /* ah and the like, which there are not with a REX prefix */
   }
   ct_writer_note(w, insn->pc);
-  for (size_t i = 0; i < opcode - (rex != 0); i++) {
-    if (insn->code[i] != insn->segment || insn->segment == 0) {
+  for (size_t i = 0; i < opcode; i++) {
+    bool is_rex = (insn->code[i] & 0xf0) == 0x40; /* one that does not count would, as the last prefix */
+    if (!is_rex && (insn->code[i] != insn->segment || insn->segment == 0)) {
       ct_emit_u8(w->out, insn->code[i]);
     }
   }

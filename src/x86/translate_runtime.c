@@ -156,11 +156,11 @@ ct_translate_runtime(const struct ct_translation_place *place, struct ct_code *o
   target.pc_is = CT_PC_TARGET;
   *miss = ct_code_pc(out);
   recovery[count] = target;
-  recovery[count++].rcx_is = CT_RCX_SPILLED;
+  recovery[count++].rcx_is = CT_RCX_SPILLED; /* and the exit is one from before, perhaps */
+  ct_emit_mov32_store_imm(out, SLOT(shared, exit), CT_ITRACE_EXIT_MISS);
   ct_emit_mov_load(out, CT_RCX, SLOT(shared, spill_rcx));
   target.at = (uint32_t)(out->length - start);
   recovery[count++] = target;
-  ct_emit_mov32_store_imm(out, SLOT(shared, exit), CT_ITRACE_EXIT_MISS);
   *leave = ct_code_pc(out);
   ct_emit_mov_store(out, slot_of(shared, CT_RAX), CT_RAX);
   target.at = (uint32_t)(out->length - start);

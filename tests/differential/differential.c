@@ -219,27 +219,40 @@ run_steps(const struct options *options)
 /* ---- the translator ---- */
 
 static int
-run_translated(const struct options *options)
+run_programs(const struct options *options, const char *name, bool is_recorded, uint64_t usual,
+             struct translated_count *count, uint64_t *bad)
 {
   static char text[TEXT_BYTES];
-  struct translated_count count = {0};
-  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 600;
+  uint64_t cases = options->cases != 0 ? options->cases : usual;
   double begin = now();
+  *bad = 0;
   if (translated_set_up() != 0) {
-    printf("skip translated: no code can be made here\n");
+    printf("skip %s: no code can be made here\n", name);
     return -1;
   }
   for (uint64_t i = 0; options->seconds != 0 ? now() - begin < options->seconds : i < cases; i++) {
     uint64_t number = options->only >= 0 ? (uint64_t)options->only : i;
-    if (translated_case(options->seed, number, &count, text, sizeof(text)) && bad++ < SHOWN_MAX) {
-      printf("FAIL translated --seed %llu --case %llu: %s", (unsigned long long)options->seed,
-             (unsigned long long)number, text);
+    if (translated_case(options->seed, number, is_recorded, count, text, sizeof(text)) && (*bad)++ < SHOWN_MAX) {
+      printf("FAIL %s --seed %llu --case %llu: %s", name, (unsigned long long)options->seed, (unsigned long long)number,
+             text);
     }
     if (options->only >= 0) {
       break;
     }
   }
   translated_tear_down();
+  return *bad != 0 || (count->instructions == 0 && options->only < 0);
+}
+
+static int
+run_translated(const struct options *options)
+{
+  struct translated_count count = {0};
+  uint64_t bad;
+  int result = run_programs(options, "translated", false, 600, &count, &bad);
+  if (result < 0) {
+    return result;
+  }
   printf("%s translated: seed %llu, %llu programs differ, %llu native states, %llu emulated, %llu steps of "
          "translated code, %llu "
          "requests, %llu instructions stepped, %llu system calls, %llu stale units, %llu flushes, %llu far links, %llu "
@@ -249,15 +262,35 @@ run_translated(const struct options *options)
          (unsigned long long)count.requests, (unsigned long long)count.stepped, (unsigned long long)count.system_calls,
          (unsigned long long)count.stale, (unsigned long long)count.flushes, (unsigned long long)count.far,
          (unsigned long long)count.faults, (unsigned long long)count.deserted);
-  return bad != 0 || (count.instructions == 0 && options->only < 0);
+  return result;
+}
+
+static int
+run_recorded(const struct options *options)
+{
+  struct translated_count count = {0};
+  uint64_t bad;
+  int result = run_programs(options, "recorded", true, 300, &count, &bad);
+  if (result < 0) {
+    return result;
+  }
+  printf("%s recorded: seed %llu, %llu programs differ, %llu native states, %llu of the reader's steps are the same, "
+         "%llu with all vector registers; %llu states told, %llu stops, %llu segments, %llu instructions stepped, "
+         "%llu system calls, %llu faults\n",
+         bad != 0 ? "FAIL" : "ok  ", (unsigned long long)options->seed, (unsigned long long)bad,
+         (unsigned long long)count.instructions, (unsigned long long)count.records.steps,
+         (unsigned long long)count.records.vectors, (unsigned long long)count.records.contexts,
+         (unsigned long long)count.stops, (unsigned long long)count.rooms, (unsigned long long)count.stepped,
+         (unsigned long long)count.system_calls, (unsigned long long)count.faults);
+  return result;
 }
 
 static const struct {
   const char *name;
   int (*run)(const struct options *options); /* 0 passed, 1 failed, -1 skipped */
-} parts[] = {{"windows", run_windows},      {"entries", run_entries},   {"calls", run_calls},
-             {"effects", run_effects},      {"emulated", run_emulated}, {"steps", run_steps},
-             {"translated", run_translated}};
+} parts[] = {{"windows", run_windows},       {"entries", run_entries},   {"calls", run_calls},
+             {"effects", run_effects},       {"emulated", run_emulated}, {"steps", run_steps},
+             {"translated", run_translated}, {"recorded", run_recorded}};
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static void

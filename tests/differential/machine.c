@@ -43,6 +43,8 @@ static struct {
   greg_t host[NGREG];
   uint8_t host_extended[MACHINE_EXTENDED_BYTES];
   size_t frame_bytes;
+  const uint8_t *frame; /* of a look; NULL: there is none */
+  const struct machine *rests;
 } engine;
 
 static const int reg_places[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
@@ -129,6 +131,8 @@ static void
 finish(ucontext_t *uc, int signal, const siginfo_t *info)
 {
   take(uc, engine.end);
+  engine.frame = NULL;
+  engine.rests = engine.end;
   if (signal != 0) {
     note_fault(uc, signal, info);
   }
@@ -188,6 +192,7 @@ on_signal(int number, siginfo_t *info, void *context)
     engine.redirect = 0;
     engine.is_replaced = false;
     engine.flags = (uint64_t)uc->uc_mcontext.gregs[REG_EFL];
+    engine.frame = (const uint8_t *)uc->uc_mcontext.fpregs;
     memcpy(engine.replacement, uc->uc_mcontext.gregs, sizeof(engine.replacement));
     if (!goes_on(uc)) {
       finish(uc, 0, info);
@@ -222,6 +227,31 @@ uint64_t
 machine_flags(void)
 {
   return engine.flags;
+}
+
+void
+machine_rests(const struct machine *machine)
+{
+  engine.rests = machine;
+}
+
+void
+machine_now(struct machine *machine)
+{
+  if (engine.frame != NULL) {
+    take_extended(engine.frame, machine->extended);
+  } else {
+    memcpy(machine->extended, engine.rests->extended, MACHINE_EXTENDED_BYTES);
+  }
+}
+
+void
+machine_picture(uint8_t *bytes)
+{
+  static struct machine now;
+  machine_now(&now);
+  memcpy(bytes, now.extended, MACHINE_EXTENDED_BYTES);
+  memcpy(bytes + HEADER, &engine.features, sizeof(engine.features));
 }
 
 void

@@ -51,6 +51,13 @@ void machine_redirect(uint64_t rip);
 uint64_t machine_flags(void);
 void machine_replace(const uint64_t reg[16], uint64_t rip, uint64_t flags);
 
+/* That is what it is, up to the next run. */
+void machine_rests(const struct machine *machine);
+/* From a look, or after a run: vector registers as they are, in the form of an XSAVE image; what is not there is 0. */
+void machine_now(struct machine *machine);
+/* The same as ptrace has it, with the header that says what is there; MACHINE_EXTENDED_BYTES. */
+void machine_picture(uint8_t *bytes);
+
 /* 0, or -1 when this machine cannot do it. */
 int machine_set_up(void);
 /* Any state that does not fault by itself; rsp and rip are the caller's to set. */

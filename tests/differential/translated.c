@@ -8,6 +8,7 @@
 
 #include "itrace/tracer.h"
 #include "machine.h"
+#include "records.h"
 #include "translated_program.h"
 
 #include <asm/prctl.h>
@@ -47,6 +48,10 @@ static struct {
   unsigned answers;     /* left before the tracer is dead */
   unsigned delay, wait; /* steps before an answer, at most; left of this one */
   bool is_waiting, is_stepping, is_checked, has_failed;
+  /* With records. */
+  bool is_recorded, has_vectors;
+  struct user_regs_struct stopped; /* as the thread is */
+  struct machine vectors[STATES_MAX];
   struct state wrong;
   uint64_t wrong_at;
   const char *why;
@@ -65,7 +70,7 @@ map(uint64_t at, size_t bytes, int protection, int flags)
 int
 translated_set_up(void)
 {
-  if (machine_set_up() != 0 || program_set_up() != 0) {
+  if (machine_set_up() != 0 || program_set_up() != 0 || records_set_up() != 0) {
     return -1;
   }
   if (syscall(SYS_arch_prctl, ARCH_SET_GS, PROGRAM_GS_BASE) != 0) {
@@ -91,6 +96,7 @@ translated_tear_down(void)
   for (unsigned i = 0; i < LAYOUTS; i++) {
     munmap((void *)run.region[i], REGION_BYTES);
   }
+  records_tear_down();
   program_tear_down();
   syscall(SYS_arch_prctl, ARCH_SET_GS, 0);
   munmap(run.slots, CT_ITRACE_SHARED_BYTES);
@@ -144,6 +150,9 @@ add_state(const struct state *s)
       run.is_cycle = true;
       return false;
     }
+  }
+  if (run.is_recorded && run.state_count != 0) {
+    machine_now(&run.vectors[run.state_count]);
   }
   run.states[run.state_count++] = *s;
   return run.state_count <= STATES_MAX - 4;
@@ -229,6 +238,7 @@ finish_native(void)
     run.native_end.rip = run.jumps_to;
     run.states[run.state_count] = *last;
     run.states[run.state_count].rip = run.jumps_to;
+    run.vectors[run.state_count] = run.vectors[run.state_count - 1];
     run.states[run.state_count++].may_hide = false;
   }
   memcpy(run.native_data, trials.data, DATA_BYTES);
@@ -244,29 +254,37 @@ read_code(void *context, uint64_t pc, uint8_t *bytes, size_t size, bool *may_cha
   return program_read(pc, bytes, size);
 }
 
+static struct user_regs_struct
+regs_of(const uint64_t reg[16], uint64_t rip, uint64_t flags)
+{
+  return (struct user_regs_struct){.rip = rip,
+                                   .eflags = flags,
+                                   .fs_base = trials.fs_base,
+                                   .gs_base = PROGRAM_GS_BASE,
+                                   .rax = reg[0],
+                                   .rcx = reg[1],
+                                   .rdx = reg[2],
+                                   .rbx = reg[3],
+                                   .rsp = reg[4],
+                                   .rbp = reg[5],
+                                   .rsi = reg[6],
+                                   .rdi = reg[7],
+                                   .r8 = reg[8],
+                                   .r9 = reg[9],
+                                   .r10 = reg[10],
+                                   .r11 = reg[11],
+                                   .r12 = reg[12],
+                                   .r13 = reg[13],
+                                   .r14 = reg[14],
+                                   .r15 = reg[15]};
+}
+
 /* The program's state; false: it was that. */
 static bool
-recover(uint64_t reg[16], uint64_t *rip, uint64_t *flags, bool *spoilt)
+recover(uint64_t reg[16], uint64_t *rip, uint64_t *flags, struct ct_found_state *found)
 {
-  struct user_regs_struct regs = {.rip = *rip,
-                                  .eflags = *flags,
-                                  .rax = reg[0],
-                                  .rcx = reg[1],
-                                  .rdx = reg[2],
-                                  .rbx = reg[3],
-                                  .rsp = reg[4],
-                                  .rbp = reg[5],
-                                  .rsi = reg[6],
-                                  .rdi = reg[7],
-                                  .r8 = reg[8],
-                                  .r9 = reg[9],
-                                  .r10 = reg[10],
-                                  .r11 = reg[11],
-                                  .r12 = reg[12],
-                                  .r13 = reg[13],
-                                  .r14 = reg[14],
-                                  .r15 = reg[15]};
-  if (!ct_tracer_recover(&run.tracer, &regs, spoilt, NULL)) {
+  struct user_regs_struct regs = run.stopped = regs_of(reg, *rip, *flags);
+  if (!ct_tracer_find_state(&run.tracer, &regs, found)) {
     return false;
   }
   const uint64_t recovered[16] = {regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi,
@@ -277,10 +295,55 @@ recover(uint64_t reg[16], uint64_t *rip, uint64_t *flags, bool *spoilt)
   return true;
 }
 
+/* ---- records, as the tracer has them (src/itrace/state.c) ---- */
+
+/* What the thread was recording is closed: it is to have the program's state. */
 static void
-resume(uint64_t address)
+close_records(void)
+{
+  struct user_regs_struct regs = run.stopped;
+  bool spoilt, is_before;
+  ct_tracer_recover(&run.tracer, &regs, &spoilt, &is_before);
+  run.slots->request = 0;
+  run.is_waiting = false;
+}
+
+/* Into the translated code, from the program's state. Its address; reg gets what the thread has. */
+static uint64_t
+enter_recorded(uint64_t reg[16], uint64_t rip, uint64_t flags, enum ct_context_reason reason)
+{
+  struct user_regs_struct regs = regs_of(reg, rip, 0x202 | flags);
+  uint64_t unit = ct_code_cache_unit(run.tracer.space->cache, rip, read_code, NULL);
+  ct_recorder_context(run.tracer.recorder, &regs, reason);
+  run.slots->app_r15 = reg[CT_R15];
+  reg[CT_R15] = ct_recorder_place(run.tracer.recorder);
+  return unit;
+}
+
+static void
+go_on_recorded(const uint64_t program[16], uint64_t rip, uint64_t flags, enum ct_context_reason reason)
+{
+  uint64_t reg[16];
+  memcpy(reg, program, sizeof(reg));
+  uint64_t unit = enter_recorded(reg, rip, flags, reason);
+  machine_replace(reg, unit, flags);
+}
+
+/* Now and then, as for a signal; not within a string instruction, which has no state of its own there. */
+static bool
+stops_here(uint64_t rip)
+{
+  uint8_t code[CT_INSN_BYTES_MAX] = {0};
+  struct ct_effects effects;
+  return run.is_recorded && rng_chance(&run.rng, 3) && program_read(rip, code, sizeof(code)) != 0 &&
+         ct_effects_of(code, sizeof(code), &effects) && (effects.traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) == 0;
+}
+
+static void
+resume(uint64_t address, uint32_t exit)
 {
   run.slots->resume = address;
+  run.slots->exit = exit;
   run.slots->request = 0;
 }
 
@@ -294,12 +357,27 @@ answer(const uint64_t reg[16], uint64_t rip, uint64_t flags)
   const struct ct_unit_exit *from = ct_code_cache_exit(cache, number);
   run.count->requests++;
   if (from == NULL) {
-    resume(ct_code_cache_target(cache, run.slots->target, read_code, NULL));
+    resume(ct_code_cache_target(cache, run.slots->target, read_code, NULL), CT_ITRACE_EXIT_MISS);
   } else if (from->kind == CT_EXIT_SYSCALL) {
     run.count->system_calls++;
-    resume(ct_code_cache_resume(cache, number));
+    run.slots->call_kind = rng_chance(&run.rng, 30) ? CT_ITRACE_CALL_WRITES : CT_ITRACE_CALL_QUIET;
+    resume(ct_code_cache_resume(cache, number), CT_ITRACE_EXIT_MISS);
+  } else if (from->kind == CT_EXIT_WRITTEN) {
+    struct ct_system_call call = {.number = run.slots->call};
+    run.slots->spill_place = ct_recorder_written(run.tracer.recorder, &call, run.slots->spill_place);
+    run.slots->call_kind = CT_ITRACE_CALL_QUIET;
+    resume(ct_code_cache_resume(cache, number), number);
+  } else if (from->kind == CT_EXIT_ROOM) {
+    run.count->rooms++;
+    close_records();
+    ct_recorder_room(run.tracer.recorder, UINT64_MAX);
+    go_on_recorded(reg, rip, flags, CT_CONTEXT_SEGMENT);
   } else if (from->kind == CT_EXIT_STEP) {
     run.count->stepped++;
+    if (run.is_recorded) {
+      close_records();
+      ct_recorder_step(run.tracer.recorder, rip);
+    }
     run.slots->request = 0;
     run.is_stepping = true;
     machine_replace(reg, rip, flags);
@@ -318,7 +396,7 @@ answer(const uint64_t reg[16], uint64_t rip, uint64_t flags)
       run.count->far += distance != (int32_t)distance;
       ct_code_cache_link(cache, number, unit);
     }
-    resume(unit);
+    resume(unit, CT_ITRACE_EXIT_MISS);
   }
 }
 
@@ -350,12 +428,12 @@ static bool
 look_translated(void *context, const uint64_t stopped[16], uint64_t stopped_rip)
 {
   uint64_t reg[16], rip = stopped_rip, flags = machine_flags();
-  bool spoilt = false;
+  struct ct_found_state found;
   (void)context;
   memcpy(reg, stopped, sizeof(reg));
-  bool is_translated = recover(reg, &rip, &flags, &spoilt);
+  bool is_translated = recover(reg, &rip, &flags, &found);
   struct state s = state_of(reg, rip, flags);
-  if (spoilt) {
+  if (found.is_spoilt) {
     return fail("no state is known", &s, stopped_rip);
   }
   if (!find_state(&s)) {
@@ -369,7 +447,15 @@ look_translated(void *context, const uint64_t stopped[16], uint64_t stopped_rip)
       return fail("it left the translated code", &s, stopped_rip);
     }
     run.is_stepping = false;
-    machine_redirect(ct_code_cache_unit(run.tracer.space->cache, rip, read_code, NULL));
+    if (run.is_recorded) {
+      go_on_recorded(reg, rip, flags, CT_CONTEXT_STEP);
+    } else {
+      machine_redirect(ct_code_cache_unit(run.tracer.space->cache, rip, read_code, NULL));
+    }
+  } else if (is_translated && !found.recovery.is_before && stops_here(rip)) {
+    run.count->stops++;
+    close_records();
+    go_on_recorded(reg, rip, flags, CT_CONTEXT_SEGMENT);
   } else if (run.slots->request == 1 && run.answers != 0) {
     if (!run.is_waiting) {
       run.is_waiting = true;
@@ -393,7 +479,8 @@ static bool
 make_cache(enum layout layout)
 {
   enum { SMALL_PERCENT = 15 };
-  size_t bytes = rng_chance(&run.rng, SMALL_PERCENT) ? REGION_SMALL : REGION_BYTES;
+  size_t small = run.is_recorded ? 4 * REGION_SMALL : REGION_SMALL;
+  size_t bytes = rng_chance(&run.rng, SMALL_PERCENT) ? small : REGION_BYTES;
   uint8_t *syscalls = (uint8_t *)run.slots + CT_ITRACE_SYSCALLS_AT;
   memset(run.slots, 0, sizeof(*run.slots));
   rng_fill(&run.rng, syscalls, CT_ITRACE_SYSCALLS);
@@ -404,7 +491,15 @@ make_cache(enum layout layout)
   run.tracer.space = &run.tracer.spaces[0];
   run.tracer.space->slots = run.slots;
   struct ct_translation_place place = {.shared = (uint32_t)(uint64_t)run.slots};
-  run.tracer.space->cache = ct_code_cache_create(run.slots, &place, NULL);
+  if (run.is_recorded) {
+    bool has_bmi2 = __builtin_cpu_supports("bmi2") && rng_chance(&run.rng, 70);
+    run.has_vectors = rng_chance(&run.rng, 60);
+    if (!records_begin(&run.tracer, run.has_vectors, has_bmi2, &place)) {
+      return false;
+    }
+  }
+  struct ct_unit_log *log = run.is_recorded ? ct_recorder_units(run.tracer.recorder) : NULL;
+  run.tracer.space->cache = ct_code_cache_create(run.slots, &place, log);
   if (run.tracer.space->cache == NULL) {
     return false;
   }
@@ -420,12 +515,71 @@ make_cache(enum layout layout)
 
 /* ---- a case ---- */
 
+static bool
+go_on_anyway(void *context, const uint64_t reg[16], uint64_t rip)
+{
+  (void)context;
+  (void)reg;
+  (void)rip;
+  return false;
+}
+
+/*
+ * The recorded thread has stopped for good. A fault of what only reads for the record is none of the program's: the
+ * instruction is executed where it is.
+ */
+static void
+settle_recorded(void)
+{
+  struct machine *end = &run.translated_end;
+  struct ct_recorder *recorder = run.tracer.recorder;
+  struct ct_found_state found;
+  struct ending ending;
+  bool is_translated = recover(end->reg, &end->rip, &end->flags, &found);
+  if (is_translated && !found.is_spoilt) {
+    close_records();
+    end->flags &= MACHINE_FLAGS;
+    if (run.translated.signal != 0 && found.recovery.is_before) {
+      struct machine from = *end;
+      ct_recorder_step(recorder, end->rip);
+      machine_run(&from, go_on_anyway, NULL, end, &ending);
+      ending.steps = run.translated.steps;
+      run.translated = ending;
+      ct_recorder_step_not_made(recorder, end->rip);
+    }
+  } else if (run.is_stepping && run.translated.signal != 0) {
+    ct_recorder_step_not_made(recorder, end->rip);
+  } else if (run.is_stepping) {
+    struct user_regs_struct regs = regs_of(end->reg, end->rip, 0x202 | end->flags);
+    ct_recorder_context(recorder, &regs, CT_CONTEXT_STEP);
+  }
+}
+
+static void
+native_state(unsigned index, struct records_state *out)
+{
+  const struct state *s = &run.states[index];
+  *out = (struct records_state){.reg = s->reg, .rip = s->rip, .flags = s->flags, .vectors = &run.vectors[index]};
+}
+
+/* Of what the reader makes of it; NULL: the same. */
+static const char *
+compare_records(bool is_whole, char *text, size_t size)
+{
+  const char *why = records_end(&run.tracer);
+  unsigned hidden = run.state_count - 1 - run.at + run.translated.no_step; /* see compare_ends */
+  if (why != NULL || !is_whole) {
+    return why;
+  }
+  return records_compare(run.state_count, hidden, native_state, &run.count->records, text, size) ? NULL : text;
+}
+
 /* What the two runs ended with; NULL: the same. */
 static const char *
 compare_ends(char *text, size_t size)
 {
   uint64_t flags = run.translated_end.flags;
-  bool spoilt = false;
+  struct ct_found_state found;
   if (run.native.signal != run.translated.signal || run.native.code != run.translated.code ||
       run.native.address != run.translated.address || run.native.error != run.translated.error) {
     snprintf(text, size, "it ends with signal %d, code %d, address %#llx, not %d, %d, %#llx", run.translated.signal,
@@ -433,7 +587,7 @@ compare_ends(char *text, size_t size)
              (unsigned long long)run.native.address);
     return text;
   }
-  recover(run.translated_end.reg, &run.translated_end.rip, &flags, &spoilt);
+  recover(run.translated_end.reg, &run.translated_end.rip, &flags, &found);
   run.translated_end.flags = flags & MACHINE_FLAGS;
   if (run.translated.no_step && run.at == run.state_count - 2 && run.states[run.at].may_hide) { /* a deserted jump */
     run.translated_end.rip = run.states[++run.at].rip;
@@ -508,19 +662,30 @@ run_translated(void)
   program_again();
   run.at = 0;
   run.has_failed = run.is_stepping = run.is_waiting = false;
-  run.answers = rng_chance(&run.rng, 10) ? 1 + (unsigned)rng_below(&run.rng, 12) : UINT32_MAX;
+  run.answers = !run.is_recorded && rng_chance(&run.rng, 10) ? 1 + (unsigned)rng_below(&run.rng, 12) : UINT32_MAX;
   run.delay = rng_chance(&run.rng, 20) ? (unsigned)rng_below(&run.rng, 100) : 0;
-  from.rip = ct_code_cache_unit(run.tracer.space->cache, run.begin.rip, read_code, NULL);
+  if (run.is_recorded) {
+    records_enter(&run.tracer);
+    if (rng_chance(&run.rng, 30)) { /* no room from the beginning on: each look is for another segment */
+      records_fill(&run.tracer, 0);
+    }
+    machine_rests(&run.begin);
+    from.rip = enter_recorded(from.reg, run.begin.rip, run.begin.flags, CT_CONTEXT_BEGIN);
+  } else {
+    from.rip = ct_code_cache_unit(run.tracer.space->cache, run.begin.rip, read_code, NULL);
+  }
   machine_run(&from, look_translated, NULL, &run.translated_end, &run.translated);
 }
 
 bool
-translated_case(uint64_t seed, uint64_t number, struct translated_count *count, char *text, size_t size)
+translated_case(uint64_t seed, uint64_t number, bool is_recorded, struct translated_count *count, char *text,
+                size_t size)
 {
   char why_text[200];
   struct ct_code_cache_stats stats;
   run.rng = rng_of(seed, number);
   run.count = count;
+  run.is_recorded = is_recorded;
   enum layout layout = (enum layout)rng_below(&run.rng, LAYOUTS);
   run.is_checked = rng_chance(&run.rng, 40);
   program_begin(&run.rng, layout == LAYOUT_TWO ? 2 : 1, run.is_checked);
@@ -541,7 +706,14 @@ translated_case(uint64_t seed, uint64_t number, struct translated_count *count, 
     return true;
   }
   run_translated();
+  if (run.is_recorded) {
+    settle_recorded();
+  }
   const char *why = run.has_failed ? run.why : compare_ends(why_text, sizeof(why_text));
+  if (run.is_recorded) {
+    const char *other = compare_records(why == NULL, why_text, sizeof(why_text));
+    why = why != NULL ? why : other;
+  }
   ct_code_cache_stats(run.tracer.space->cache, &stats);
   ct_code_cache_free(run.tracer.space->cache);
   run.tracer.space->cache = NULL;

@@ -419,6 +419,40 @@ own_steps(void)
   }
 }
 
+/* ---- SIGTRAP blocked, where instructions are executed by steps ---- */
+
+static void
+on_own_trap(int signal)
+{
+  (void)signal;
+  came++;
+}
+
+static void
+masked(void)
+{
+  static char area[512] __attribute__((aligned(64)));
+  struct sigaction now;
+  sigset_t most, mask;
+  catch (SIGTRAP, on_own_trap, SA_RESTART);
+  catch (SIGUSR1, on_own_trap, SA_RESTART);
+  sigfillset(&most);
+  sigdelset(&most, SIGUSR1);
+  sigprocmask(SIG_SETMASK, &most, NULL);
+  for (int turn = 0; turn < 3; turn++) {
+    __asm__ volatile("fxsave (%0); fxrstor (%0); pushf; popf" : : "r"(area) : "memory", "cc");
+    raise(SIGUSR1);
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    sigaction(SIGTRAP, NULL, &now);
+    CHECK(sigismember(&mask, SIGTRAP) == 1 && now.sa_handler == on_own_trap && (now.sa_flags & SA_RESTART) != 0);
+  }
+  CHECK(came == 3);
+  raise(SIGTRAP);
+  CHECK(came == 3);
+  sigprocmask(SIG_UNBLOCK, &most, NULL);
+  CHECK(came == 4);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -441,6 +475,8 @@ main(int argc, char **argv)
     stops();
   } else if (strcmp(name, "own_steps") == 0) {
     own_steps();
+  } else if (strcmp(name, "masked") == 0) {
+    masked();
   } else if (strcmp(name, "abort") == 0) {
     abort();
   } else if (strcmp(name, "kill") == 0) {

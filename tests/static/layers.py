@@ -28,8 +28,8 @@ ALLOWED["itrace"].add("steps")                   # the recorder's files
 ALLOWED["span"] = {"base", "trace"}
 ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "target", "trace", "span", "index"}
-ALLOWED["export"] = {"base", "trace", "span", "views"}  # nothing points back
-ALLOWED["sql"] = {"base", "trace", "span", "index", "views", "export"}
+ALLOWED["export"] = {"base", "ring", "x86", "trace", "span", "views", "steps"}  # nothing points back
+ALLOWED["sql"] = {"base", "ring", "x86", "trace", "span", "index", "views", "export", "steps"}
 # The public headers of all of these, and nothing else.
 PUBLIC_ONLY = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql", "steps", "debug", "itrace"}
 ALLOWED["mcp"] = PUBLIC_ONLY

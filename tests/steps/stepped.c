@@ -6,15 +6,15 @@
  *
  *   stepped record [-v] [-n STEPS] [-s BYTES] [-w STATES] FILE -- PROGRAM [ARG]...
  *   stepped compare FILE STATES        each step of the reader, forward; 1: they differ
- *   stepped begins FILE STATES         the same, but the file may have more, before and after those
- *   stepped hold PROGRAM [ARG]...      prints its process id; see machine_hold
- *   stepped walk FILE                  each step of the reader, forward; 1: a record contradicts those before it
- *   stepped repeat TIMES FILE FILE     the same records many times
+ *   stepped hold OUTPUT PROGRAM [ARG]...   prints its process id; see machine_hold. The program writes to the file
+ * OUTPUT stepped follow STEPS FILE OUTPUT PROGRAM [ARG]...   runs it by single steps, STEPS at most, along with its
+ * recording FILE; 1: they differ; see follow.h stepped walk FILE                  each step of the reader, forward; 1:
+ * a record contradicts those before it stepped repeat TIMES FILE FILE     the same records many times
  *
  * -v: vector registers too; -s: a segment's size. Signals are recorded; other threads and children are not. It ends at
  * an execve.
  */
-#include "excused.h"
+#include "follow.h"
 #include "stepping.h"
 
 #include "base/error.h"
@@ -32,14 +32,7 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-enum {
-  BAD_SHOWN = 5,
-  UNIT_MAX = 24,
-  UNITS_BITS = 16,
-  SEGMENT_MAX = 1 << 20,
-  VALUES_MAX = UNIT_MAX * 512,
-  SPLIT_EACH = 13
-};
+enum { UNIT_MAX = 24, UNITS_BITS = 16, SEGMENT_MAX = 1 << 20, VALUES_MAX = UNIT_MAX * 512, SPLIT_EACH = 13 };
 
 /* A unit that was made: found by its first address. */
 struct known_unit {
@@ -548,7 +541,7 @@ record(int argc, char **argv)
       r.segment_size = strtoull(optarg, NULL, 10) % SEGMENT_MAX;
       break;
     case 'w':
-      r.states = fopen(optarg, "we");
+      r.states = fopen(optarg, "w");
       break;
     default:
       return 2;
@@ -560,7 +553,7 @@ record(int argc, char **argv)
   const char *path = argv[optind++];
   optind += strcmp(argv[optind], "--") == 0;
   r.known = calloc(1u << UNITS_BITS, sizeof(*r.known));
-  r.pid = machine_start(argv + optind);
+  r.pid = machine_start(NULL, argv + optind);
   if (r.pid < 0 || r.known == NULL) {
     die("it cannot be started");
   }
@@ -589,60 +582,35 @@ record(int argc, char **argv)
 
 /* ---- compare ---- */
 
-/* NULL: what is known is as it was, but for what is excused; of that is kept what differs. */
+/* NULL: what is known is as it was. */
 static const char *
-difference(const struct ct_steps_state *state, const struct witness *real, bool vectors, struct excused *excused)
+difference(const struct ct_steps_state *state, const struct witness *real, bool vectors)
 {
   static char text[128];
-  const char *why = NULL;
   struct witness got;
-  uint16_t registers = 0;
   fill(state, real->pc, vectors, &got);
   for (unsigned i = 0; i < 16; i++) {
     if ((state->unknown >> i & 1) == 0 && got.reg[i] != real->reg[i]) {
-      registers |= (uint16_t)(1u << i);
-      if ((excused->registers >> i & 1) == 0) {
-        snprintf(text, sizeof(text), "register %u is %" PRIx64 ", not %" PRIx64, i, got.reg[i], real->reg[i]);
-        why = text;
-      }
+      snprintf(text, sizeof(text), "register %u is %" PRIx64 ", not %" PRIx64, i, got.reg[i], real->reg[i]);
+      return text;
     }
   }
-  uint16_t flags = (uint16_t)((got.flags ^ real->flags) & (CT_FLAGS_SIX | CT_FLAG_DF) & ~state->cpu.unknown);
-  if (why == NULL && (flags & ~excused->flags) != 0) {
+  if (((got.flags ^ real->flags) & (CT_FLAGS_SIX | CT_FLAG_DF) & ~state->cpu.unknown) != 0) {
     snprintf(text, sizeof(text), "flags %" PRIx64 ", not %" PRIx64, got.flags, real->flags);
-    why = text;
+    return text;
   }
-  if (why == NULL && !state->rip_unknown && got.rip != real->rip) {
+  if (!state->rip_unknown && got.rip != real->rip) {
     snprintf(text, sizeof(text), "it goes to %" PRIx64 ", not %" PRIx64, got.rip, real->rip);
-    why = text;
+    return text;
   }
-  if (why == NULL && (got.fs_base != real->fs_base || got.gs_base != real->gs_base)) {
-    why = "the base of fs or gs";
+  if (got.fs_base != real->fs_base || got.gs_base != real->gs_base) {
+    return "the base of fs or gs";
   }
-  excused_keep(excused, registers, flags);
-  return why != NULL ? why : got.vectors != real->vectors ? "vector registers" : NULL;
-}
-
-/* The first step at the place where the states begin; the cursor and the file stand before it. */
-static uint64_t
-find_first(struct ct_steps_cursor *cursor, FILE *states)
-{
-  struct witness witness;
-  const struct ct_steps_step *step;
-  if (fread(&witness, sizeof(witness), 1, states) != 1) {
-    die("no states");
-  }
-  do {
-    step = ct_steps_cursor_next(cursor);
-  } while (step != NULL && step->pc != witness.pc);
-  uint64_t first = step != NULL ? step->number : 0;
-  ct_steps_cursor_seek(cursor, first);
-  rewind(states);
-  return first;
+  return got.vectors != real->vectors ? "vector registers" : NULL;
 }
 
 static int
-compare(const char *path, const char *states_path, bool may_have_more)
+compare(const char *path, const char *states_path)
 {
   struct ct_steps_reader *reader;
   struct ct_diag diag = {""};
@@ -654,44 +622,33 @@ compare(const char *path, const char *states_path, bool may_have_more)
   bool vectors = ct_steps_reader_head(reader)->has_vectors != 0;
   struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
   const struct ct_steps_step *step;
-  uint64_t count = 0, bad = 0, unknown = 0, first = may_have_more ? find_first(cursor, states) : 0;
-  uint64_t excuses = 0;
-  static struct excused excused;
-  uint64_t rax = 0; /* before the step, by the witness */
+  uint64_t count = 0, bad = 0, unknown = 0;
   while ((step = ct_steps_cursor_next(cursor)) != NULL && fread(&witness, sizeof(witness), 1, states) == 1) {
     const struct ct_steps_state *state = ct_steps_cursor_state(cursor);
-    if (may_have_more) {
-      excused_step(&excused, step, rax, state);
-      rax = witness.reg[CT_RAX];
-    }
-    const char *why = step->number != first + count ? "its number"
-                      : step->pc != witness.pc      ? "its address"
-                                                    : difference(state, &witness, vectors, &excused);
-    excuses += excused.registers != 0 || excused.flags != 0;
+    const char *why = step->number != count    ? "its number"
+                      : step->pc != witness.pc ? "its address"
+                                               : difference(state, &witness, vectors);
     unknown += state->unknown != 0;
-    if (why != NULL && bad++ < BAD_SHOWN) {
+    if (why != NULL && bad++ < 5) {
       printf("step %" PRIu64 " at %" PRIx64 ": %s\n", count, step->pc, why);
     }
     count++;
   }
-  bool both_end = (step == NULL || may_have_more) && fread(&witness, sizeof(witness), 1, states) == 0;
+  bool both_end = step == NULL && fread(&witness, sizeof(witness), 1, states) == 0;
   uint64_t odd = ct_steps_cursor_inconsistent(cursor);
   printf("%" PRIu64 " steps, %" PRIu64 " differ, %" PRIu64 " inconsistent, %" PRIu64 " with unknown registers%s%s%s\n",
          count, bad, odd, unknown, both_end ? "" : ", one of them ends early",
          ct_steps_reader_damage(reader)[0] != 0 ? "; " : "", ct_steps_reader_damage(reader));
-  if (may_have_more) {
-    printf("%" PRIu64 " steps with values that differ between runs\n", excuses);
-  }
   /* Any place, from any other. */
   uint64_t at = 0, wrong = 0;
-  for (int i = 0; i < 300 && !may_have_more && count != 0; i++) {
+  for (int i = 0; i < 300 && count != 0; i++) {
     at = i % 3 == 0 ? (at * 6364136223846793005ull + 1442695040888963407ull) % count : at != 0 ? at - 1 : 0;
     fseek(states, (long)(at * sizeof(witness)), SEEK_SET);
-    bool there = i % 3 == 0 ? ct_steps_cursor_seek(cursor, first + at) : at == 0 || ct_steps_cursor_back(cursor);
-    wrong += !there || ct_steps_cursor_at(cursor) != first + at || (step = ct_steps_cursor_next(cursor)) == NULL ||
-             step->number != first + at || fread(&witness, sizeof(witness), 1, states) != 1 ||
-             difference(ct_steps_cursor_state(cursor), &witness, vectors, &excused) != NULL;
-    ct_steps_cursor_seek(cursor, first + at);
+    bool there = i % 3 == 0 ? ct_steps_cursor_seek(cursor, at) : at == 0 || ct_steps_cursor_back(cursor);
+    wrong += !there || ct_steps_cursor_at(cursor) != at || (step = ct_steps_cursor_next(cursor)) == NULL ||
+             step->number != at || fread(&witness, sizeof(witness), 1, states) != 1 ||
+             difference(ct_steps_cursor_state(cursor), &witness, vectors) != NULL;
+    ct_steps_cursor_seek(cursor, at);
   }
   printf("300 places, %" PRIu64 " wrong\n", wrong);
   ct_steps_cursor_close(cursor);
@@ -770,13 +727,13 @@ main(int argc, char **argv)
     return record(argc - 1, argv + 1);
   }
   if (argc == 4 && strcmp(argv[1], "compare") == 0) {
-    return compare(argv[2], argv[3], false);
+    return compare(argv[2], argv[3]);
   }
-  if (argc == 4 && strcmp(argv[1], "begins") == 0) {
-    return compare(argv[2], argv[3], true);
+  if (argc >= 4 && strcmp(argv[1], "hold") == 0) {
+    return machine_hold(argv[2], argv + 3);
   }
-  if (argc >= 3 && strcmp(argv[1], "hold") == 0) {
-    return machine_hold(argv + 2);
+  if (argc >= 6 && strcmp(argv[1], "follow") == 0) {
+    return follow_run(argv[3], strtoull(argv[2], NULL, 10), argv[4], argv + 5);
   }
   if (argc == 3 && strcmp(argv[1], "walk") == 0) {
     return walk(argv[2]);
@@ -784,6 +741,6 @@ main(int argc, char **argv)
   if (argc == 5 && strcmp(argv[1], "repeat") == 0) {
     return repeat(strtoull(argv[2], NULL, 10), argv[3], argv[4]);
   }
-  die("record, compare, begins, hold, walk or repeat; see stepped.c");
+  die("record, compare, hold, follow, walk or repeat; see stepped.c");
   return 2;
 }

@@ -5,6 +5,7 @@
 #include <cpuid.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -66,11 +68,19 @@ fix_random_bytes(pid_t pid)
 }
 
 pid_t
-machine_start(char *const argv[])
+machine_start(const char *output, char *const argv[])
 {
   int status = 0;
   pid_t pid = fork();
   if (pid == 0) {
+    int file = output != NULL ? open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    if (output != NULL && (file < 0 || dup2(file, 1) < 0)) {
+      _exit(127);
+    }
+    if (getenv("STEPPED_PRELOAD") != NULL) {
+      setenv("LD_PRELOAD", getenv("STEPPED_PRELOAD"), 1);
+      unsetenv("STEPPED_PRELOAD");
+    }
     ptrace(PTRACE_TRACEME, 0, NULL, NULL);
     execvp(argv[0], argv);
     _exit(127);
@@ -126,11 +136,11 @@ put_in_loop(pid_t pid, uint64_t *slot, uint64_t *first)
 }
 
 int
-machine_hold(char *const argv[])
+machine_hold(const char *output, char *const argv[])
 {
   int status = 0;
   uint64_t slot, first;
-  pid_t pid = machine_start(argv);
+  pid_t pid = machine_start(output, argv);
   if (pid < 0 || !put_in_loop(pid, &slot, &first)) {
     return 1;
   }
@@ -206,6 +216,41 @@ machine_peek(pid_t pid, uint64_t at, void *out, size_t size)
   return done;
 }
 
+bool
+machine_poke(pid_t pid, uint64_t at, const void *bytes, size_t size)
+{
+  uint64_t word;
+  for (size_t done = 0; done < size; done += sizeof(word)) {
+    size_t part = size - done < sizeof(word) ? size - done : sizeof(word);
+    if (part < sizeof(word) && machine_peek(pid, at + done, &word, sizeof(word)) != sizeof(word)) {
+      return false;
+    }
+    memcpy(&word, (const char *)bytes + done, part);
+    if (ptrace(PTRACE_POKEDATA, pid, at + done, word) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool
+machine_set(pid_t pid, const struct ct_cpu *cpu)
+{
+  struct user_regs_struct r;
+  if (ptrace(PTRACE_GETREGS, pid, NULL, &r) != 0) {
+    return false;
+  }
+  unsigned long long *const in_order[16] = {&r.rax, &r.rcx, &r.rdx, &r.rbx, &r.rsp, &r.rbp, &r.rsi, &r.rdi,
+                                            &r.r8,  &r.r9,  &r.r10, &r.r11, &r.r12, &r.r13, &r.r14, &r.r15};
+  for (unsigned i = 0; i < 16; i++) {
+    *in_order[i] = cpu->reg[i];
+  }
+  r.rip = cpu->rip;
+  r.eflags = cpu->flags;
+  r.orig_rax = ~0ull;
+  return ptrace(PTRACE_SETREGS, pid, NULL, &r) == 0;
+}
+
 void
 machine_clean_r11(pid_t pid)
 {
@@ -217,22 +262,36 @@ machine_clean_r11(pid_t pid)
   }
 }
 
-bool
-machine_handles(pid_t pid, int signal)
+/* One of the sets of signals in the status of the process. */
+static bool
+has_signal(pid_t pid, const char *field, int signal)
 {
   char path[64], line[256];
-  unsigned long long caught = 0;
+  unsigned long long set = 0;
   snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
   FILE *file = fopen(path, "r");
   while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-    if (strncmp(line, "SigCgt:", 7) == 0) {
-      caught = strtoull(line + 7, NULL, 16);
+    if (strncmp(line, field, strlen(field)) == 0) {
+      set = strtoull(line + strlen(field), NULL, 16);
     }
   }
   if (file != NULL) {
     fclose(file);
   }
-  return (caught >> (signal - 1) & 1) != 0;
+  return (set >> (signal - 1) & 1) != 0;
+}
+
+bool
+machine_handles(pid_t pid, int signal)
+{
+  return has_signal(pid, "SigCgt:", signal);
+}
+
+bool
+machine_is_pending(pid_t pid, int signal)
+{
+  bool is_sent = has_signal(pid, "SigPnd:", signal) || has_signal(pid, "ShdPnd:", signal);
+  return is_sent && !has_signal(pid, "SigBlk:", signal);
 }
 
 int
@@ -258,4 +317,16 @@ machine_signal_info(pid_t pid, uint64_t *address, int32_t *code)
   ptrace(PTRACE_GETSIGINFO, pid, NULL, &info);
   *address = (uint64_t)info.si_addr;
   *code = info.si_code;
+}
+
+bool
+machine_send(pid_t pid, int signal, int32_t code)
+{
+  siginfo_t info;
+  int value;
+  memset(&info, 0, sizeof(info));
+  info.si_signo = signal;
+  info.si_code = code;
+  return syscall(SYS_tgkill, pid, pid, signal) == 0 && machine_step(pid, 0, &value) == MACHINE_SIGNAL &&
+         value == signal && ptrace(PTRACE_SETSIGINFO, pid, NULL, &info) == 0;
 }

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A flame graph: one SVG that needs nothing else. The widths are weights (time, calls, time off the processor), callees
+ * lie on their callers. A click goes into a frame, "search" marks names; both are done by a script of the picture,
+ * which without it shows all the same. Names are text in it, never markup or script.
+ *
+ * What is thinner than a fifth of a pixel is left out; the last line says how much that is.
+ */
+#include "export/json.h"
+#include "export/sums.h"
+#include "views/text.h"
+
+#include <contrail/text.h>
+#include <contrail/version.h>
+
+#include <stdio.h>
+
+enum { WIDTH = 1200, MARGIN = 10, ROW = 17, TOP = 60, BOTTOM = 40, CHARACTER = 7, DEPTH_MAX = 2000 };
+#define LEAST_PIXELS 0.2
+
+struct flame {
+  struct ct_sink *out;
+  const struct ct_export_job *job;
+  const struct ct_paths *paths;
+  uint64_t total;
+  double scale; /* pixels for one of the weight */
+  uint32_t rows, height;
+  uint64_t thin, thin_weight; /* paths that are left out */
+};
+
+static const char style[] =
+    "<style>\n"
+    "svg{background:#fff;font:12px ui-monospace,monospace}text{fill:#111}rect.b{fill:#fff}\n"
+    ".f rect{stroke:#fff;stroke-width:.5}.f text{fill:#111;pointer-events:none}.f{cursor:pointer}\n"
+    ".f:hover rect{stroke:#000;stroke-width:1}.f.m rect{fill:#b040e0!important}.f.m text{fill:#fff}.f.p "
+    "rect{opacity:.4}\n"
+    ".c{cursor:pointer;text-decoration:underline}.h{display:none}\n"
+    "@media (prefers-color-scheme:dark){svg,rect.b{background:#16181c;fill:#16181c}text{fill:#ddd}.f "
+    "rect{stroke:#16181c}\n"
+    ".f:hover rect{stroke:#fff}}\n"
+    "</style>\n";
+
+/* data-x, data-w: pixels of the whole; data-d: the row. Names only ever become text content. */
+static const char script[] =
+    "<script><![CDATA[\n"
+    "'use strict';\n"
+    "const W=1180,X0=10,frames=[...document.querySelectorAll('.f')],info=document.getElementById('info'),\n"
+    " found=document.getElementById('found'),reset=document.getElementById('reset');\n"
+    "const of=g=>({x:+g.dataset.x,w:+g.dataset.w,d:+g.dataset.d});\n"
+    "const nameOf=g=>g.dataset.n;\n"
+    "function fit(g,w){const t=g.querySelector('text'),n=nameOf(g),k=Math.floor((w-6)/7);\n"
+    " t.textContent=k<3?'':n.length<=k?n:n.slice(0,k-2)+'..';}\n"
+    "function zoom(to){const a=of(to),s=W/a.w;\n"
+    " for(const g of frames){const b=of(g),r=g.querySelector('rect');\n"
+    "  const over=b.d<a.d&&b.x<=a.x+1e-6&&b.x+b.w>=a.x+a.w-1e-6;\n"
+    "  const inside=b.d>=a.d&&b.x>=a.x-1e-6&&b.x+b.w<=a.x+a.w+1e-6;\n"
+    "  g.classList.toggle('h',!(over||inside));g.classList.toggle('p',over);\n"
+    "  if(over||inside){const x=over?X0:X0+(b.x-a.x)*s,w=over?W:b.w*s;\n"
+    "   r.setAttribute('x',x);r.setAttribute('width',w);g.querySelector('text').setAttribute('x',x+3);fit(g,w);}}\n"
+    " reset.classList.toggle('h',a.d===0);}\n"
+    "function search(text){let test;if(!text){for(const g of "
+    "frames)g.classList.remove('m');found.textContent='';return;}\n"
+    " try{const r=new RegExp(text);test=n=>r.test(n);}catch(e){test=n=>n.includes(text);}\n"
+    " const hits=[];for(const g of frames){const "
+    "m=of(g).d>0&&test(nameOf(g));g.classList.toggle('m',m);if(m)hits.push(of(g));}\n"
+    " hits.sort((a,b)=>a.x-b.x||b.w-a.w);let end=-1,sum=0;\n"
+    " for(const h of hits)if(h.x+h.w>end+1e-6){sum+=h.x+h.w-Math.max(h.x,end);end=h.x+h.w;}\n"
+    " found.textContent=hits.length+' frames match: '+(100*sum/W).toFixed(2)+' %';}\n"
+    "function ask(){const t=prompt('Names with this text, or regular expression:','');if(t!==null)search(t);}\n"
+    "for(const g of frames){g.addEventListener('click',()=>zoom(g));\n"
+    " g.addEventListener('mouseover',()=>{info.textContent=g.querySelector('title').textContent;});}\n"
+    "document.getElementById('search').addEventListener('click',ask);\n"
+    "reset.addEventListener('click',()=>zoom(frames[0]));\n"
+    "addEventListener('keydown',e=>{if((e.ctrlKey&&e.key==='f')||e.key==='/'){e.preventDefault();ask();}\n"
+    " else if(e.key==='Escape'){search('');zoom(frames[0]);}});\n"
+    "]]></script>\n";
+
+static void
+put_pixels(struct ct_sink *out, double pixels)
+{
+  char text[40];
+  snprintf(text, sizeof(text), "%.3f", pixels);
+  ct_out_text(out, text);
+}
+
+/* A warm colour that is the same for a name in every picture. */
+static void
+put_colour(struct ct_sink *out, const char *name)
+{
+  uint32_t hash = 2166136261u;
+  char text[40];
+  for (; *name != '\0' && *name != '('; name++) {
+    hash = (hash ^ (uint8_t)*name) * 16777619u;
+  }
+  snprintf(text, sizeof(text), "hsl(%u,%u%%,%u%%)", 10 + hash % 45, 65 + (hash >> 8) % 25, 62 + (hash >> 16) % 12);
+  ct_out_text(out, text);
+}
+
+static const char *
+weight_text(const struct flame *flame, uint64_t weight, char text[CT_COUNT_CHARS + 8])
+{
+  char number[CT_COUNT_CHARS];
+  if (flame->job->options->weight == CT_WEIGHT_CALLS) {
+    snprintf(text, CT_COUNT_CHARS + 8, "%s calls", ct_format_count(number, weight));
+  } else {
+    ct_format_duration(text, weight);
+  }
+  return text;
+}
+
+static void
+put_label(struct ct_sink *out, const char *name, double pixels)
+{
+  size_t columns = pixels > 6 ? (size_t)((pixels - 6) / CHARACTER) : 0;
+  char *clean = columns >= 3 ? ct_utf8_copy(name) : NULL;
+  if (clean == NULL) {
+    return;
+  }
+  bool is_cut = ct_text_columns(clean) > columns;
+  if (is_cut) {
+    clean[ct_text_bytes_of_columns(clean, columns - 2)] = '\0';
+  }
+  ct_out_xml(out, clean);
+  ct_out_text(out, is_cut ? ".." : "");
+  free(clean);
+}
+
+static void
+put_frame(const struct flame *flame, const char *name, const struct ct_path *path, double x, double pixels,
+          uint32_t row)
+{
+  struct ct_sink *out = flame->out;
+  char weight[CT_COUNT_CHARS + 8], calls[CT_COUNT_CHARS], text[160];
+  uint64_t total = ct_export_total_weight(flame->job, path);
+  uint32_t y = flame->height - BOTTOM - (row + 1) * ROW;
+  ct_out_literal(out, "<g class=\"f\" data-x=\"");
+  put_pixels(out, x);
+  ct_out_literal(out, "\" data-w=\"");
+  put_pixels(out, pixels);
+  snprintf(text, sizeof(text), "\" data-d=\"%u\" data-n=\"", row);
+  ct_out_text(out, text);
+  ct_out_xml(out, name);
+  ct_out_literal(out, "\"><title>");
+  ct_out_xml(out, name);
+  snprintf(text, sizeof(text), ": %s, %.2f %%; %s calls", weight_text(flame, total, weight),
+           flame->total != 0 ? 100.0 * (double)total / (double)flame->total : 0.0, ct_format_count(calls, path->calls));
+  ct_out_text(out, text);
+  ct_out_literal(out, "</title><rect x=\"");
+  put_pixels(out, MARGIN + x);
+  snprintf(text, sizeof(text), "\" y=\"%u\" height=\"%d\" width=\"", y, ROW - 1);
+  ct_out_text(out, text);
+  put_pixels(out, pixels);
+  ct_out_literal(out, "\" fill=\"");
+  put_colour(out, name);
+  ct_out_literal(out, "\"/><text x=\"");
+  put_pixels(out, MARGIN + x + 3);
+  snprintf(text, sizeof(text), "\" y=\"%u\">", y + 12);
+  ct_out_text(out, text);
+  put_label(out, name, pixels);
+  ct_out_literal(out, "</text></g>\n");
+}
+
+/*
+ * Visits the paths that are wide enough, each before what is on it: with `draws` it draws them; else it finds how many
+ * rows there are, and what is left out.
+ */
+static int
+visit(struct flame *flame, bool draws)
+{
+  const struct ct_paths *paths = flame->paths;
+  double *next = calloc(DEPTH_MAX + 2, sizeof(*next)); /* by row: where the next frame begins */
+  uint32_t row = 0;
+  if (next == NULL) {
+    return CT_ENOMEM;
+  }
+  for (uint32_t at = CT_PATH_TOP; at != CT_PATH_NONE;) {
+    const struct ct_path *path = &paths->paths[at];
+    uint64_t weight = ct_export_total_weight(flame->job, path);
+    double pixels = (double)weight * flame->scale, x = next[row];
+    bool is_wide = pixels >= LEAST_PIXELS && row < DEPTH_MAX;
+    next[row] = x + pixels;
+    if (is_wide && draws) {
+      put_frame(flame, at == CT_PATH_TOP ? "all" : ct_paths_name(paths, path->name), path, x, pixels, row);
+    } else if (is_wide) {
+      flame->rows = row + 1 > flame->rows ? row + 1 : flame->rows;
+    } else if (!draws && weight != 0) {
+      flame->thin++;
+      flame->thin_weight += weight;
+    }
+    bool goes_in = is_wide && path->first != CT_PATH_NONE;
+    if (goes_in) {
+      next[++row] = x;
+      at = path->first;
+      continue;
+    }
+    while (at != CT_PATH_TOP && paths->paths[at].next == CT_PATH_NONE) {
+      at = paths->paths[at].parent;
+      row--;
+    }
+    at = at != CT_PATH_TOP ? paths->paths[at].next : CT_PATH_NONE;
+  }
+  free(next);
+  return ct_out_failed(flame->out) ? CT_EIO : CT_OK;
+}
+
+static void
+put_line(struct ct_sink *out, double x, uint32_t y, const char *attributes, const char *text)
+{
+  char at[160];
+  snprintf(at, sizeof(at), "<text x=\"%.0f\" y=\"%u\"%s>", x, y, attributes);
+  ct_out_text(out, at);
+  ct_out_xml(out, text);
+  ct_out_literal(out, "</text>\n");
+}
+
+static void
+put_head(const struct flame *flame)
+{
+  static const char *const names[] = {
+      [CT_WEIGHT_TIME] = "time", [CT_WEIGHT_CALLS] = "calls", [CT_WEIGHT_OFF] = "time off the processor"};
+  struct ct_sink *out = flame->out;
+  const struct ct_export_summary *summary = flame->job->summary;
+  char text[400], weight[CT_COUNT_CHARS + 8], calls[CT_COUNT_CHARS];
+  snprintf(text, sizeof(text),
+           "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+           "height=\"%u\" "
+           "viewBox=\"0 0 %d %u\">\n",
+           WIDTH, flame->height, WIDTH, flame->height);
+  ct_out_text(out, text);
+  ct_out_literal(out, style);
+  ct_out_literal(out, "<rect class=\"b\" width=\"100%\" height=\"100%\"/>\n");
+  bool is_calls = flame->job->options->weight == CT_WEIGHT_CALLS;
+  snprintf(text, sizeof(text), "%.100s by %s: %s%s%s%s of %llu thread%s", ct_export_program(flame->job->trace),
+           names[flame->job->options->weight], weight_text(flame, flame->total, weight), is_calls ? "" : " in ",
+           is_calls ? "" : ct_format_count(calls, summary->events), is_calls ? "" : " calls",
+           (unsigned long long)summary->threads, summary->threads == 1 ? "" : "s");
+  put_line(out, MARGIN, 20, " font-weight=\"bold\"", text);
+  put_line(out, WIDTH - 120, 20, " class=\"c\" id=\"search\"", "search (/)");
+  put_line(out, WIDTH - 200, 20, " class=\"c h\" id=\"reset\"", "show all");
+  put_line(out, MARGIN, 42, " id=\"info\"", "a click goes into a frame");
+  put_line(out, WIDTH - 320, 42, " id=\"found\"", "");
+}
+
+/* What is not in the picture, or not to be believed of it. */
+static void
+put_foot(const struct flame *flame)
+{
+  char text[700] = "", count[CT_COUNT_CHARS];
+  int length = 0;
+  if (flame->thin != 0) {
+    length = snprintf(text, sizeof(text), "%s paths are too thin to be drawn (%.2f %%); ",
+                      ct_format_count(count, flame->thin), 100.0 * (double)flame->thin_weight / (double)flame->total);
+  }
+  if (flame->job->summary->lost != 0) {
+    length += snprintf(text + length, sizeof(text) - (size_t)length, "%s events were lost; ",
+                       ct_format_count(count, flame->job->summary->lost));
+  }
+  snprintf(text + length, sizeof(text) - (size_t)length, "recursion is one frame; contrail " CT_VERSION);
+  put_line(flame->out, MARGIN, flame->height - 15, "", text);
+}
+
+static int
+write_flamegraph(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag)
+{
+  struct ct_export_sums sums;
+  struct flame flame = {.out = out, .job = job, .paths = &sums.paths};
+  int err = ct_export_sums_collect(job, &sums, diag);
+  if (err == CT_OK) {
+    flame.total = ct_export_total_weight(job, &sums.paths.paths[CT_PATH_TOP]);
+    flame.scale = flame.total != 0 ? (WIDTH - 2.0 * MARGIN) / (double)flame.total : 0;
+    err = visit(&flame, false);
+  }
+  if (err == CT_OK) {
+    flame.height = TOP + BOTTOM + (flame.rows + 1) * ROW;
+    put_head(&flame);
+    err = visit(&flame, true);
+    put_foot(&flame);
+    ct_out_literal(out, script);
+    ct_out_literal(out, "</svg>\n");
+  }
+  if (err == CT_ENOMEM) {
+    ct_fail(diag, err, "out of memory for the paths of calls");
+  }
+  ct_export_sums_destroy(&sums);
+  return err;
+}
+
+static int
+write_format(const struct ct_export_job *job, struct ct_diag *diag)
+{
+  return ct_export_file(job, CT_OUT_PLAIN, write_flamegraph, diag);
+}
+
+const struct ct_export_writer ct_export_flamegraph = {
+    .format = {.name = "flamegraph",
+               .summary = "a flame graph, an SVG that needs nothing else",
+               .has_weight = true,
+               .takes_filters = true},
+    .write = write_format,
+};

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Folded stacks: a line for each path of calls, its functions from the outermost on with ';' between them, a blank, and
+ * its weight: nanoseconds of its own (self), calls, or nanoseconds off the processor. What flame graph programs read.
+ */
+#include "export/out.h"
+#include "export/sums.h"
+
+/* One function of the line. ';' separates, so it is none of a name. */
+static void
+put_name(struct ct_sink *out, const struct ct_paths *paths, uint32_t path)
+{
+  ct_out_line(out, ct_paths_name(paths, paths->paths[path].name), ';', ':');
+}
+
+static int
+write_folded(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag)
+{
+  struct ct_export_sums sums;
+  uint32_t *line = NULL, depth, room = 0;
+  int err = ct_export_sums_collect(job, &sums, diag);
+  const struct ct_paths *paths = &sums.paths;
+  for (uint32_t at = CT_PATH_TOP; err == CT_OK && (at = ct_paths_next(paths, at, true)) != CT_PATH_NONE;) {
+    uint64_t weight = ct_export_weight(job, &paths->paths[at]);
+    if (weight == 0) {
+      continue;
+    }
+    depth = 0;
+    for (uint32_t up = at; up != CT_PATH_TOP; up = paths->paths[up].parent) {
+      if (depth == room) {
+        room = 2 * room + 64;
+        uint32_t *grown = reallocarray(line, room, sizeof(*line));
+        if (grown == NULL) {
+          free(line);
+          ct_export_sums_destroy(&sums);
+          return ct_fail(diag, CT_ENOMEM, "out of memory for the paths of calls");
+        }
+        line = grown;
+      }
+      line[depth++] = up;
+    }
+    while (depth-- != 0) {
+      put_name(out, paths, line[depth]);
+      ct_out_byte(out, depth != 0 ? ';' : ' ');
+    }
+    ct_out_decimal(out, weight);
+    ct_out_byte(out, '\n');
+  }
+  free(line);
+  ct_export_sums_destroy(&sums);
+  return err;
+}
+
+static int
+write_format(const struct ct_export_job *job, struct ct_diag *diag)
+{
+  return ct_export_file(job, CT_OUT_PLAIN, write_folded, diag);
+}
+
+const struct ct_export_writer ct_export_folded = {
+    .format = {.name = "folded",
+               .summary = "stacks and their weight, a line each",
+               .has_weight = true,
+               .takes_filters = true},
+    .write = write_format,
+};

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A directory of Parquet files, for DuckDB, ClickHouse, pandas and others: spans.parquet has a row for each call,
+ * functions.parquet and threads.parquet what the numbers in it are, edges.parquet sums of who called whom. Times are as
+ * in CSV.
+ */
+#include "export/parquet.h"
+
+#include "export/frames.h"
+#include "export/json.h"
+#include "trace/tree.h"
+#include "trace/writer.h"
+
+#include <contrail/text.h>
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum span_column {
+  PID,
+  TID,
+  ID,
+  PARENT,
+  FUNCTION,
+  START,
+  END,
+  DURATION,
+  SELF,
+  OFF,
+  DEPTH,
+  CALLS,
+  HOW,
+  OPEN,
+  UNCERTAIN,
+  BEFORE,
+  STACK,
+  LOST,
+  SPAN_COLUMNS
+};
+static const struct ct_parquet_column span_columns[SPAN_COLUMNS] = {
+    [PID] = {"pid", CT_PARQUET_INT32},
+    [TID] = {"tid", CT_PARQUET_INT32},
+    [ID] = {"id", CT_PARQUET_INT64},
+    [PARENT] = {"parent", CT_PARQUET_INT64},
+    [FUNCTION] = {"function", CT_PARQUET_INT32},
+    [START] = {"start_ns", CT_PARQUET_INT64},
+    [END] = {"end_ns", CT_PARQUET_INT64},
+    [DURATION] = {"duration_ns", CT_PARQUET_INT64},
+    [SELF] = {"self_ns", CT_PARQUET_INT64},
+    [OFF] = {"off_ns", CT_PARQUET_INT64},
+    [DEPTH] = {"depth", CT_PARQUET_INT32},
+    [CALLS] = {"calls", CT_PARQUET_INT64},
+    [HOW] = {"end", CT_PARQUET_TEXT},
+    [OPEN] = {"open", CT_PARQUET_INT32},
+    [UNCERTAIN] = {"uncertain", CT_PARQUET_INT32},
+    [BEFORE] = {"before", CT_PARQUET_INT32},
+    [STACK] = {"stack", CT_PARQUET_INT64},
+    [LOST] = {"lost", CT_PARQUET_INT64},
+};
+static const struct ct_parquet_column function_columns[] = {{"id", CT_PARQUET_INT32},
+                                                            {"name", CT_PARQUET_TEXT},
+                                                            {"module", CT_PARQUET_TEXT},
+                                                            {"file", CT_PARQUET_TEXT},
+                                                            {"line", CT_PARQUET_INT32}};
+static const struct ct_parquet_column thread_columns[] = {
+    {"pid", CT_PARQUET_INT32}, {"tid", CT_PARQUET_INT32}, {"name", CT_PARQUET_TEXT}, {"program", CT_PARQUET_TEXT}};
+static const struct ct_parquet_column edge_columns[] = {{"caller", CT_PARQUET_INT32},
+                                                        {"callee", CT_PARQUET_INT32},
+                                                        {"calls", CT_PARQUET_INT64},
+                                                        {"duration_ns", CT_PARQUET_INT64},
+                                                        {"self_ns", CT_PARQUET_INT64}};
+
+enum { NO_CALLER = -1 };
+
+struct edge {
+  uint32_t caller, callee; /* frames + 1; callee 0: free */
+  uint64_t calls, duration_ns, self_ns;
+};
+
+struct parquet {
+  const struct ct_export_job *job;
+  struct ct_diag *diag;
+  struct ct_parquet *spans, *threads;
+  struct ct_export_frames frames;
+  struct edge *edges;
+  uint32_t edge_count, edge_capacity;
+  bool has_bounds;
+  uint64_t bytes;
+};
+
+/* ---- texts ---- */
+
+static void
+put_string(struct ct_parquet *file, unsigned column, const char *text)
+{
+  char *clean = ct_utf8_copy(text);
+  const char *shown = clean != NULL ? clean : "?";
+  ct_parquet_text(file, column, shown, strlen(shown));
+  free(clean);
+}
+
+/* ---- edges ---- */
+
+static struct edge *
+find_edge(struct edge *edges, uint32_t capacity, uint32_t caller, uint32_t callee)
+{
+  uint64_t key = ((uint64_t)caller << 32 | callee) * UINT64_C(0x9E3779B97F4A7C15);
+  uint32_t at = (uint32_t)(key >> 32) & (capacity - 1);
+  while (edges[at].callee != 0 && (edges[at].caller != caller || edges[at].callee != callee)) {
+    at = (at + 1) & (capacity - 1);
+  }
+  return &edges[at];
+}
+
+static int
+grow_edges(struct parquet *parquet)
+{
+  uint32_t capacity = parquet->edge_capacity != 0 ? 2 * parquet->edge_capacity : 1024;
+  struct edge *edges = calloc(capacity, sizeof(*edges));
+  if (edges == NULL) {
+    return CT_ENOMEM;
+  }
+  for (uint32_t i = 0; i < parquet->edge_capacity; i++) {
+    const struct edge *edge = &parquet->edges[i];
+    if (edge->callee != 0) {
+      *find_edge(edges, capacity, edge->caller, edge->callee) = *edge;
+    }
+  }
+  free(parquet->edges);
+  parquet->edges = edges;
+  parquet->edge_capacity = capacity;
+  return CT_OK;
+}
+
+static int
+add_edge(struct parquet *parquet, uint32_t caller, uint32_t callee, uint64_t calls, uint64_t duration_ns,
+         uint64_t self_ns)
+{
+  if (2 * (parquet->edge_count + 1) > parquet->edge_capacity && grow_edges(parquet) != CT_OK) {
+    return CT_ENOMEM;
+  }
+  struct edge *edge = find_edge(parquet->edges, parquet->edge_capacity, caller, callee + 1);
+  parquet->edge_count += edge->callee == 0;
+  edge->caller = caller;
+  edge->callee = callee + 1;
+  edge->calls += calls;
+  edge->duration_ns += duration_ns;
+  edge->self_ns += self_ns;
+  return CT_OK;
+}
+
+/* ---- rows ---- */
+
+static int
+put_span(struct parquet *parquet, const struct ct_walk_place *place, const struct ct_span *span)
+{
+  struct ct_parquet *file = parquet->spans;
+  bool has_time = span->end < CT_SPAN_ORPHAN;
+  uint32_t index = place->thread->index, function = ct_export_frame(&parquet->frames, span->fn);
+  uint32_t caller = span->caller_fn != UINT32_MAX ? ct_export_frame(&parquet->frames, span->caller_fn) + 1 : 0;
+  uint64_t duration = has_time ? ct_trace_ticks_ns(place->trace, span->duration_ticks) : 0;
+  uint64_t self = has_time ? ct_trace_ticks_ns(place->trace, span->self_ticks) : 0, calls = ct_walk_calls(span);
+  const char *how = ct_span_end_text((enum ct_span_end)span->end);
+  if (function == CT_FRAMES_NONE || add_edge(parquet, caller, function, calls, duration, self) != CT_OK) {
+    return CT_ENOMEM;
+  }
+  ct_parquet_number(file, PID, place->pid);
+  ct_parquet_number(file, TID, place->thread->tid);
+  ct_parquet_number(file, ID, span->ordinal != CT_NO_ORDINAL ? ct_span_id_in(place->trace, index, span->ordinal) : 0);
+  ct_parquet_number(file, PARENT,
+                    span->parent_ordinal != CT_NO_ORDINAL ? ct_span_id_in(place->trace, index, span->parent_ordinal)
+                                                          : 0);
+  ct_parquet_number(file, FUNCTION, function);
+  ct_parquet_number(file, START, ct_walk_ns(place, span->enter_tsc));
+  ct_parquet_number(file, END, ct_walk_ns(place, span->end_tsc));
+  ct_parquet_number(file, DURATION, duration);
+  ct_parquet_number(file, SELF, self);
+  ct_parquet_number(file, OFF, parquet->has_bounds ? 0 : ct_trace_ticks_ns(place->trace, span->off_ticks));
+  ct_parquet_number(file, DEPTH, span->depth);
+  ct_parquet_number(file, CALLS, calls);
+  ct_parquet_text(file, HOW, how, strlen(how));
+  ct_parquet_number(file, OPEN, ct_span_is_unfinished(span->end));
+  ct_parquet_number(file, UNCERTAIN, (span->uncertain & CT_SPAN_UNCERTAIN) != 0);
+  ct_parquet_number(file, BEFORE, (span->uncertain & CT_SPAN_BEFORE) != 0);
+  ct_parquet_number(file, STACK, span->context);
+  ct_parquet_number(file, LOST, 0);
+  return ct_parquet_end_row(file);
+}
+
+static int
+put_spans(void *arg, const struct ct_walk_place *place, const struct ct_span *spans, size_t count)
+{
+  int rc = 0;
+  for (size_t i = 0; i < count && rc == 0; i++) {
+    rc = put_span(arg, place, &spans[i]);
+  }
+  return rc;
+}
+
+static int
+put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t tsc)
+{
+  struct parquet *parquet = arg;
+  struct ct_parquet *file = parquet->spans;
+  uint32_t function = ct_export_frames_add_text(&parquet->frames, "(events lost)");
+  const char *how = ct_span_end_text(CT_SPAN_LOST);
+  if (function == CT_FRAMES_NONE) {
+    return CT_ENOMEM;
+  }
+  for (unsigned i = 0; i < SPAN_COLUMNS; i++) {
+    if (i != HOW) {
+      ct_parquet_number(file, i, 0);
+    }
+  }
+  ct_parquet_number(file, PID, place->pid);
+  ct_parquet_number(file, TID, place->thread->tid);
+  ct_parquet_number(file, FUNCTION, function);
+  ct_parquet_number(file, START, ct_walk_ns(place, tsc));
+  ct_parquet_number(file, END, ct_walk_ns(place, tsc));
+  ct_parquet_text(file, HOW, how, strlen(how));
+  ct_parquet_number(file, LOST, events);
+  return ct_parquet_end_row(file);
+}
+
+static int
+begin_process(void *arg, const struct ct_walk_place *place)
+{
+  struct parquet *parquet = arg;
+  parquet->has_bounds = ct_trace_has_bounds(place->trace);
+  return ct_export_frames_begin(&parquet->frames, place->trace);
+}
+
+static int
+begin_thread(void *arg, const struct ct_walk_place *place)
+{
+  struct ct_parquet *file = ((struct parquet *)arg)->threads;
+  ct_parquet_number(file, 0, place->pid);
+  ct_parquet_number(file, 1, place->thread->tid);
+  put_string(file, 2, ct_export_thread_name(place));
+  put_string(file, 3, ct_export_program(place->trace));
+  return ct_parquet_end_row(file);
+}
+
+/* ---- tables that are known at the end ---- */
+
+static int
+open_file(struct parquet *parquet, const char *name, const struct ct_parquet_column *columns, unsigned count,
+          struct ct_parquet **out)
+{
+  char path[PATH_MAX];
+  if (snprintf(path, sizeof(path), "%s/%s.parquet", parquet->job->options->path, name) >= (int)sizeof(path)) {
+    return ct_fail(parquet->diag, CT_EINVAL, "the name %.100s is too long", parquet->job->options->path);
+  }
+  return ct_parquet_open(path, columns, count, out, parquet->diag);
+}
+
+static int
+put_functions(struct parquet *parquet)
+{
+  struct ct_parquet *file = NULL;
+  int rc = open_file(parquet, "functions", function_columns, 5, &file);
+  for (uint32_t i = 0; i < parquet->frames.count && rc == CT_OK; i++) {
+    const struct ct_export_frame *frame = &parquet->frames.list[i];
+    ct_parquet_number(file, 0, i);
+    put_string(file, 1, frame->name);
+    put_string(file, 2, frame->module);
+    put_string(file, 3, frame->file != NULL ? frame->file : "");
+    ct_parquet_number(file, 4, frame->line);
+    rc = ct_parquet_end_row(file);
+  }
+  return ct_parquet_close(file, rc, &parquet->bytes, parquet->diag);
+}
+
+static int
+put_edges(struct parquet *parquet)
+{
+  struct ct_parquet *file = NULL;
+  int rc = open_file(parquet, "edges", edge_columns, 5, &file);
+  for (uint32_t i = 0; i < parquet->edge_capacity && rc == CT_OK; i++) {
+    const struct edge *edge = &parquet->edges[i];
+    if (edge->callee != 0) {
+      ct_parquet_number(file, 0, edge->caller != 0 ? edge->caller - 1 : (uint64_t)NO_CALLER);
+      ct_parquet_number(file, 1, edge->callee - 1);
+      ct_parquet_number(file, 2, edge->calls);
+      ct_parquet_number(file, 3, edge->duration_ns);
+      ct_parquet_number(file, 4, edge->self_ns);
+      rc = ct_parquet_end_row(file);
+    }
+  }
+  return ct_parquet_close(file, rc, &parquet->bytes, parquet->diag);
+}
+
+static int
+write_files(const struct ct_export_job *job, struct ct_diag *diag)
+{
+  const struct ct_walk_handler handler = {
+      .begin_process = begin_process, .begin_thread = begin_thread, .spans = put_spans, .lost = put_lost};
+  struct parquet parquet = {.job = job, .diag = diag};
+  struct ct_walk_sums sums = {0};
+  int rc = open_file(&parquet, "spans", span_columns, SPAN_COLUMNS, &parquet.spans);
+  rc = rc == CT_OK ? open_file(&parquet, "threads", thread_columns, 4, &parquet.threads) : rc;
+  int walked = rc == CT_OK ? ct_walk(job, &handler, &parquet, &sums, diag) : rc;
+  rc = walked == CT_EIO ? CT_OK : walked; /* the file that could not be written says why */
+  rc = ct_parquet_close(parquet.spans, rc, &parquet.bytes, diag);
+  rc = ct_parquet_close(parquet.threads, rc, &parquet.bytes, diag);
+  rc = rc == CT_OK && walked != CT_OK ? walked : rc;
+  rc = rc == CT_OK ? put_functions(&parquet) : rc;
+  rc = rc == CT_OK ? put_edges(&parquet) : rc;
+  ct_export_frames_destroy(&parquet.frames);
+  free(parquet.edges);
+  job->summary->bytes = parquet.bytes;
+  return rc;
+}
+
+static int
+write_format(const struct ct_export_job *job, struct ct_diag *diag)
+{
+  int fd;
+  bool made = false;
+  int rc = ct_trace_directory_create(job->options->path, &fd, &made, diag);
+  if (rc != CT_OK) {
+    return rc;
+  }
+  rc = write_files(job, diag);
+  if (rc == CT_OK) {
+    ct_export_warn(job);
+  } else {
+    ct_trace_empty(fd);
+    if (made) {
+      rmdir(job->options->path);
+    }
+  }
+  close(fd);
+  return rc;
+}
+
+const struct ct_export_writer ct_export_parquet = {
+    .format = {.name = "parquet",
+               .summary = "a directory of Parquet files: spans, functions, threads, edges",
+               .is_directory = true,
+               .takes_filters = true},
+    .write = write_format,
+};

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* See running.h. */
+#include "export/running.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The stack of the context, which is the current one from now on. */
+static int
+switch_to(struct ct_running *running, uint32_t context, uint64_t *ns, struct ct_running_stack **out)
+{
+  uint32_t lane;
+  bool is_new;
+  if (ct_export_lane(&running->lanes, context, &lane, &is_new) != CT_OK) {
+    return CT_ENOMEM;
+  }
+  if (lane >= running->stack_count) {
+    uint32_t count = 2 * lane + 8;
+    struct ct_running_stack *stacks = reallocarray(running->stacks, count, sizeof(*stacks));
+    if (stacks == NULL) {
+      return CT_ENOMEM;
+    }
+    memset(stacks + running->stack_count, 0, (count - running->stack_count) * sizeof(*stacks));
+    running->stacks = stacks;
+    running->stack_count = count;
+  }
+  running->ns = *ns > running->ns ? *ns : running->ns;
+  *ns = running->ns;
+  int rc = 0;
+  if (lane != running->current) {
+    const struct ct_running_stack *left = &running->stacks[running->current], *next = &running->stacks[lane];
+    for (uint32_t i = left->count; i-- > 0 && rc == 0;) {
+      rc = running->close(running->arg, left->frames[i], *ns);
+    }
+    for (uint32_t i = 0; i < next->count && rc == 0; i++) {
+      rc = running->open(running->arg, next->frames[i], *ns);
+    }
+    running->current = lane;
+  }
+  *out = &running->stacks[lane];
+  return rc;
+}
+
+int
+ct_running_enter(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns)
+{
+  struct ct_running_stack *stack;
+  int rc = switch_to(running, context, &ns, &stack);
+  if (rc != 0) {
+    return rc;
+  }
+  if (stack->count == stack->capacity) {
+    uint32_t capacity = 2 * stack->capacity + 64;
+    uint32_t *frames = reallocarray(stack->frames, capacity, sizeof(*frames));
+    if (frames == NULL) {
+      return CT_ENOMEM;
+    }
+    stack->frames = frames;
+    stack->capacity = capacity;
+  }
+  stack->frames[stack->count++] = frame;
+  return running->open(running->arg, frame, ns);
+}
+
+int
+ct_running_leave(struct ct_running *running, uint32_t context, uint64_t ns)
+{
+  struct ct_running_stack *stack;
+  int rc = switch_to(running, context, &ns, &stack);
+  return rc != 0 || stack->count == 0 ? rc : running->close(running->arg, stack->frames[--stack->count], ns);
+}
+
+int
+ct_running_point(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns)
+{
+  int rc = ct_running_enter(running, context, frame, ns);
+  return rc != 0 ? rc : ct_running_leave(running, context, ns);
+}
+
+void
+ct_running_clear(struct ct_running *running)
+{
+  for (uint32_t i = 0; i < running->stack_count; i++) {
+    free(running->stacks[i].frames);
+  }
+  free(running->stacks);
+  ct_export_lanes_clear(&running->lanes);
+  running->stacks = NULL;
+  running->stack_count = running->current = 0;
+  running->ns = 0;
+}

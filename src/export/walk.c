@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT */
+/* See walk.h. */
+#include "export/walk.h"
+
+#include "export/passes.h"
+#include "views/reading.h"
+#include "views/select.h"
+#include "views/span_filter.h"
+#include "views/warnings.h"
+
+#include <contrail/filter.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct walk {
+  const struct ct_export_job *job;
+  const struct ct_walk_handler *handler;
+  void *arg;
+  struct ct_walk_sums *sums;
+  struct ct_walk_place place;
+  struct ct_filter filter;              /* with the threads that are the trace's */
+  struct ct_filter_compiled *functions; /* of the trace at hand */
+  bool about_functions, about_calls;
+  struct ct_passes *passes; /* of the thread at hand: which calls pass; NULL: not asked */
+  uint64_t left;            /* of the limit */
+  uint64_t done;            /* bytes */
+  uint64_t total;           /* of all files */
+  uint64_t said_lost;
+  struct ct_span *chosen; /* room for a batch */
+  size_t capacity;
+};
+
+/* ---- calls ---- */
+
+static void
+count(struct ct_walk_sums *sums, const struct ct_span *span)
+{
+  sums->spans++;
+  sums->calls += ct_view_calls_of(span);
+  sums->open += ct_span_is_unfinished(span->end);
+  sums->uncertain += span->uncertain & CT_SPAN_UNCERTAIN;
+  sums->before += (span->uncertain & CT_SPAN_BEFORE) != 0;
+  sums->points += span->end == CT_SPAN_POINT;
+  sums->orphans += span->end == CT_SPAN_ORPHAN;
+  sums->counted += span->end == CT_SPAN_COUNTED ? span->duration_ticks : 0;
+}
+
+/* Events were lost since this was asked last. */
+static int
+tell_lost(struct walk *walk, const struct ct_spans *spans, uint64_t tsc)
+{
+  uint64_t lost = ct_spans_lost(spans), more = lost - walk->said_lost;
+  if (CT_LIKELY(more == 0)) {
+    return 0;
+  }
+  walk->said_lost = lost;
+  walk->place.lost = lost;
+  walk->sums->lost += more;
+  return walk->handler->lost != NULL ? walk->handler->lost(walk->arg, &walk->place, more, tsc) : 0;
+}
+
+static bool
+has_time(const struct ct_span *span)
+{
+  return span->end < CT_SPAN_ORPHAN;
+}
+
+/* Those of the batch whose functions are chosen. 0 or CT_ENOMEM. */
+static int
+choose(struct walk *walk, const struct ct_span **batch, size_t *count)
+{
+  if (!walk->about_functions) {
+    return 0;
+  }
+  if (*count > walk->capacity) {
+    struct ct_span *chosen = reallocarray(walk->chosen, *count, sizeof(*chosen));
+    if (chosen == NULL) {
+      return CT_ENOMEM;
+    }
+    walk->chosen = chosen;
+    walk->capacity = *count;
+  }
+  size_t n = 0;
+  for (const struct ct_span *span = *batch; span < *batch + *count; span++) {
+    if (ct_filter_has_function(walk->functions, span->fn)) {
+      walk->chosen[n++] = *span;
+    }
+  }
+  *batch = walk->chosen;
+  *count = n;
+  return 0;
+}
+
+static void
+put_progress(const struct walk *walk, const struct ct_spans *spans)
+{
+  const struct ct_view_progress *progress = &walk->job->options->progress;
+  if (progress->update != NULL) {
+    progress->update(progress->arg, walk->done + ct_spans_offset(spans), walk->total);
+  }
+}
+
+static int
+give_batches(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc)
+{
+  struct ct_span_filter filter;
+  const struct ct_span *batch;
+  size_t n;
+  int rc;
+  ct_span_filter_init(&filter, walk->place.trace, &walk->filter);
+  while (walk->left != 0 && (rc = ct_spans_next(spans, &batch, &n)) == 0 && n != 0) {
+    *end_tsc = batch[n - 1].end_tsc > *end_tsc ? batch[n - 1].end_tsc : *end_tsc;
+    rc = ct_span_filter_run(&filter, &batch, &n);
+    rc = rc == 0 ? choose(walk, &batch, &n) : rc;
+    n = n < walk->left ? n : (size_t)walk->left;
+    for (size_t i = 0; i < n; i++) {
+      count(walk->sums, &batch[i]);
+    }
+    walk->left -= n;
+    rc = rc == 0 ? tell_lost(walk, spans, *end_tsc) : rc;
+    rc = rc == 0 && n != 0 ? walk->handler->spans(walk->arg, &walk->place, batch, n) : rc;
+    if (rc != 0) {
+      break;
+    }
+    put_progress(walk, spans);
+  }
+  ct_span_filter_destroy(&filter);
+  return walk->left != 0 ? rc : 0;
+}
+
+/* ---- in the order of time ---- */
+
+/* Both find out anew of each call whether it passes, by the same numbers: the n-th that was entered. */
+static int
+entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  struct walk *walk = arg;
+  const struct ct_span_frame *frame = &stack->frames[stack->count - 1];
+  struct ct_span_note *note = &stack->notes[stack->count - 1];
+  bool passes = walk->left != 0 && (!walk->about_functions || ct_filter_has_function(walk->functions, frame->fn));
+  if (walk->passes != NULL) {
+    passes = ct_passes_next(walk->passes) && passes;
+  }
+  note->node = passes;
+  if (!passes) {
+    return 0;
+  }
+  walk->left--;
+  int rc = tell_lost(walk, spans, frame->enter_tsc);
+  return rc == 0 ? walk->handler->entered(walk->arg, &walk->place, frame, stack->context) : rc;
+}
+
+static int
+ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
+{
+  struct walk *walk = arg;
+  const struct ct_span *span = call->span;
+  bool was_entered = call->note != NULL;
+  (void)stack;
+  if (was_entered
+          ? call->note->node == 0
+          : walk->left == 0 || !ct_filter_has_function(walk->functions, span->fn) ||
+                !ct_filter_has_call(walk->functions,
+                                    has_time(span) ? ct_trace_ticks_ns(walk->place.trace, span->duration_ticks) : 0,
+                                    span->depth, span->end)) {
+    return 0;
+  }
+  walk->left -= !was_entered;
+  count(walk->sums, span);
+  int rc = tell_lost(walk, spans, span->end_tsc);
+  return rc == 0 ? walk->handler->ended(walk->arg, &walk->place, span, was_entered) : rc;
+}
+
+/* The first reading of a thread: which calls pass. The number of a call is in its note. */
+static int
+entered_first(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  struct walk *walk = arg;
+  struct ct_span_note *note = &stack->notes[stack->count - 1];
+  (void)spans;
+  uint64_t number = ct_passes_count(walk->passes);
+  note->node = (uint32_t)number;
+  note->outer = (uint32_t)(number >> 32);
+  return ct_passes_add(walk->passes);
+}
+
+static int
+ended_first(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
+{
+  struct walk *walk = arg;
+  const struct ct_span *span = call->span;
+  (void)spans;
+  (void)stack;
+  if (call->note != NULL &&
+      ct_filter_has_call(walk->functions, ct_trace_ticks_ns(walk->place.trace, span->duration_ticks), span->depth,
+                         span->end)) {
+    ct_passes_set(walk->passes, call->note->node | (uint64_t)call->note->outer << 32);
+  }
+  return 0;
+}
+
+static int
+read_through(struct walk *walk, struct ct_spans *spans, const struct ct_span_observer *observer, uint64_t *end_tsc)
+{
+  const struct ct_span *batch;
+  size_t n;
+  int rc;
+  ct_spans_observe(spans, observer);
+  while ((rc = ct_spans_next(spans, &batch, &n)) == 0 && n != 0) {
+    *end_tsc = batch[n - 1].end_tsc > *end_tsc ? batch[n - 1].end_tsc : *end_tsc;
+    put_progress(walk, spans);
+  }
+  return rc;
+}
+
+static int
+give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, struct ct_diag *diag)
+{
+  const struct ct_span_observer observer = {.entered = entered, .ended = ended, .arg = walk};
+  const struct ct_span_observer first = {.entered = entered_first, .ended = ended_first, .arg = walk};
+  int rc = 0;
+  if (walk->about_calls) {
+    struct ct_spans *before;
+    rc = ct_passes_create(&walk->passes, diag);
+    rc = rc == 0 ? ct_spans_open(walk->place.trace, walk->place.thread->index, walk->job->options->time, &before, diag)
+                 : rc;
+    if (rc == 0) {
+      rc = read_through(walk, before, &first, end_tsc);
+      ct_spans_close(before);
+      if (rc == CT_ENOSPC || rc == CT_EIO) {
+        ct_fail(diag, rc, "cannot write a temporary file for the filter: %s", ct_err_text(rc));
+      }
+    }
+    if (rc == 0) {
+      ct_passes_rewind(walk->passes);
+    }
+  }
+  rc = rc == 0 ? read_through(walk, spans, &observer, end_tsc) : rc;
+  ct_passes_destroy(walk->passes);
+  walk->passes = NULL;
+  return rc;
+}
+
+/* ---- threads ---- */
+
+static int
+walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
+{
+  const struct ct_walk_handler *handler = walk->handler;
+  struct ct_walk_place *place = &walk->place;
+  struct ct_view_notes *notes = walk->job->notes;
+  struct ct_spans *spans;
+  uint64_t end_tsc = 0;
+  place->thread = ct_trace_thread(place->trace, index);
+  place->lost = walk->said_lost = 0;
+  int rc = ct_spans_open(place->trace, index, walk->job->options->time, &spans, diag);
+  if (rc != 0) {
+    return rc;
+  }
+  rc = handler->begin_thread != NULL ? handler->begin_thread(walk->arg, place) : 0;
+  if (rc == 0) {
+    rc = handler->spans != NULL ? give_batches(walk, spans, &end_tsc) : give_in_order(walk, spans, &end_tsc, diag);
+  }
+  rc = rc == 0 ? tell_lost(walk, spans, end_tsc) : rc;
+  rc = rc == 0 && handler->end_thread != NULL ? handler->end_thread(walk->arg, place, end_tsc) : rc;
+  if (rc == CT_ENOMEM) {
+    ct_fail(diag, rc, "out of memory for the calls of the trace");
+  }
+  if (ct_spans_state(spans) == CT_CURSOR_DAMAGED) {
+    notes->first_damaged_tid = notes->damaged_threads++ == 0 ? place->thread->tid : notes->first_damaged_tid;
+  }
+  ct_spans_close(spans);
+  walk->done += place->thread->file_bytes;
+  walk->job->summary->threads++;
+  place->number++;
+  return rc;
+}
+
+/* ---- processes ---- */
+
+static int
+walk_threads(struct walk *walk, struct ct_diag *diag)
+{
+  struct ct_walk_place *place = &walk->place;
+  uint32_t *threads;
+  size_t n;
+  int rc = ct_choose_threads(place->trace, walk->filter.tids, walk->filter.tid_count, &threads, &n, diag);
+  if (rc != 0) {
+    return rc;
+  }
+  rc = ct_filter_compile(&walk->filter, place->trace, &walk->functions, diag);
+  if (rc == 0 && walk->handler->begin_process != NULL) {
+    rc = walk->handler->begin_process(walk->arg, place);
+  }
+  for (size_t i = 0; i < n && rc == 0 && walk->left != 0; i++) {
+    rc = walk_thread(walk, threads[i], diag);
+  }
+  ct_filter_free_compiled(walk->functions);
+  walk->functions = NULL;
+  free(threads);
+  walk->job->summary->processes++;
+  return rc;
+}
+
+static int
+walk_process(struct walk *walk, struct ct_trace *trace, uint32_t process, struct ct_diag *diag)
+{
+  const struct ct_filter *all = walk->job->options->filter;
+  uint32_t *tids = NULL;
+  size_t tid_count = 0;
+  int rc = ct_own_threads(trace, all->tids, all->tid_count, &tids, &tid_count);
+  walk->place.trace = trace;
+  walk->place.process = process;
+  walk->place.pid = (uint32_t)json_integer_value(json_object_get(ct_trace_manifest(trace), "pid"));
+  walk->filter = *all;
+  walk->filter.tids = tids;
+  walk->filter.tid_count = tid_count;
+  ct_trace_set_place(trace, 0, process);
+  if (rc == 0 && (all->tid_count == 0 || tid_count != 0)) {
+    rc = walk_threads(walk, diag);
+  }
+  free(tids);
+  return rc;
+}
+
+static bool
+is_wanted(const struct ct_filter *filter, json_int_t pid)
+{
+  bool wanted = filter->pid_count == 0;
+  for (size_t i = 0; i < filter->pid_count; i++) {
+    wanted |= filter->pids[i] == pid;
+  }
+  return wanted;
+}
+
+static int
+walk_children(struct walk *walk, struct ct_diag *diag)
+{
+  const struct ct_export_job *job = walk->job;
+  const json_t *children = json_object_get(ct_trace_manifest(job->trace), "children"), *child;
+  size_t i;
+  int rc = 0;
+  json_array_foreach(children, i, child)
+  {
+    struct ct_trace *trace;
+    if (rc != 0 || !is_wanted(job->options->filter, json_integer_value(json_object_get(child, "pid")))) {
+      continue;
+    }
+    rc = ct_export_open_child(job->trace, child, &trace);
+    if (rc == CT_OK) {
+      walk->total += ct_trace_bytes(trace);
+      rc = walk_process(walk, trace, (uint32_t)i + 1, diag);
+      ct_trace_close(trace);
+    } else if (rc == CT_ENOENT) {
+      rc = CT_OK; /* it was not recorded, or cannot be read: info says which */
+    }
+  }
+  return rc;
+}
+
+/* What was asked for by its number and is not there. */
+static int
+check_found(const struct ct_export_job *job, struct ct_diag *diag)
+{
+  const struct ct_filter *filter = job->options->filter;
+  if (job->summary->processes == 0 && filter->pid_count != 0) {
+    return ct_fail(diag, CT_ERANGE, "no process %u in the trace; `contrail info` lists those that were followed",
+                   filter->pids[0]);
+  }
+  if (job->summary->threads == 0 && filter->tid_count != 0) {
+    return ct_fail(diag, CT_ERANGE, "%s has no thread %u", ct_trace_path(job->trace), filter->tids[0]);
+  }
+  return CT_OK;
+}
+
+int
+ct_walk(const struct ct_export_job *job, const struct ct_walk_handler *handler, void *arg, struct ct_walk_sums *sums,
+        struct ct_diag *diag)
+{
+  const struct ct_filter *filter = job->options->filter;
+  struct walk walk = {.job = job,
+                      .handler = handler,
+                      .arg = arg,
+                      .sums = sums,
+                      .place = {.first = job->trace},
+                      .about_functions = filter->function != NULL || filter->module != NULL || filter->file != NULL,
+                      .left = filter->limit != 0 ? filter->limit : UINT64_MAX,
+                      .total = ct_trace_bytes(job->trace)};
+  walk.about_calls = filter->min_ns != 0 || filter->max_ns != 0 || filter->levels != 0 || filter->has_depths ||
+                     filter->reasons != 0 || filter->types != 0;
+  int rc = 0;
+  if (is_wanted(filter, json_integer_value(json_object_get(ct_trace_manifest(job->trace), "pid")))) {
+    rc = walk_process(&walk, job->trace, 0, diag);
+  }
+  rc = rc == 0 ? walk_children(&walk, diag) : rc;
+  rc = rc == 0 ? check_found(job, diag) : rc;
+  free(walk.chosen);
+  job->summary->events = sums->spans;
+  job->summary->lost = sums->lost;
+  job->notes->shown = sums->spans;
+  return rc;
+}
+
+/* ---- what is said ---- */
+
+void
+ct_export_say(struct ct_export_summary *summary, const char *what, uint64_t count)
+{
+  size_t length = strlen(summary->mapped);
+  if (count != 0) {
+    snprintf(summary->mapped + length, sizeof(summary->mapped) - length, "%s%llu %s", length != 0 ? ", " : "",
+             (unsigned long long)count, what);
+  }
+}
+
+void
+ct_walk_tell(const struct ct_walk_sums *sums, struct ct_export_summary *summary)
+{
+  ct_export_say(summary, "calls that were still open at the end, and are closed there", sums->open);
+  ct_export_say(summary, "that were open before the begin", sums->before);
+  ct_export_say(summary, "whose end is uncertain", sums->uncertain);
+  ct_export_say(summary, "points, calls without an end", sums->points);
+  ct_export_say(summary, "returns without a call", sums->orphans);
+  ct_export_say(summary, "calls that were only counted", sums->counted);
+}
+
+/* ---- texts ---- */
+
+int
+ct_walk_texts_begin(struct ct_walk_texts *texts, struct ct_trace *trace)
+{
+  ct_walk_texts_destroy(texts);
+  texts->of = calloc((size_t)ct_trace_function_count(trace) + 1, sizeof(*texts->of));
+  texts->count = texts->of != NULL ? ct_trace_function_count(trace) : 0;
+  texts->trace = trace;
+  return texts->of != NULL ? CT_OK : CT_ENOMEM;
+}
+
+void
+ct_walk_texts_destroy(struct ct_walk_texts *texts)
+{
+  for (size_t i = 0; texts->of != NULL && i <= texts->count; i++) {
+    free(texts->of[i].text);
+  }
+  free(texts->of);
+  *texts = (struct ct_walk_texts){0};
+}
+
+const char *
+ct_walk_name(struct ct_trace *trace, uint32_t fn)
+{
+  const struct ct_trace_function *function = ct_trace_function(trace, fn);
+  return function != NULL ? function->name : "?";
+}
+
+const char *
+ct_walk_module(struct ct_trace *trace, uint32_t fn)
+{
+  const struct ct_trace_function *function = ct_trace_function(trace, fn);
+  return function != NULL ? ct_trace_module_name(trace, function->module) : "?";
+}
+
+json_t *
+ct_export_warnings(struct ct_trace *first)
+{
+  const json_t *children = json_object_get(ct_trace_manifest(first), "children"), *child;
+  json_t *all = ct_view_warnings(first);
+  size_t i;
+  json_array_foreach(children, i, child)
+  {
+    struct ct_trace *trace;
+    if (all == NULL || ct_export_open_child(first, child, &trace) != CT_OK) {
+      continue;
+    }
+    json_t *more = ct_view_warnings(trace), *line;
+    size_t n;
+    json_array_foreach(more, n, line)
+    {
+      char text[600];
+      snprintf(text, sizeof(text), "process %lld: %s", (long long)json_integer_value(json_object_get(child, "pid")),
+               json_string_value(line));
+      json_array_append_new(all, json_string(text));
+    }
+    json_decref(more);
+    ct_trace_close(trace);
+  }
+  return all;
+}

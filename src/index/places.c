@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which granules of a thread have to do with some functions, and what is known where a granule begins.
+ *
+ * A granule says which functions' calls ended in it. One that ended there and was open at its begin began in an earlier
+ * one, which its ordinal leads to, and was open all the way. Frames that nobody counted were open from the begin on.
+ */
+#include "index/index_internal.h"
+
+#include "span/stacks.h"
+
+#include <stdlib.h>
+
+uint64_t
+ct_granule_of_ordinal(const struct ct_index_part *part, uint64_t ordinal)
+{
+  uint64_t low = 0, high = part->granule_count;
+  while (high - low > 1) {
+    uint64_t middle = low + (high - low) / 2;
+    if (part->granules[middle].first_ordinal <= ordinal) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+struct search {
+  const struct ct_index *index;
+  const struct ct_index_part *part;
+  const uint8_t *functions;
+  struct ct_span_stacks stacks; /* of the granule in hand */
+  uint64_t earliest;            /* granule in which one of the calls began that are open later */
+};
+
+static bool
+is_asked_for(const struct search *s, uint32_t fn)
+{
+  return s->functions[fn < s->index->stats.fn_count ? fn : s->index->stats.fn_count] != 0;
+}
+
+static bool
+has_ends(const struct search *s, const struct ct_granule *g)
+{
+  const uint8_t *at = s->part->blob + g->blob + g->state_bytes, *end = at + g->function_bytes;
+  struct ct_granule_function function = {0};
+  while (ct_granule_next_function(&at, end, &function)) {
+    if (is_asked_for(s, function.fn)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static int
+note_begins(struct ct_span_stack *stack, void *arg)
+{
+  struct search *s = arg;
+  for (uint32_t i = 0; i < stack->count; i++) {
+    const struct ct_span_frame *frame = &stack->frames[i];
+    if (is_asked_for(s, frame->fn)) {
+      bool is_counted = (frame->ordinal & CT_ORDINAL_BEFORE) == 0;
+      uint64_t begin = is_counted ? ct_granule_of_ordinal(s->part, frame->ordinal) : 0;
+      s->earliest = begin < s->earliest ? begin : s->earliest;
+    }
+  }
+  return 0;
+}
+
+/* From the last granule to the first. */
+static int
+search(struct search *s, uint8_t *wanted)
+{
+  s->earliest = s->part->granule_count;
+  for (uint64_t i = s->part->granule_count; i-- > 0;) {
+    const struct ct_granule *g = &s->part->granules[i];
+    bool has = has_ends(s, g);
+    if (has && g->state_bytes != 0) {
+      struct ct_span_clock clock;
+      int code = ct_span_state_take(s->part->blob + g->blob, g->state_bytes, &s->stacks, &clock);
+      code = code == 0 ? ct_span_stacks_each(&s->stacks, note_begins, s) : code;
+      if (code != 0) {
+        return code;
+      }
+    }
+    wanted[i] = has || i >= s->earliest || (g->flags & CT_GRANULE_MARKS) != 0;
+  }
+  return 0;
+}
+
+int
+ct_index_granules_of(const struct ct_index *index, uint32_t thread, const uint8_t *functions, uint8_t **wanted,
+                     size_t *count)
+{
+  struct search s = {.index = index, .part = &index->threads[thread].part, .functions = functions};
+  uint8_t *bytes = calloc(s.part->granule_count + 1, 1);
+  if (bytes == NULL || ct_span_stacks_init(&s.stacks) != 0) {
+    free(bytes);
+    return CT_ENOMEM;
+  }
+  int code = search(&s, bytes);
+  ct_span_stacks_destroy(&s.stacks);
+  if (code != 0) {
+    free(bytes);
+    return code;
+  }
+  *wanted = bytes;
+  *count = s.part->granule_count;
+  return 0;
+}
+
+void
+ct_index_place(const struct ct_index *index, uint32_t thread, size_t granule, struct ct_index_place *place)
+{
+  const struct ct_index_part *part = &index->threads[thread].part;
+  const struct ct_granule *g = &part->granules[granule];
+  *place = (struct ct_index_place){.offset = g->offset,
+                                   .first_tsc = g->first_tsc,
+                                   .first_ordinal = g->first_ordinal,
+                                   .state = part->blob + g->blob,
+                                   .state_bytes = g->state_bytes};
+}

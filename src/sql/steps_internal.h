@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files share that look into recordings of instructions. They know nothing of traces of calls, nor do those
+ * know of them: sql_steps.h is between.
+ */
+#ifndef CT_SQL_STEPS_INTERNAL_H
+#define CT_SQL_STEPS_INTERNAL_H
+
+#include "sql/sql_steps.h"
+
+#include "steps/chosen.h"
+#include "steps/cursor.h"
+
+struct ct_sql_named {
+  uint64_t pc;
+  size_t period; /* plus 1; 0: free */
+  struct ct_steps_name name;
+};
+enum { CT_SQL_NAMES = 256 };
+
+/* A thread's file. */
+struct ct_sql_recorded {
+  char *path;
+  const char *file; /* the end of path */
+  struct ct_steps_reader *reader;
+  struct ct_steps_names *names;
+  struct ct_steps_index *index; /* NULL: not needed yet */
+  uint64_t start_tsc;           /* when its recording began; times are from then on */
+  struct ct_sql_named *named;   /* CT_SQL_NAMES of them, by address */
+};
+
+/* Until the next call. */
+const struct ct_steps_name *ct_sql_recorded_name(struct ct_sql_recorded *recorded, uint64_t step, uint64_t pc);
+
+/* On the way through a block. */
+struct ct_sql_way {
+  struct ct_sql_step_rows *rows;
+  struct ct_sql_registers before;
+  uint64_t last_step, last_pc; /* the step before, its code ... */
+  uint8_t last_code[15], last_length;
+  size_t unplaced; /* rows from here on are of a step that comes only now */
+  uint64_t tsc;
+};
+
+/* What a table looks for in a thread's file: the steps, and the index if it is of use. */
+struct ct_sql_search {
+  struct ct_sql_recorded *recorded;
+  const struct ct_sql_steps_wanted *wanted;
+  struct ct_steps_cursor *cursor;
+  struct ct_steps_chosen chosen;
+  struct ct_sql_way way;
+};
+
+#endif

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Programs of the system recorded by the instruction tracer, and the same once more by single steps under ptrace, along with the
+recording: the same addresses, registers, flags, vector registers, loads, stores, what the kernel wrote, signals (tests/steps/follow.h).
+
+    tests/equal.py                     the short set, the first 200,000 steps of each: part of `make test`
+    tests/equal.py --long              all of them, a million steps of each
+    tests/equal.py --steps N           so many
+    tests/equal.py --filter perl       those that match
+"""
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+import harness
+from harness import case, expect, main, need, wait_for
+
+SECONDS = 900
+SHORT, LONG = 200000, 1000000
+TEXT = "/usr/share/common-licenses/GPL-3"
+
+PERL = "my %h; $h{$_ % 977} .= chr(65 + $_ % 26) for 1 .. 3000; print join(',', map { \"$_=$h{$_}\" } keys %h), time() > 0, $$ > 0, rand(), qq(\\n)"
+PYTHON = "import json, random; print(json.dumps({str(k): [k * 0.5, str(k)] for k in range(800)}), len({random.random(), hash('a')}))"
+# In all of them: the environment LC_ALL=C and PATH, / as the folder, nothing to read, nothing that is looked at of what they print.
+PROGRAMS = {
+    "gzip": "gzip -c /etc/services",
+    "sha256sum": f"sha256sum {TEXT}",
+    "sqlite3": ("sqlite3", ":memory:", "create table t(a, b); insert into t select value, random() from generate_series(1, 3000);"
+                "create index i on t(b); select count(*), sum(a * 1.5), max(b) from t where a % 7 < 5 order by b"),
+    "openssl": f"openssl dgst -sha512 {TEXT}",
+    "sort": f"sort -n {TEXT}",
+    "sed": ("sed", "-n", "s/\\([a-z]*\\) \\(the\\)/\\2 \\1/gp", TEXT),
+    "grep": ("grep", "-n", "-E", "(free|soft)[a-z]+ .*[ou]r", TEXT),
+    "perl": ("perl", "-e", PERL),
+    "python3": ("/usr/bin/python3", "-c", PYTHON),
+    "bc": ("bc", "-l", "%folder/sums"),
+    "xz": f"xz -c {TEXT}",
+    "mawk": ("mawk", "{ n[$1] += length($0) / 3 } END { for (k in n) print k, n[k] }", TEXT),
+    "jq": ("jq", "-n", "[range(3000) | {a: ., b: (. * 1.5 | tostring)}] | map(.b) | join(\",\")"),
+    "tar": ("tar", "-cf", "-", "/usr/share/common-licenses", "/usr/share/common-licenses"),
+    "bzip2": f"bzip2 -c {TEXT}",
+    "zstd": f"zstd -c --single-thread -q {TEXT}",
+    "cc1": ("%cc1", "-quiet", "-O2", "%folder/file.c", "-o", "/dev/null"),
+    "objdump": ("objdump", "-d", "/usr/bin/gzip"),
+    "lua": ("lua", "-e", "local t = {} for i = 1, 20000 do t[i] = math.sin(i) .. '' end table.sort(t) print(t[1], os.time() > 0)"),
+    "bash": ("bash", "-c", "for ((i = 0; i < 3000; i++)); do a[i % 50]=$((i * RANDOM)); done; echo ${a[@]} $SECONDS"),
+}
+RANDOM = ("gzip", "sort", "perl", "python3", "bzip2", "mawk")  # with signals, too
+CI = ("gzip", "sqlite3", "sort", "perl", "python3", "random_signals/sort")
+
+
+class Scene(harness.Scene):
+    def __init__(self, options, folder, **_):
+        super().__init__(options, folder)
+        self.processes = []
+        self.stepped = os.path.join(options.build, "tests", "stepped")
+        self.alike = {"env": {"PATH": os.environ["PATH"], "LC_ALL": "C"}, "cwd": "/", "stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.pinned = ("taskset", "-c", str(min(os.sched_getaffinity(0))), "setarch", "-R", self.stepped)
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def recorded(self, words, during=None, status=0):
+        """The file of the steps of a program that was held before its first instruction. during(pid): called when it has begun."""
+        out = self.path("steps")
+        held = subprocess.Popen((*self.pinned, "hold", self.path("printed"), *words), stdout=subprocess.PIPE, **self.alike)
+        self.processes.append(held)
+        pid, slot, first = map(int, held.stdout.readline().split())
+        try:
+            recorder = subprocess.Popen((self.contrail, "itrace", "-q", "-o", out, str(pid)))
+            self.processes.append(recorder)
+            file = os.path.join(out, f"steps.{pid}")
+            wait_for("steps of the loop", lambda: os.path.exists(file) and os.path.getsize(file) > 4096)
+            with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+                os.pwrite(memory.fileno(), first.to_bytes(8, "little"), slot)
+            if during:
+                during(pid)
+            ends = (held.wait(SECONDS), recorder.wait(SECONDS))
+            expect(ends == (status, 0), f"the program and its recorder end with {ends}")
+        finally:
+            if held.poll() is None:
+                os.kill(pid, signal.SIGKILL)
+            held.stdout.close()
+        return file
+
+    def followed(self, file, words, steps):
+        """The lines of what was compared, and a dictionary of their numbers."""
+        result = subprocess.run((*self.pinned, "follow", str(steps), file, self.path("printed"), *words), stdout=subprocess.PIPE, text=True,
+                                timeout=SECONDS, check=False, **self.alike)
+        numbers = {name: int(number) for number, name in re.findall(r"(\d+) ([a-z ]+)", result.stdout)}
+        return result.returncode, result.stdout, numbers
+
+    def same(self, words, steps, least=None, **how):
+        """Compares so many steps, or all that there are, if those are at least so many."""
+        file = self.recorded(words, **how)
+        status, text, numbers = self.followed(file, words, steps)
+        expect(status == 0 and numbers["steps"] >= (least or steps) and numbers["differ"] == 0 and numbers["inconsistent"] == 0, text)
+        return "; ".join(text.splitlines()), numbers
+
+
+def asked(scene):
+    return scene.options.steps or (LONG if scene.options.long else SHORT)
+
+
+def words_of(scene, name):
+    words = PROGRAMS[name]
+    words = list(words.split() if isinstance(words, str) else words)
+    if words[0] == "%cc1":
+        need("gcc")
+        words[0] = scene.run("gcc", "-print-prog-name=cc1").strip()
+    with open(scene.path("sums"), "w", encoding="ascii") as file:
+        file.write("scale = 60\nx = 0\nfor (i = 1; i < 600; i++) { x += sqrt(i) / (i + 1) }\nx\ne(1.5)\na(1) * 4\nquit\n")
+    with open(scene.path("file.c"), "w", encoding="ascii") as file:
+        file.write("int f(int *p, int n) { int s = 0; for (int i = 0; i < n; i++) { s += p[i] * 3 ^ i; } return s; }\n")
+    words = [word.replace("%folder", scene.folder) for word in words]
+    words[0] = need(words[0])
+    need("setarch", "taskset")
+    return words
+
+
+def equal(scene, name):
+    """A program at the same addresses, by the recorder and by single steps."""
+    words, steps = words_of(scene, name), asked(scene)
+    text, _ = scene.same(words, steps)
+    return text
+
+
+for program in PROGRAMS:
+    case(program, program=program)(lambda scene, program=program: equal(scene, program))
+
+
+@case
+def raised_signals(scene):
+    """Signals that a program sends to itself, and faults, at the very same instructions; handlers nested, on a stack of their own."""
+    program = scene.compile("itrace/raises.c", "-O2", "-w", "-D_GNU_SOURCE")
+    text, numbers = scene.same((program,), max(asked(scene), 300000))
+    expect(numbers["signals"] > 100 and numbers["signals sent"] == 0 and numbers["with unknown registers"] == 0, text)
+    return text
+
+
+@case
+def timers_and_faults(scene):
+    """A timer's signals, wherever they came; the handler may be left by siglongjmp."""
+    program = scene.compile("steps/signals.c", "-O2", "-w")
+    text, numbers = scene.same((program,), 10 * LONG, least=20000, status=3)
+    expect(numbers["signals sent"] > 0 and numbers["signals"] > numbers["signals sent"], text)
+    return text
+
+
+def signals_at_random(scene, name, steps):
+    """A program into which signals come from outside, at any instruction; all steps of the handlers are compared, too."""
+    words, sent = words_of(scene, name), []
+    scene.alike["env"]["STEPPED_PRELOAD"] = scene.compile("itrace/handlers.c", "-O2", "-w", "-shared", "-fPIC", "-mno-red-zone", name="handlers.so")
+    chance = random.Random(scene.options.seed)
+
+    def caught(pid):
+        with open(f"/proc/{pid}/status", encoding="ascii") as file:
+            return int(re.search(r"SigCgt:\s*(\w+)", file.read())[1], 16) >> (signal.SIGUSR1 - 1) & 1
+
+    def during(pid):
+        try:
+            wait_for("the handlers", lambda: caught(pid))
+            while len(sent) < 2000:
+                os.kill(pid, signal.SIGUSR1)
+                sent.append(1)
+                time.sleep(chance.random() * 0.0004)
+        except (FileNotFoundError, ProcessLookupError, TypeError):
+            pass  # it has ended
+
+    text, numbers = scene.same(words, max(steps, 300000), during=during)
+    expect(numbers["signals sent"] > 0, text)
+    return text
+
+
+for program in RANDOM:
+    case(f"random_signals/{program}", program=program)(lambda scene, program=program: signals_at_random(scene, program, asked(scene)))
+
+
+@case
+def own_handlers(scene):
+    """A shell's own handlers of signals that it sends to itself."""
+    words = (need("dash"), "-c", "trap 'n=$((n + 1))' USR1; trap ': $((m += 3))' WINCH; i=0; while [ $i -lt 1000 ]; do kill -USR1 $$;"
+             " kill -WINCH $$; i=$((i + 1)); done; echo $n $m")
+    text, numbers = scene.same(words, max(asked(scene), 2 * SHORT))
+    expect(numbers["signals"] > 10 and numbers["signals sent"] == 0, text)
+    return text
+
+
+@case
+def differences_are_seen(scene):
+    """The same program on something else: not the same steps."""
+    words = (need("sha256sum"), "/etc/services")
+    file = scene.recorded(words)
+    for other in ((words[0], "/etc/protocol"), (words[0], "/etc/passwd--")):
+        status, text, numbers = scene.followed(file, other, LONG)
+        expect(status == 1 and numbers["differ"] > 0, text)
+
+
+def arguments(parser):
+    parser.add_argument("--long", action="store_true", help="all programs, a million steps of each")
+    parser.add_argument("--steps", type=int, help="of each program")
+    parser.add_argument("--seed", type=int, default=15, help="of when signals come")
+
+
+def choose(cases, options):
+    return [one for one in cases if options.long or options.filter or one.name in CI or not one.keywords]
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene, arguments, choose)

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""SQL over recordings of instructions (src/sql/steps*.c): the tables have what `contrail steps --json` shows, line for line; what
+a WHERE leaves out by the index is what SQLite would have left out by itself.
+
+    tests/stepsql.py [--filter PATTERN] [--build DIR]
+"""
+import json
+import os
+import random
+import shutil
+import time
+
+import harness
+from harness import case, expect, main, need
+
+NAMES = ("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15")
+FLAGS = {"CF": 1, "PF": 4, "AF": 16, "ZF": 64, "SF": 128, "DF": 1024, "OF": 2048}
+
+
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        self.tool = os.path.join(options.build, "tests", "stepped")
+
+    def stepped(self, *words, steps=20000, segment=2000):
+        os.makedirs(self.trace, exist_ok=True)
+        file = os.path.join(self.trace, "steps.1")
+        self.run(self.tool, "record", "-v", "-s", str(segment), "-n", str(steps), "-w", self.path("states"), file, "--", *words)
+        return file
+
+    def sql(self, query, *traces, status=0):
+        out = self.run(self.contrail, "sql", "--json", *(traces or [self.trace]), query, status=status)
+        return json.loads(out) if status == 0 else out
+
+    def told(self, *words):
+        return [json.loads(line) for line in self.run(self.contrail, "steps", "--json", *words, self.trace).splitlines()]
+
+
+def number(value):
+    """As the tables have it: JSON numbers beyond 2^53 are texts, addresses of the upper half are negative."""
+    return None if value is None else int(value)
+
+
+def signed(text):
+    if text is None:
+        return None
+    value = int(text, 16)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def make(scene, name):
+    if name == "signals":
+        return scene.stepped(scene.compile("steps/signals.c", "-O1", "-g", "-w", "-static"), steps=36000, segment=4000)
+    words = {"ls": ("ls", "-l", "/usr"), "sort": ("sort", "-n", "/proc/self/maps")}[name]
+    need(words[0])
+    return scene.stepped(*words, steps=40000 if name == "sort" else 20000)
+
+
+def each(*names):
+    def wrap(function):
+        for name in names:
+            case(f"{function.__name__}/{name}")(lambda scene, name=name: function(scene, name))
+        return function
+    return wrap
+
+
+@each("ls", "signals")
+def steps(scene, name):
+    """Every column of every step."""
+    make(scene, name)
+    lines = [line for line in scene.told("--registers", "--source") if "code" in line]
+    rows = scene.sql("SELECT * FROM steps ORDER BY step")
+    expect(len(lines) == len(rows) > 10000, f"{len(rows)} rows, {len(lines)} lines")
+    known = 0
+    for line, row in zip(lines, rows):
+        where = row["function"] or row["module"] or None
+        label = (where + (f"+{number(row['offset']):#x}" if number(row["offset"]) or not row["function"] else "")) if where else line["pc"]
+        load = line.get("load", {})
+        got = (row["step"], row["tid"], number(row["address"]), row["code"], label, number(row["load_address"]), row["load_size"],
+               number(row["loaded"]), row["file"], row["line"], row["time"])
+        told = (line["step"], line["tid"], signed(line["pc"]), line["code"], line["function"], signed(load.get("address")),
+                load.get("size"), signed(load.get("value")), line.get("file"), line.get("line"), line.get("time_ns"))
+        if got != told:
+            raise AssertionError(f"{got}, not {told}")
+        before, bits = line["before"], row["rflags"]
+        wrong = [register for register in NAMES if number(row[register]) != signed(before[register])]
+        known += sum(row[register] is not None for register in NAMES)
+        flags = None if bits is None else " ".join(flag for flag, bit in FLAGS.items() if bits & bit)
+        if wrong or (flags is None) != ("?" in before["flags"]) or (flags is not None and flags != before["flags"]):
+            raise AssertionError(f"{wrong}, flags {flags} before {line}: {row}")
+    return f"{len(rows)} steps, {known} registers known"
+
+
+@each("sort", "signals")
+def writes(scene, name):
+    """Each store of each line, and what the kernel wrote."""
+    make(scene, name)
+    lines, kernel = scene.told(), 0
+    expected = []
+    for line in lines:
+        for store in line.get("stores", ()):
+            count = store.get("count", 1)
+            if count != 0:
+                size = store["size"] * count
+                expected.append((line["step"], signed(store["address"]), size or None, "perhaps" if store.get("perhaps") else "step",
+                                 None if store["value"] is None or size > 8 or count != 1 else signed(store["value"]), line["code"]))
+        words = line.get("event", "").split()
+        if words[:3] == ["the", "kernel", "wrote"]:
+            kernel += 1
+            expected.append((line["step"] - 1, signed(words[6]), int(words[3]), "kernel", ..., "syscall"))
+    rows = scene.sql("SELECT * FROM writes")
+    middle = rows[len(rows) // 2]["step"]
+    some = {(row["step"], row["address"], row["size"]): row["old_bytes"] for row in
+            scene.sql(f"SELECT *, old_bytes FROM writes WHERE step BETWEEN {middle - 500} AND {middle + 500}")}
+    got = [(row["step"], number(row["address"]), number(row["size"]), row["by"], number(row["value"]), row["code"]) for row in rows]
+    order = lambda row: (row[0], row[1] or 0, row[2] or 0)  # noqa: E731
+    for one, other in zip(sorted(got, key=order), sorted(expected, key=order)):
+        same = [a == b or b is ... for a, b in zip(one, other)]
+        short = one[4] is not None and other[4] is None and one[3] == "step"  # a store that is repeated, up to 8 bytes
+        expect(all(same) or (short and same.count(False) == 1), f"{one}, not {other}")
+    expect(len(got) == len(expected) > 100, f"{len(got)} rows, {len(expected)} stores")
+    sized = [row for row in rows if row["bytes"] is not None and row["value"] is not None]
+    for row in sized:
+        value = int.from_bytes(bytes.fromhex(row["bytes"]), "little")
+        if number(row["value"]) % (1 << 64) != value or len(row["bytes"]) != 2 * number(row["size"]):
+            raise AssertionError(str(row))
+    memory, known = {}, 0  # what the rows before have written, byte for byte; None: nobody can say
+    for row in rows:
+        address, size = number(row["address"]), number(row["size"])
+        span = range(address, address + min(size, 4096)) if address is not None and size else ()
+        old = [memory.get(at) for at in span]
+        if 0 < len(old) <= 8 and None not in old and ... not in old:
+            key = (row["step"], row["address"], row["size"])
+            known += key in some
+            if some.get(key, bytes(old).hex()) != bytes(old).hex():
+                raise AssertionError(f"{row}: before it {bytes(old).hex()}, not {some[key]}")
+        data = None if row["bytes"] is None or "??" in row["bytes"] else bytes.fromhex(row["bytes"])
+        memory.update((at, data[i] if data else ...) for i, at in enumerate(span))
+    expect(known > 10, f"{known} old values are known")
+    return f"{len(rows)} writes, {kernel} by the kernel, {known} old values known"
+
+
+@each("ls", "signals")
+def changes(scene, name):
+    """Each register that a line tells of, and what it was before."""
+    make(scene, name)
+    lines = [line for line in scene.told("--registers") if "code" in line]
+    rows = scene.sql("SELECT * FROM changes")
+    others = [row for row in rows if row["by"] != "step"]
+    got = {(row["step"], row["register"]): row for row in rows if row["by"] == "step"}
+    count = 0
+    for line in lines:
+        for register in NAMES:
+            row = got.get((line["step"], register))
+            told = (signed(line["changed"][register]), signed(line["before"][register])) if register in line["changed"] else None
+            if (row and (number(row["value"]), number(row["old_value"]))) != told:
+                raise AssertionError(f"{register} of {line}: {row}, not {told}")
+            count += row is not None
+        if ((line["step"], "rflags") in got) != ("flags" in line["changed"]):
+            raise AssertionError(f"flags of {line}")
+        count += "flags" in line["changed"]
+    expect(count == len(got) > 5000, f"{len(got)} rows, {count} changes")
+    expect({row["by"] for row in others} >= ({"begin", "signal"} if name == "signals" else {"begin"}), f"{others[:2]}")
+    return f"{len(rows)} changes, {len(others)} by no step"
+
+
+@each("sort", "signals")
+def conditions(scene, name):
+    """What is looked for by the index, against the same with conditions that SQLite keeps to itself."""
+    make(scene, name)
+    chance, found, asked = random.Random(20), 0, 0
+    (tid,) = {row["tid"] for row in scene.sql("SELECT DISTINCT tid FROM step_blocks")}
+    stores = scene.sql("SELECT address, size, step, function FROM writes WHERE size < 100")
+    ran = scene.sql("SELECT address, step, function FROM steps WHERE step % 50 = 7")
+    last = scene.sql("SELECT max(step) AS n FROM steps")[0]["n"]
+    queries = []
+    for _ in range(1):
+        store, step, low = chance.choice(stores), chance.choice(ran), chance.randrange(last)
+        high = low + chance.randrange(last // 3)
+        queries += [("steps", f"WHERE {{}}address = {step['address']}"),
+                    ("steps", f"WHERE {{}}step BETWEEN {low} AND {high} AND function = 'main'"),
+                    ("steps", f"WHERE {{}}address >= {step['address']} AND {{}}address < {number(step['address']) + 40} AND {{}}tid = {tid}"),
+                    ("steps", f"WHERE {{}}function = '{step['function']}' AND {{}}step > {low}"),
+                    ("writes", f"WHERE {{}}address = {store['address']} AND {{}}step < {high}"),
+                    ("writes", f"WHERE {{}}address BETWEEN {number(store['address']) - 30} AND {number(store['address']) + 10}"),
+                    ("writes", f"WHERE {{}}function = '{store['function']}'"),
+                    ("changes", f"WHERE {{}}register = '{chance.choice(NAMES + ('rflags',))}' AND {{}}step < {low}"),
+                    ("changes", f"WHERE {{}}step = {low} AND {{}}tid = {tid}"),
+                    ("step_events", f"WHERE {{}}step >= {low}")]
+    for table, where in queries:
+        columns = "step, tid, time, address, function, code, bytes, loaded, rdi, rflags" if table == "steps" else "*"
+        for order in ("", " ORDER BY step DESC", " ORDER BY step LIMIT 7"):
+            if table == "writes":
+                columns = "step, tid, time, address, function, code, size, value, bytes, \"by\""
+            quick = scene.sql(f"SELECT {columns} FROM {table} {where.format(*[''] * 4)}{order}")
+            slow = scene.sql(f"SELECT {columns} FROM (SELECT {columns} FROM {table} LIMIT -1) {where.format(*['+'] * 4)}{order}")
+            key = (lambda row: json.dumps(row)) if "DESC" in order else None
+            same = quick == slow if key is None else sorted(quick, key=key) == sorted(slow, key=key)
+            expect(same, f"{table} {where}{order}: {len(quick)} rows, not {len(slow)}: {quick[:1]} {slow[:1]}")
+            steps_seen = [row["step"] for row in quick]
+            expect(not order or steps_seen == sorted(steps_seen, reverse="DESC" in order), f"{table} {where}{order}: the order")
+            asked, found = asked + 1, found + len(quick)
+    expect(os.path.exists(os.path.join(scene.trace, "steps.1.index")) or name == "signals", "no index was made")
+    return f"{asked} queries, {found} rows"
+
+
+@case
+def last_writer(scene):
+    """writes(ADDRESS, SIZE), the last one before a step, and the last change of a register: what --last-write finds."""
+    scene.stepped("sort", "-n", "/proc/self/maps", steps=60000)
+    chance, kernel = random.Random(5), 0
+    places = scene.sql("SELECT step, address, size, \"by\" FROM writes WHERE size BETWEEN 1 AND 9000 AND (step % 9 = 0 OR \"by\" = 'kernel')")
+    for turn in range(24):
+        place = chance.choice([one for one in places if one["by"] == "kernel"] if turn % 3 == 0 else places)
+        address, size, before = number(place["address"]) + chance.randrange(3), chance.choice((1, 4, 8)), \
+            chance.randrange(place["step"] + 1, 60000)
+        rows = scene.sql(f"SELECT step, \"by\" FROM writes({address}, {size}) WHERE step < {before} ORDER BY step DESC LIMIT 1")
+        lines = [line for line in scene.told("--last-write", f"{address:#x}:{size}", "--step", str(before)) if "code" in line] \
+            if rows else []
+        expect([row["step"] for row in rows] == [line["step"] for line in lines], f"{address:#x}:{size} before {before}: {rows} {lines}")
+        kernel += bool(rows) and rows[0]["by"] == "kernel"
+        register, step = chance.choice(NAMES), chance.randrange(100, 60000)
+        rows = scene.sql(f"SELECT step FROM changes WHERE register = '{register}' AND step < {step} ORDER BY step DESC LIMIT 1")
+        lines = [line for line in scene.told("--last-write", register, "--step", str(step)) if "code" in line]
+        expect([row["step"] for row in rows] == [line["step"] for line in lines], f"{register} before {step}: {rows} {lines}")
+    return f"{kernel} of 24 by the kernel"
+
+
+BUSY = r"""
+#include <stdio.h>
+#include <stdlib.h>
+static long table[64];
+volatile long rare, often;
+__attribute__((noinline)) void seldom(long i) { rare = i; }
+int main(int c, char **v)
+{
+  long n = atol(v[1]);
+  for (long i = 0; i < n; i++) {
+    table[i * 7 % 64] += i;
+    often = table[i % 64];
+    if (i == n / 5) seldom(i);
+  }
+  printf("%p %p\n", (void *)&rare, (void *)seldom);
+  return 0;
+}
+"""
+
+
+@case(alone=True)
+def quick(scene):
+    """Of twenty million steps: who wrote an address, when a function was executed; by the index a small part of what reading takes."""
+    program = scene.path("busy")
+    scene.run("gcc", "-O1", "-o", program, scene.write("busy.c", BUSY))
+    address, function = scene.run(scene.contrail, "itrace", "-q", "-o", scene.trace, "--", program, "1500000").split()
+
+    def timed(query):
+        best = None
+        for _ in range(3):
+            begin = time.monotonic()
+            rows = scene.sql(query)
+            taken = time.monotonic() - begin
+            best = taken if best is None else min(best, taken)
+        return rows, best
+    count, reading = timed("SELECT count(*) AS n FROM steps")
+    who, by_memory = timed(f"SELECT step, function, value FROM writes({int(address, 16)}, 8) ORDER BY step DESC LIMIT 1")
+    when, by_address = timed(f"SELECT step, rdi FROM steps WHERE address = {int(function, 16)}")
+    expect(len(who) == len(when) == 1 and who[0]["function"] == "seldom" and who[0]["value"] == when[0]["rdi"] == 300000, f"{who} {when}")
+    expect(count[0]["n"] > 15000000 and by_memory < reading / 3 and by_address < reading / 3,
+           f"{by_memory:.3f} s and {by_address:.3f} s, of {reading:.3f} s")
+    return f"{count[0]['n']} steps read in {reading:.2f} s; {1000 * by_memory:.0f} ms, {1000 * by_address:.0f} ms"
+
+
+@case
+def several(scene):
+    """Threads of a recording, beside a trace of calls: all in one database, and some alone."""
+    os.makedirs(scene.path("steps"))
+    tids = []
+    for words in (("ls", "/"), ("sort", "/etc/hosts"), ("ls", "-l", "/")):
+        file = scene.stepped(*words, steps=3000 + len(words))
+        tids.append(scene.sql("SELECT tid FROM step_blocks LIMIT 1")[0]["tid"])
+        os.rename(file, scene.path(f"steps/steps.{tids[-1]}"))
+    tids.sort()
+    shutil.rmtree(scene.trace)
+    rows = scene.sql("SELECT tid, count(*) AS n FROM steps GROUP BY tid ORDER BY tid", scene.path("steps"))
+    blocks = scene.sql("SELECT tid, sum(steps) AS n FROM blocks GROUP BY tid ORDER BY tid", scene.path("steps"))
+    expect(rows == blocks and [row["tid"] for row in rows] == tids, f"{rows} {blocks}")
+    one = scene.sql("SELECT DISTINCT tid FROM steps", f"{scene.path('steps')}#{tids[1]}")
+    expect(one == [{"tid": tids[1]}], f"{one}")
+    file = scene.sql("SELECT DISTINCT tid FROM changes", scene.path(f"steps/steps.{tids[0]}"), scene.path(f"steps/steps.{tids[2]}"))
+    expect([row["tid"] for row in file] == [tids[0], tids[2]], f"{file}")
+    scene.record("-q", "--", "ls", "/")
+    both = scene.sql("SELECT count(*) AS n, count(DISTINCT id) AS d, sum(steps) AS s FROM blocks", scene.trace, scene.path("steps"))
+    expect(both[0]["n"] == both[0]["d"] and both[0]["s"] == sum(row["n"] for row in rows), f"{both}")
+    times = scene.sql("SELECT tid, min(time) AS first FROM steps GROUP BY tid", scene.path("steps"))
+    expect(min(row["first"] for row in times) >= 0 and max(row["first"] for row in times) > 0, f"{times}")
+    for form, status in (("@1ms..2ms", 2), (f"#{max(tids) + 1}", 2)):
+        result = scene.execute(scene.contrail, "sql", scene.path("steps") + form, "SELECT 1")
+        expect(result.returncode == status and result.stderr.count("\n") == 1, f"{form}: {result.returncode} {result.stderr}")
+
+
+@case
+def damaged(scene):
+    """Bytes are changed and the end is gone: rows are those of what can be read, and nothing else happens."""
+    file = scene.stepped("sort", "-n", "/proc/self/maps", steps=8000, segment=500)
+    with open(file, "rb") as whole:
+        good = whole.read()
+    chance = random.Random(8)
+    for turn in range(25):
+        bad = bytearray(good[:chance.randrange(100, len(good))] if turn % 5 == 0 else good)
+        for _ in range(turn % 4):
+            bad[chance.randrange(64, len(bad))] ^= 1 << chance.randrange(8)
+        with open(file, "wb") as out:
+            out.write(bad)
+        result = scene.execute(scene.contrail, "sql", scene.trace, "SELECT count(*), sum(length(code)) FROM steps; "
+                               "SELECT count(*), max(old_bytes) FROM writes; SELECT count(*) FROM changes; SELECT count(*) FROM step_events")
+        expect(result.returncode == 0, f"{result.returncode} {result.stderr}")
+        steps_read = int(result.stdout.split("\n")[1].split()[0])
+        expect(steps_read == 8000 or "DAMAGED" in result.stderr, f"{steps_read} steps, and nothing is told: {result.stderr}")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
