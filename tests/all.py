@@ -74,6 +74,7 @@ GROUPS = {
     "lanes": Group(["lanes.py"], "waits"),
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "alone"),
+    "live": Group(["live.py"], "waits", marked=True),
     "control": Group(["control.py"], "waits", marked=True),
     "mcp": Group(["mcp.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),

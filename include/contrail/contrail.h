@@ -20,6 +20,7 @@
 #include <contrail/graph.h>
 #include <contrail/info.h>
 #include <contrail/itrace.h>
+#include <contrail/live.h>
 #include <contrail/output.h>
 #include <contrail/plan.h>
 #include <contrail/recover.h>

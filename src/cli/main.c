@@ -18,6 +18,7 @@ const struct ct_command *const ct_commands[] = {
     &ct_command_debug,
     &ct_command_sessions,
     &ct_command_status,
+    &ct_command_top,
     &ct_command_pause,
     &ct_command_resume,
     &ct_command_stop,

@@ -558,6 +558,9 @@ read_events(struct ct_spans *spans)
     spans->event_pos = 0;
     spans->event_count = ct_cursor_next(spans->cursor, &spans->events);
     spans->events_offset = ct_cursor_block_offset(spans->cursor);
+    if (spans->event_count == 0 && spans->follows) {
+      return false;
+    }
     spans->ended = spans->event_count == 0 || spans->events_offset >= spans->end_offset;
     spans->event_count = spans->ended ? 0 : spans->event_count;
   }
@@ -614,7 +617,8 @@ ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *ar
   uint64_t offset = 0;
   spans->stats = spans->bounds.inside == NULL && spans->observer == NULL ? stats : NULL;
   spans->count = 0;
-  while (rc == 0 && advance(spans, &rc)) {
+  spans->paused = false;
+  while (rc == 0 && !spans->paused && advance(spans, &rc)) {
     rc = rc == 0 ? spans->stats_code : rc;
     rc = rc == 0 ? ct_stats_add(stats, spans->batch, spans->count) : rc;
     spans->count = 0;

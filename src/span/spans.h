@@ -60,6 +60,19 @@ int ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *
 struct ct_stats;
 int ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *arg, uint64_t offset), void *arg);
 
+/*
+ * Of a recording that goes on. While a builder follows, ct_spans_next and ct_spans_sum give what there is, and go on at
+ * the next call with what came since; bounds are not kept. Without it, what is open at the end ends there. Either may
+ * be said at any time before the end was given.
+ */
+void ct_spans_follow(struct ct_spans *spans, bool follows);
+/* After ct_trace_refresh: takes in the functions that came. 0 or CT_ENOMEM. */
+int ct_spans_grow(struct ct_spans *spans);
+/* For `at`: ct_spans_sum returns before the next events, although there are more. */
+void ct_spans_pause(struct ct_spans *spans);
+/* It has returned for that, and has not been called since. */
+bool ct_spans_is_paused(const struct ct_spans *spans);
+
 /* Of what was read so far: enters, returns, tail calls and points; events that the trace says were lost. */
 uint64_t ct_spans_events(const struct ct_spans *spans);
 uint64_t ct_spans_lost(const struct ct_spans *spans);

@@ -64,6 +64,8 @@ struct ct_spans {
   uint64_t events_offset; /* of the block that the events are of */
   uint64_t end_offset;    /* the stream ends before it */
   bool stopped;           /* the next events are of that block */
+  bool follows;           /* the stream may grow: what is open at its end stays open */
+  bool paused;            /* ct_spans_sum is to return */
 };
 
 /*

@@ -29,6 +29,9 @@ int ct_trace_set_same_range(struct ct_trace *trace, const struct ct_trace *other
 /* Its format is another than ours (ATF V2): there are no blocks of it. */
 bool ct_trace_is_atf(const struct ct_trace *trace);
 
+/* How large the thread's file is now. thread: its position. */
+uint64_t ct_trace_thread_bytes(const struct ct_trace *trace, uint32_t thread);
+
 /* Of time off the processor only bounds are known (CT_AWAY_SOME). */
 bool ct_trace_has_bounds(const struct ct_trace *trace);
 /* Events in what is gone of the files. */
@@ -76,6 +79,7 @@ struct ct_captures {
   uint64_t bytes;  /* of all items together */
   bool is_damaged; /* the file goes on after the last one, with something else */
 };
+uint64_t ct_trace_captures_bytes(const struct ct_trace *trace); /* of its file or files now */
 int ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out);
 void ct_captures_free(struct ct_captures *captures);
 

@@ -135,6 +135,7 @@ ct_functions_load(struct ct_trace *trace, struct ct_diag *diag)
     }
     line = end + 1;
   }
+  trace->functions_bytes = size == 0 ? 0 : (uint64_t)(line - trace->functions_text);
   for (size_t id = 0; count > ids && id < count; id++) {
     if (trace->functions[id].raw_name == NULL) {
       trace->functions[id] = (struct ct_trace_function){.id = (uint32_t)id, .module = UINT32_MAX, .raw_name = ""};

@@ -243,6 +243,63 @@ parse_thread_name(const char *name, uint32_t *index)
   return value <= UINT32_MAX;
 }
 
+static bool
+is_listed(const struct ct_trace *trace, uint32_t index)
+{
+  struct ct_trace_thread key = {.index = index};
+  if (trace->thread_count == 0) {
+    return false;
+  }
+  if (trace->threads_sorted) {
+    return bsearch(&key, trace->threads, trace->thread_count, sizeof(key), by_index) != NULL;
+  }
+  for (uint32_t i = 0; i < trace->thread_count; i++) {
+    if (trace->threads[i].index == index) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int
+ct_trace_add_threads(struct ct_trace *trace)
+{
+  struct stat now;
+  for (uint32_t i = 0; i < trace->thread_count; i++) {
+    if (trace->threads[i].tid == 0) { /* its folder was there before its file */
+      inspect_file(trace, &trace->threads[i], true);
+    }
+  }
+  if (fstat(trace->dir_fd, &now) != 0 || (now.st_nlink == trace->folders && now.st_nlink > 1)) {
+    return CT_OK; /* as many folders as there were; a file system that does not count them says 1 */
+  }
+  int fd = openat(trace->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+  if (stream == NULL) {
+    if (fd >= 0) {
+      close(fd);
+    }
+    return CT_EIO;
+  }
+  int rc = CT_OK;
+  for (const struct dirent *entry; rc == CT_OK && (entry = readdir(stream)) != NULL;) {
+    uint32_t index;
+    if (!parse_thread_name(entry->d_name, &index) || is_listed(trace, index)) {
+      continue;
+    }
+    trace->threads_sorted =
+        trace->thread_count == 0 || (trace->threads_sorted && trace->threads[trace->thread_count - 1].index < index);
+    struct ct_trace_thread *thread = thread_add(trace, index);
+    rc = thread != NULL ? CT_OK : CT_ENOMEM;
+    if (thread != NULL) {
+      inspect_file(trace, thread, true);
+    }
+  }
+  trace->folders = (uint64_t)now.st_nlink;
+  closedir(stream);
+  return rc;
+}
+
 /* The directories say which threads there are, the manifest may know only some of them. */
 static int
 threads_load(struct ct_trace *trace)
@@ -277,6 +334,7 @@ threads_load(struct ct_trace *trace)
     inspect_file(trace, thread, true);
   }
   closedir(stream);
+  trace->threads_sorted = true;
   for (uint32_t i = 0; i < listed; i++) {
     inspect_file(trace, &trace->threads[i], !trace->complete);
   }
@@ -331,6 +389,7 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
     goto fail;
   }
   err = ct_atf_enter(trace, diag);
+  ct_trace_see_manifest(trace);
   if (err == CT_OK) {
     err = ct_manifest_load(trace, diag);
   }
@@ -376,6 +435,7 @@ ct_trace_close(struct ct_trace *trace)
     free(unpacker);
   }
   ct_functions_free(trace);
+  ct_trace_refresh_free(trace);
   ct_atf_free(trace->atf);
   ct_trace_sources_free(trace);
   ct_trace_prototypes_free(trace);

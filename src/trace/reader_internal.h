@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <zstd.h>
 
 /* What unpacking one block needs besides the cursor's own storage; lent to one cursor at a time. */
@@ -46,6 +47,8 @@ struct ct_trace {
 
   struct ct_trace_thread *threads; /* by index */
   uint32_t thread_count;
+  bool threads_sorted;
+  uint64_t folders; /* links of the directory when threads were looked for, by ct_trace_add_threads */
   struct ct_trace_module *modules;
   uint32_t module_count;
 
@@ -60,10 +63,15 @@ struct ct_trace {
   struct ct_trace_prototypes *prototypes; /* NULL: not read yet */
 
   uint64_t tsc0, ns0, start_ns;
-  uint64_t end_tsc;                    /* 0: not known yet */
-  uint64_t last_tsc;                   /* of the blocks that were looked at */
-  uint32_t place_trace, place_process; /* batch.h: ct_trace_set_place */
-  bool has_range;                      /* cursors give the events of [range_from, range_to] only, see range.c */
+  uint64_t end_tsc;                         /* 0: not known yet */
+  uint64_t last_tsc;                        /* of the blocks that were looked at */
+  uint32_t place_trace, place_process;      /* batch.h: ct_trace_set_place */
+  struct stat manifest_seen;                /* the file that the manifest was read from */
+  uint64_t functions_bytes;                 /* of the function table, that were read */
+  struct ct_functions_text *more_functions; /* refresh.c */
+  json_t **past;                            /* texts of manifests before that are pointed to */
+  size_t past_count;
+  bool has_range; /* cursors give the events of [range_from, range_to] only, see range.c */
   uint64_t range_from, range_to;
   bool *goes_on; /* each thread, after the range */
   struct ct_trace_places {
@@ -89,6 +97,11 @@ struct ct_block_file *ct_trace_open_thread_file(const struct ct_trace *trace, ui
 
 /* range_places.c */
 void ct_range_free_places(struct ct_trace *trace);
+/* reader.c: threads that have a folder and are not known yet, at the end of the list. 0, CT_ENOMEM, CT_EIO. */
+int ct_trace_add_threads(struct ct_trace *trace);
+/* refresh.c: before the manifest is read. */
+void ct_trace_see_manifest(struct ct_trace *trace);
+void ct_trace_refresh_free(struct ct_trace *trace);
 
 /* manifest.c: sets manifest, complete, modules, the clock. */
 int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);

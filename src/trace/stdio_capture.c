@@ -39,6 +39,15 @@ read_all(const struct ct_trace *trace, char **text, size_t *size)
   return buffer != NULL ? CT_OK : CT_ENOMEM;
 }
 
+uint64_t
+ct_trace_captures_bytes(const struct ct_trace *trace)
+{
+  struct ct_block_file *file = ct_block_file_open(trace->dir_fd, CT_BLOCK_FILE_NO_THREAD, CT_TRACE_CAPTURES);
+  uint64_t bytes = file != NULL ? ct_block_file_size(file) : 0;
+  ct_block_file_close(file);
+  return bytes;
+}
+
 /* By time; of one thread in the order of the file. */
 static int
 compare(const void *a, const void *b)

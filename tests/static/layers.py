@@ -41,7 +41,7 @@ for layer in ("record", "process"):
 PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "plan": "plan", "cache": "plan", "exclude": "select",
           "select": "select", "rule": "select",
           "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "sql": "sql", "view": "views", "report": "views",
-          "export": "export", "replay": "views", "filter": "views", "info": "views", "output": "views",
+          "live": "views", "export": "export", "replay": "views", "filter": "views", "info": "views", "output": "views",
           "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views", "diff": "views", "steps": "steps", "itrace": "itrace", "debug": "debug"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The screen of contrail top. A look each second; between two of them keys change what is shown of the last one. What a
+ * key asks of the session (patterns) waits for its answer, since the process is stopped meanwhile anyway.
+ */
+#include "cli/top.h"
+
+#include <contrail/text.h>
+
+#include <inttypes.h>
+#include <locale.h>
+#include <ncurses.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+enum { PATTERN_BYTES = 256, NAME_BYTES = 1024, HEAD_LINES = 3, KEY_ESCAPE = 27 };
+
+struct screen {
+  struct ct_top *top;
+  size_t first, chosen; /* rows: the uppermost one, and that with the bar */
+  bool shows_threads, shows_keys, is_held;
+  char pattern[PATTERN_BYTES]; /* of the filter */
+  char said[NAME_BYTES + 64];  /* the line at the bottom, until the next key */
+};
+
+/* ---- drawing ---- */
+
+/* Cut to so many columns. The text may be anything: bytes that are no characters become '?'. */
+static void
+put_text(int y, int x, int columns, const char *text)
+{
+  char copy[NAME_BYTES];
+  wchar_t wide[NAME_BYTES];
+  snprintf(copy, sizeof(copy), "%s", text);
+  ct_make_printable(copy);
+  mbstate_t state = {0};
+  size_t count = 0, left = strlen(copy);
+  int used = 0;
+  for (const char *p = copy; left != 0;) {
+    wchar_t c;
+    size_t n = mbrtowc(&c, p, left, &state);
+    if (n == 0 || n > left) {
+      c = L'?';
+      n = 1;
+      state = (mbstate_t){0};
+    }
+    int width = wcwidth(c);
+    c = width < 0 ? L'?' : c;
+    used += width < 0 ? 1 : width;
+    if (used > columns) {
+      break;
+    }
+    wide[count++] = c;
+    p += n;
+    left -= n;
+  }
+  mvaddnwstr(y, x, wide, (int)count);
+}
+
+__attribute__((format(printf, 2, 3))) static void
+put_line(int y, const char *format, ...)
+{
+  char text[NAME_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  put_text(y, 0, COLS, text);
+}
+
+static void
+draw_heading(const struct screen *screen)
+{
+  const struct ct_top *top = screen->top;
+  const struct ct_live_state *state = &top->state;
+  char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS], c[CT_COUNT_CHARS] = "?", d[CT_DURATION_CHARS], rest[200] = "",
+                                             cost[64] = "?";
+  if (top->last_ns != 0) {
+    ct_format_count(c, (uint64_t)((double)top->events_last * 1e9 / (double)top->last_ns));
+  }
+  if (top->overhead_last >= 0) {
+    snprintf(cost, sizeof(cost), "%.0f %%", top->overhead_last * 100);
+  }
+  put_line(0, "%s %s  %s events  %s/s  %s dropped  hooks %s of its processor time  %" PRIu64 " threads", top->id,
+           screen->is_held       ? "(held)"
+           : top->is_gone        ? "ended"
+           : top->status == NULL ? "does not answer"
+                                 : ct_text_of(top->status, "state"),
+           ct_format_count(a, top->events), c, ct_format_count(b, top->dropped), cost, state->threads);
+  size_t used = 0;
+  if (state->bytes_left != 0) {
+    used += (size_t)snprintf(rest + used, sizeof(rest) - used, "  behind by %s", ct_format_bytes(d, state->bytes_left));
+  }
+  if (state->lost != 0) {
+    used += (size_t)snprintf(rest + used, sizeof(rest) - used, "  %s events missing", ct_format_count(a, state->lost));
+  }
+  if (state->threads_left + state->damaged != 0) {
+    used += (size_t)snprintf(rest + used, sizeof(rest) - used, "  %" PRIu64 " threads not shown, %" PRIu64 " damaged",
+                             state->threads_left, state->damaged);
+  }
+  if (ct_number_of(top->status, "children") != 0) {
+    snprintf(rest + used, sizeof(rest) - used, "  %" PRIu64 " further processes not shown",
+             ct_number_of(top->status, "children"));
+  }
+  put_line(1, "%zu functions  sorted by %s  %s%s%s  ? keys", top->row_count, ct_live_sort_name(top->sort),
+           top->pattern != NULL ? "only " : "", top->pattern != NULL ? top->pattern : "", rest);
+}
+
+static int
+body_lines(void)
+{
+  return LINES > HEAD_LINES + 1 ? LINES - HEAD_LINES - 1 : 0;
+}
+
+static void
+draw_rows(struct screen *screen)
+{
+  const struct ct_top *top = screen->top;
+  size_t lines = (size_t)body_lines();
+  screen->chosen = top->row_count == 0 ? 0 : screen->chosen < top->row_count ? screen->chosen : top->row_count - 1;
+  screen->first = screen->chosen < screen->first            ? screen->chosen
+                  : screen->chosen >= screen->first + lines ? screen->chosen - lines + 1
+                                                            : screen->first;
+  attron(A_REVERSE);
+  mvhline(HEAD_LINES - 1, 0, ' ', COLS);
+  put_line(HEAD_LINES - 1, "%12s %10s %10s %15s %10s %10s %6s  %s", "calls last", "self last", "p99 last", "calls",
+           "self", "p99", "open", "function");
+  attroff(A_REVERSE);
+  for (size_t i = 0; i < lines && screen->first + i < top->row_count; i++) {
+    const struct ct_live_row *row = ct_live_row(top->live, screen->first + i);
+    char a[CT_COUNT_CHARS] = "-", b[CT_DURATION_CHARS] = "-", c[CT_DURATION_CHARS] = "-", d[CT_COUNT_CHARS],
+         e[CT_DURATION_CHARS], f[CT_DURATION_CHARS];
+    if (top->state.last_is_known) {
+      ct_format_count(a, row->last_calls);
+      ct_format_duration(b, row->last_self_ns);
+      if (row->has_last_p99) {
+        ct_format_duration(c, row->last_p99_ns);
+      }
+    }
+    if (screen->first + i == screen->chosen) {
+      attron(A_BOLD);
+    }
+    put_line(HEAD_LINES + (int)i, "%12s %10s %10s %14s%s %10s %10s %6" PRIu64 "  %s [%s]", a, b, c,
+             ct_format_count(d, row->calls), row->is_sampled ? "~" : " ", ct_format_duration(e, row->self_ns),
+             row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open, row->name, row->module);
+    attroff(A_BOLD);
+    if (screen->first + i == screen->chosen) {
+      mvaddch(HEAD_LINES + (int)i, 0, '>');
+    }
+  }
+}
+
+static void
+draw_threads(const struct screen *screen)
+{
+  struct ct_live_thread thread;
+  int lines = body_lines();
+  put_line(HEAD_LINES - 1, "%10s %15s %15s %8s  %s", "thread", "events last", "events", "open", "name");
+  for (int i = 0; i < lines && ct_live_thread(screen->top->live, screen->first + (size_t)i, &thread); i++) {
+    char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
+    put_line(HEAD_LINES + i, "%10u %15s %15s %8" PRIu64 "  %s", thread.tid, ct_format_count(a, thread.last_events),
+             ct_format_count(b, thread.events), thread.open, thread.name);
+  }
+}
+
+static void
+draw_keys(void)
+{
+  static const char *const keys[] = {
+      "s  S        sort by the next, the previous column",
+      "up  down    another function (also page up, page down)",
+      "/           show only functions that match a pattern; an empty one: all",
+      "+           record what matches a pattern; nothing typed: the function with the bar",
+      "-           record it no longer: take a pattern off the session's list",
+      "x           exclude what matches a pattern",
+      "t           threads, or functions",
+      "space       hold, go on",
+      "q           leave; the recording goes on"};
+  for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+    put_line(HEAD_LINES + (int)i, "  %s", keys[i]);
+  }
+}
+
+static void
+draw(struct screen *screen)
+{
+  erase();
+  draw_heading(screen);
+  if (screen->shows_keys) {
+    draw_keys();
+  } else if (screen->shows_threads) {
+    draw_threads(screen);
+  } else {
+    draw_rows(screen);
+  }
+  put_line(LINES - 1, "%s", screen->said);
+  refresh();
+}
+
+/* ---- keys ---- */
+
+/* A line at the bottom of the screen; false: given up by Escape. */
+static bool
+ask_line(const char *question, char *out, size_t size)
+{
+  size_t length = 0;
+  out[0] = '\0';
+  timeout(-1);
+  for (;;) {
+    move(LINES - 1, 0);
+    clrtoeol();
+    put_line(LINES - 1, "%s%s_", question, out);
+    refresh();
+    int key = getch();
+    if (key == '\n' || key == '\r' || key == KEY_ENTER) {
+      return true;
+    }
+    if (key == KEY_ESCAPE || key == ERR) {
+      return false;
+    }
+    if ((key == KEY_BACKSPACE || key == 127 || key == 8) && length != 0) {
+      out[--length] = '\0';
+    } else if (key >= ' ' && key < 256 && key != 127 && length + 1 < size) {
+      out[length++] = (char)key;
+      out[length] = '\0';
+    }
+  }
+}
+
+/* Of the session: a pattern is added to a list, or taken off it. */
+static void
+change(struct screen *screen, const char *method, const char *question)
+{
+  struct ct_top *top = screen->top;
+  char pattern[NAME_BYTES];
+  struct ct_diag diag = {""};
+  int code;
+  if (!ask_line(question, pattern, PATTERN_BYTES)) {
+    return;
+  }
+  if (pattern[0] == '\0' && screen->chosen < top->row_count) {
+    snprintf(pattern, sizeof(pattern), "%s", ct_live_row(top->live, screen->chosen)->name);
+  }
+  json_t *json = json_pack("{s:[o]}", "patterns", ct_json_text(pattern));
+  char *params = json_dumps(json, JSON_COMPACT);
+  json_decref(json);
+  json_t *answer = params != NULL ? ct_ask(top->id, method, params, CT_CHANGE_MS, &code, &diag) : NULL;
+  free(params);
+  if (answer != NULL) {
+    snprintf(screen->said, sizeof(screen->said), "%s %.900s: done", method, pattern);
+  } else {
+    snprintf(screen->said, sizeof(screen->said), "%s", diag.text);
+  }
+  json_decref(answer);
+}
+
+static void
+choose_functions(struct screen *screen)
+{
+  struct ct_top *top = screen->top;
+  struct ct_diag diag = {""};
+  char pattern[PATTERN_BYTES];
+  if (!ask_line("only functions that match: ", pattern, sizeof(pattern))) {
+    return;
+  }
+  int rc = ct_live_rows(top->live, top->sort, pattern[0] != '\0' ? pattern : NULL, &top->row_count, &diag);
+  if (rc != CT_OK) {
+    snprintf(screen->said, sizeof(screen->said), "%s", diag.text);
+    ct_live_rows(top->live, top->sort, top->pattern, &top->row_count, &diag);
+    return;
+  }
+  memcpy(screen->pattern, pattern, sizeof(pattern));
+  top->pattern = pattern[0] != '\0' ? screen->pattern : NULL;
+  screen->first = screen->chosen = 0;
+}
+
+static void
+sort_by(struct screen *screen, int step)
+{
+  struct ct_top *top = screen->top;
+  struct ct_diag diag = {""};
+  top->sort = (enum ct_live_sort)(((int)top->sort + step + CT_LIVE_SORTS) % CT_LIVE_SORTS);
+  ct_live_rows(top->live, top->sort, top->pattern, &top->row_count, &diag);
+}
+
+static void
+move_bar(struct screen *screen, long by)
+{
+  long to = (long)screen->chosen + by;
+  screen->chosen = to < 0 ? 0 : (size_t)to; /* draw_rows keeps it among the rows */
+}
+
+/* False: leave. */
+static bool
+press(struct screen *screen, int key)
+{
+  screen->said[0] = '\0';
+  bool shows_keys = screen->shows_keys;
+  screen->shows_keys = key == '?' || key == 'h' ? !shows_keys : key == KEY_RESIZE && shows_keys;
+  switch (key) {
+  case 'q':
+    return false;
+  case 's':
+  case 'S':
+    sort_by(screen, key == 's' ? 1 : -1);
+    break;
+  case KEY_UP:
+  case KEY_DOWN:
+    move_bar(screen, key == KEY_UP ? -1 : 1);
+    break;
+  case KEY_PPAGE:
+  case KEY_NPAGE:
+    move_bar(screen, key == KEY_PPAGE ? -body_lines() : body_lines());
+    break;
+  case '/':
+    choose_functions(screen);
+    break;
+  case '+':
+    change(screen, "trace.add", "record what matches: ");
+    break;
+  case '-':
+    change(screen, "trace.remove", "record no longer what matches: ");
+    break;
+  case 'x':
+    change(screen, "exclude.add", "exclude what matches: ");
+    break;
+  case 't':
+    screen->shows_threads = !screen->shows_threads;
+    screen->first = screen->chosen = 0;
+    break;
+  case ' ':
+    screen->is_held = !screen->is_held;
+    break;
+  default:
+    break;
+  }
+  return true;
+}
+
+static int
+run_screen(struct screen *screen, struct ct_diag *diag)
+{
+  struct ct_top *top = screen->top;
+  uint64_t interval = (uint64_t)(top->interval_s * 1e9), next = ct_top_now_ns();
+  for (;;) {
+    uint64_t now = ct_top_now_ns();
+    if (now >= next && !screen->is_held && !ct_top_is_over(top)) {
+      int rc = ct_top_look(top, interval * 4 / 5, diag);
+      if (rc != CT_OK) {
+        return rc;
+      }
+      if (ct_top_is_over(top)) {
+        snprintf(screen->said, sizeof(screen->said), "the recording has ended; q leaves");
+      }
+    }
+    if (now >= next) {
+      next = now + interval;
+    }
+    draw(screen);
+    now = ct_top_now_ns();
+    timeout(next > now ? (int)((next - now) / 1000000) + 1 : 0);
+    int key = getch();
+    if (key != ERR && !press(screen, key)) {
+      return CT_OK;
+    }
+  }
+}
+
+int
+ct_top_screen(struct ct_top *top)
+{
+  struct screen screen = {.top = top};
+  struct ct_diag diag = {""};
+  setlocale(LC_CTYPE, "");
+  SCREEN *terminal = newterm(NULL, stdout, stdin);
+  if (terminal == NULL) {
+    fprintf(stderr, "contrail top: the terminal '%s' is not known; one table each second\n",
+            getenv("TERM") != NULL ? getenv("TERM") : "");
+    return -1;
+  }
+  cbreak();
+  noecho();
+  keypad(stdscr, TRUE);
+  set_escdelay(50);
+  curs_set(0);
+  int rc = run_screen(&screen, &diag);
+  endwin();
+  delscreen(terminal);
+  if (rc != CT_OK) {
+    ct_command_failed(top->command, "%s", diag.text);
+    return rc == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+  }
+  return CT_EXIT_OK;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a recording that goes on has added to its trace since it was opened: functions, modules, threads, and the end.
+ * Events need nothing of this: cursors look at the files themselves.
+ *
+ * The manifest is written anew and renamed into place, so another inode or time says that there is something new. Texts
+ * of the old one are still pointed to (names of threads, paths of modules), by views too: those that the new one has at
+ * the same place, unchanged, stay, and each new one is kept until the trace is closed.
+ */
+#include "trace/atf_internal.h"
+
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define IDS_MAX (1u << 24) /* the ring has 23 bits for one */
+
+/* A part of functions.tsv that came later, whose names the table points into. */
+struct ct_functions_text {
+  struct ct_functions_text *next;
+  char text[];
+};
+
+void
+ct_trace_refresh_free(struct ct_trace *trace)
+{
+  for (struct ct_functions_text *text = trace->more_functions, *next; text != NULL; text = next) {
+    next = text->next;
+    free(text);
+  }
+  for (size_t i = 0; i < trace->past_count; i++) {
+    json_decref(trace->past[i]);
+  }
+  free(trace->past);
+}
+
+/* ---- functions ---- */
+
+static int
+add_function(struct ct_trace *trace, const struct ct_trace_function *function)
+{
+  if (function->id >= IDS_MAX) {
+    return 0;
+  }
+  if (function->id >= trace->function_count) {
+    size_t count = (size_t)function->id + 1;
+    struct ct_trace_function *grown = realloc(trace->functions, count * sizeof(*grown));
+    if (grown == NULL) {
+      return CT_ENOMEM;
+    }
+    memset(grown + trace->function_count, 0, (count - trace->function_count) * sizeof(*grown));
+    trace->functions = grown;
+    trace->function_count = (uint32_t)count;
+  }
+  struct ct_trace_function *slot = &trace->functions[function->id];
+  bool is_unknown = slot->module == UINT32_MAX && slot->raw_name != NULL && slot->raw_name[0] == '\0';
+  if (slot->raw_name == NULL || (is_unknown && slot->name == NULL)) { /* a name that was given stays */
+    *slot = *function;
+  }
+  return 0;
+}
+
+/* The lines that are whole, of those that are new. */
+static int
+refresh_functions(struct ct_trace *trace)
+{
+  uint64_t bytes = ct_trace_file_bytes(trace, CT_TRACE_FUNCTIONS);
+  if (bytes <= trace->functions_bytes || bytes - trace->functions_bytes > PTRDIFF_MAX / 2) {
+    return 0;
+  }
+  size_t size = (size_t)(bytes - trace->functions_bytes);
+  struct ct_functions_text *more = malloc(sizeof(*more) + size + 1);
+  int fd = openat(trace->dir_fd, CT_TRACE_FUNCTIONS, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (more == NULL || fd < 0) {
+    free(more);
+    if (fd >= 0) {
+      close(fd);
+    }
+    return more == NULL ? CT_ENOMEM : 0;
+  }
+  size = ct_read_at(fd, more->text, size, trace->functions_bytes);
+  close(fd);
+  char *line = more->text, *end;
+  int rc = 0;
+  while (rc == 0 && (end = memchr(line, '\n', (size_t)(more->text + size - line))) != NULL) {
+    struct ct_trace_function function;
+    *end = '\0';
+    rc = ct_function_line(line, &function) ? add_function(trace, &function) : 0;
+    line = end + 1;
+  }
+  trace->functions_bytes += (uint64_t)(line - more->text);
+  more->next = trace->more_functions;
+  trace->more_functions = more;
+  return rc;
+}
+
+/* ---- the manifest ---- */
+
+static bool
+is_newer(const struct ct_trace *trace, const struct stat *now)
+{
+  return now->st_ino != trace->manifest_seen.st_ino || now->st_size != trace->manifest_seen.st_size ||
+         now->st_mtim.tv_sec != trace->manifest_seen.st_mtim.tv_sec ||
+         now->st_mtim.tv_nsec != trace->manifest_seen.st_mtim.tv_nsec;
+}
+
+void
+ct_trace_see_manifest(struct ct_trace *trace)
+{
+  if (fstatat(trace->dir_fd, CT_TRACE_MANIFEST, &trace->manifest_seen, 0) != 0) {
+    memset(&trace->manifest_seen, 0, sizeof(trace->manifest_seen));
+  }
+}
+
+/* Keeps what is pointed into until the trace is closed. */
+static int
+keep(struct ct_trace *trace, json_t *json)
+{
+  if ((trace->past_count & (trace->past_count - 1)) == 0) {
+    size_t capacity = trace->past_count == 0 ? 1 : trace->past_count * 2;
+    json_t **past = reallocarray(trace->past, capacity, sizeof(json_t *));
+    if (past == NULL) {
+      return CT_ENOMEM;
+    }
+    trace->past = past;
+  }
+  trace->past[trace->past_count++] = json_incref(json);
+  return 0;
+}
+
+/* The text that is pointed to from now on: the old one, if it is the same. */
+static int
+take_text(struct ct_trace *trace, const char *old, json_t *text, const char **out)
+{
+  const char *now = json_string_value(text);
+  if (now == NULL || strcmp(now, old) == 0) {
+    *out = old;
+    return 0;
+  }
+  *out = now;
+  return keep(trace, text);
+}
+
+/* The modules before are `old`; their texts live. */
+static int
+take_modules(struct ct_trace *trace, const struct ct_trace_module *old, uint32_t old_count)
+{
+  size_t position;
+  json_t *item;
+  int rc = 0;
+  json_array_foreach(json_object_get(trace->manifest, "modules"), position, item)
+  {
+    const json_t *given = json_object_get(item, "index");
+    json_int_t index = given == NULL ? (json_int_t)position : json_integer_value(given);
+    if (rc != 0 || index < 0 || index >= trace->module_count) {
+      continue;
+    }
+    struct ct_trace_module *module = &trace->modules[index];
+    bool was = index < old_count;
+    rc = take_text(trace, was ? old[index].path : "", json_object_get(item, "path"), &module->path);
+    rc = rc == 0
+             ? take_text(trace, was ? old[index].build_id : "", json_object_get(item, "build_id"), &module->build_id)
+             : rc;
+  }
+  return rc;
+}
+
+static struct ct_trace_thread *
+thread_of(struct ct_trace *trace, uint64_t index)
+{
+  for (uint32_t i = 0; i < trace->thread_count; i++) {
+    if (trace->threads[i].index == index) {
+      return &trace->threads[i];
+    }
+  }
+  return NULL;
+}
+
+static int
+take_threads(struct ct_trace *trace)
+{
+  size_t position;
+  json_t *item;
+  int rc = 0;
+  json_array_foreach(json_object_get(trace->manifest, "threads"), position, item)
+  {
+    const json_t *given = json_object_get(item, "index");
+    json_int_t index = json_is_integer(given) ? json_integer_value(given) : (json_int_t)position;
+    struct ct_trace_thread *thread = index >= 0 && rc == 0 ? thread_of(trace, (uint64_t)index) : NULL;
+    if (thread != NULL) {
+      rc = take_text(trace, thread->name, json_object_get(item, "name"), &thread->name);
+      thread->dropped = (uint64_t)json_integer_value(json_object_get(item, "dropped"));
+      thread->exited = json_is_true(json_object_get(item, "exited"));
+      json_int_t end = json_integer_value(json_object_get(item, "end_tsc"));
+      thread->end_tsc = end > 0 ? (uint64_t)end : thread->end_tsc;
+    }
+  }
+  return rc;
+}
+
+/*
+ * The manifest before the first refresh stays, since the first threads and modules point into it; of later ones the
+ * texts that are pointed to.
+ */
+static int
+refresh_manifest(struct ct_trace *trace, struct ct_diag *diag)
+{
+  struct stat now;
+  if (fstatat(trace->dir_fd, CT_TRACE_MANIFEST, &now, 0) != 0 || !is_newer(trace, &now)) {
+    return 0;
+  }
+  json_t *old = trace->manifest;
+  struct ct_trace_module *modules = trace->modules;
+  uint32_t module_count = trace->module_count;
+  uint64_t bytes = trace->bytes;
+  trace->modules = NULL;
+  trace->module_count = 0;
+  int rc = ct_manifest_load(trace, diag);
+  trace->bytes = bytes;
+  if (trace->atf != NULL) { /* a trace does not become one of another format */
+    ct_atf_free(trace->atf);
+    trace->atf = NULL;
+    rc = CT_EFORMAT;
+  }
+  if (rc != 0) { /* half of it, say, on a file system that is not ours: the next time */
+    if (trace->manifest != old) {
+      json_decref(trace->manifest);
+    }
+    free(trace->modules);
+    trace->manifest = old;
+    trace->modules = modules;
+    trace->module_count = module_count;
+    return rc == CT_ENOMEM ? rc : 0;
+  }
+  trace->manifest_seen = now;
+  rc = trace->past_count == 0 ? keep(trace, old) : 0;
+  rc = rc == 0 ? take_modules(trace, modules, module_count) : rc;
+  free(modules);
+  json_decref(old);
+  return rc;
+}
+
+uint64_t
+ct_trace_thread_bytes(const struct ct_trace *trace, uint32_t thread)
+{
+  char name[CT_BLOCK_FILE_NAME_BYTES];
+  if (thread >= trace->thread_count) {
+    return 0;
+  }
+  ct_block_file_name(name, trace->threads[thread].index, CT_TRACE_INDEX, 0);
+  return ct_trace_file_bytes(trace, name);
+}
+
+/* ---- all ---- */
+
+int
+ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
+{
+  if (trace->atf != NULL || trace->has_range || trace->complete) {
+    return CT_OK; /* a piece of time has its end */
+  }
+  uint32_t functions = trace->function_count;
+  int rc = refresh_manifest(trace, diag);
+  rc = rc == 0 ? ct_trace_add_threads(trace) : rc;
+  rc = rc == 0 ? take_threads(trace) : rc;
+  rc = rc == 0 ? refresh_functions(trace) : rc;
+  if (trace->function_count != functions || trace->complete) { /* they know so many functions: read again when asked */
+    ct_trace_sources_free(trace);
+    trace->sources = NULL;
+    trace->sources_text = NULL;
+    trace->sources_read = false;
+    ct_trace_prototypes_free(trace);
+    trace->prototypes = NULL;
+  }
+  if (rc == 0 && trace->complete) {
+    json_decref(trace->crash);
+    json_decref(trace->stacks);
+    ct_stacks_load(trace);
+  }
+  return rc == 0 ? CT_OK : ct_fail(diag, rc, "cannot read on in %s: %s", trace->path, ct_err_text(rc));
+}

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Recordings that are looked at while they go on: contrail top, by its JSON, its tables and its screen (tmux), with a
+program that counts for itself.
+
+    tests/live.py [--filter PATTERN] [--build DIR]
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import harness
+from harness import Skip, case, expect, main, need, wait_for
+
+
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        os.mkdir(self.path("runtime"), 0o700)
+        self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.path("runtime"))
+        self.program = self.compile("programs/ticks.c", "-O1", "-pthread", name="ticks", compiler="cc")
+        self.children, self.terminal = [], None
+
+    def start(self, *options):
+        """The program under contrail record, when it is ready."""
+        words = [self.contrail, "record", "-q", "-o", self.trace, *options, "--", self.program]
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=self.environment)
+        self.children.append(process)
+        expect(process.stdout.readline() == "ready\n", "the program does not begin")
+        return process
+
+    def end(self, process):
+        """What it says it called: quick, slow."""
+        out, errors = process.communicate(timeout=60)  # the line before it was flushed and read
+        found = re.fullmatch(r"quick (\d+) slow (\d+)\n", out)
+        expect(found and process.returncode == 0, f"the program's end: {process.returncode} {out!r} {errors}")
+        return int(found[1]), int(found[2])
+
+    def watch(self, *words):
+        process = subprocess.Popen([self.contrail, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=self.environment)
+        self.children.append(process)
+        return process
+
+    def rest(self, process):
+        """What it still writes, beside lines that were read, and its errors."""
+        out = process.stdout.read()
+        errors = process.stderr.read()
+        process.wait(60)
+        return out, errors
+
+    def tmux(self, *words):
+        environment = {k: v for k, v in self.environment.items() if k not in ("TMUX", "TMUX_PANE")}
+        return subprocess.run(["tmux", "-S", self.path("tmux"), *words], capture_output=True, text=True, check=False,
+                              env=dict(environment, TERM="xterm", LC_ALL="C.UTF-8"))
+
+    def screen(self):
+        return self.tmux("capture-pane", "-p").stdout
+
+    def close(self):
+        if self.terminal:
+            self.tmux("kill-server")
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+            child.communicate()
+
+
+def functions_of(line):
+    return {row["name"]: row for row in line["functions"]}
+
+
+@case("top --json", alone=True)
+def top_json(scene):
+    """Each second by itself and since the start; the last line has what the program says it called, and the report has."""
+    program = scene.start()
+    top = scene.watch("top", "--json", "--limit", "0")
+    lines = [json.loads(top.stdout.readline()) for _ in range(2)]
+    program.stdin.write("\n")
+    program.stdin.flush()
+    lines += [json.loads(top.stdout.readline()) for _ in range(3)]
+    counts = scene.end(program)
+    rest, errors = scene.rest(top)
+    expect(top.returncode == 0 and not errors, f"the end of top: {top.returncode} {errors}")
+    lines += [json.loads(line) for line in rest.splitlines()]
+    first, last = lines[0], lines[-1]
+    expect(all(row["last"] is None for row in first["functions"]) and first["last_ns"] is None,
+           "the first look has a last second")
+    for line in lines[1:5]:
+        rows, seconds = functions_of(line), line["last_ns"] / 1e9
+        quick, slow = rows["quick"]["last"], rows["slow"]["last"]
+        # 100 rounds a second at most, and on a busy machine fewer; ten quick ones to each slow one.
+        expect(20 * seconds < slow["calls"] <= 101 * seconds + 10, f"calls of slow in {seconds} s: {slow}")
+        expect(abs(quick["calls"] - 10 * slow["calls"]) <= 20, f"quick and slow: {quick} {slow}")
+        expect(slow["self_ns"] < 1.1e9 * seconds and 2e6 * 0.9 < slow["p99_ns"] < 1e9, f"times of slow: {slow}")
+        expect(rows["main"]["open"] == 1 and rows["main"]["calls"] == 0, f"main: {rows['main']}")
+        expect(line["events"] > 0 and line["dropped"] == 0 and line["events_per_second"] > 0, f"counts: {line}")
+    expect("second_thread_waits" not in functions_of(lines[0]), "the second thread ran before it was made")
+    expect(functions_of(lines[4])["second_thread_waits"]["last"]["calls"] > 5, "a thread that came later is not seen")
+    expect(len(lines[4]["threads"]) == 3, f"threads: {lines[4]['threads']}")
+    expect(last["state"] == "ended" and last["read"]["ended"] and last["read"]["bytes_left"] == 0, f"the end: {last}")
+    rows, report = functions_of(last), scene.rows()
+    expect((rows["quick"]["calls"], rows["slow"]["calls"]) == counts, f"calls at the end: {rows['quick']} {counts}")
+    for name, row in report.items():
+        same = [r for r in last["functions"] if (r["name"], r["module"]) == (name, row["module"])]
+        expect(sum(r["calls"] for r in same) >= row["calls"], f"{name}: report {row['calls']}, top {same}")
+    for name in ("quick", "slow", "main"):
+        expect(rows[name]["calls"] == report[name]["calls"] and rows[name]["self_ns"] == report[name]["self_ns"],
+               f"{name}: report {report[name]}, top {rows[name]}")
+    return f"{len(lines)} looks, {counts[0]} and {counts[1]} calls"
+
+
+@case("top --once and tables")
+def top_tables(scene):
+    """A table after a second, without a terminal too; what is chosen and how it is sorted; wrong words."""
+    program = scene.start()
+    time.sleep(0.3)
+    table = scene.run(scene.contrail, "top", "--once", "--sort", "calls", "--function", "quick").splitlines()
+    expect(table[0].startswith("ticks-") and "events" in table[0], f"heading: {table[0]}")
+    expect(table[1].split()[-1] == "function" and len([t for t in table if "[ticks]" in t]) == 1, f"table: {table}")
+    two = scene.run(scene.contrail, "top", "--count", "2", "--interval", "0.3", "--limit", "3")
+    expect(two.count("more functions") == 2, f"two tables: {two}")
+    line = json.loads(scene.run(scene.contrail, "top", "--once", "--json", "--sort", "name", "--limit", "4"))
+    names = [row["name"] for row in line["functions"]]
+    expect(names == sorted(names) and len(names) == 4 < line["function_count"], f"sorted by name: {names}")
+    for words, status in ((("--sort", "no"), 2), (("--interval", "0"), 2), (("--function", "a[", "--once"), 2),
+                          (("nobody",), 3)):
+        result = scene.execute(scene.contrail, "top", *words)
+        expect(result.returncode == status and result.stderr.count("\n") <= 2, f"top {words}: {result}")
+    scene.end(program)
+    expect(scene.execute(scene.contrail, "top").returncode == 3, "no session any more")
+
+
+@case("top of what cannot be followed")
+def top_refuses(scene):
+    program = scene.start("--last", "10s")
+    result = scene.execute(scene.contrail, "top", "--once")
+    expect(result.returncode == 1 and "last stretch" in result.stderr, f"--last: {result}")
+    scene.end(program)
+
+
+def end_program(pid, recorder):
+    """The program that a contrail that was killed has left."""
+    recorder.kill()
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    recorder.communicate()
+
+
+@case("top when contrail is killed")
+def top_killed(scene):
+    """It ends with a line that says so."""
+    program = scene.start()
+    session = json.loads(scene.run(scene.contrail, "status", "--json"))
+    top = scene.watch("top", "--json", "--interval", "0.2")
+    top.stdout.readline()
+    os.kill(session["controller"], signal.SIGKILL)
+    _, errors = scene.rest(top)
+    expect(top.returncode == 1 and "recover" in errors, f"{top.returncode} {errors}")
+    end_program(session["pid"], program)
+
+
+@case("top on a terminal")
+def top_screen(scene):
+    """Keys: sort, choose by a pattern, exclude, threads, leave."""
+    need("tmux")
+    program = scene.start()
+    result = scene.tmux("-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "30", f"exec {scene.contrail} top")
+    if result.returncode:
+        raise Skip(f"tmux does not start: {result.stderr.strip()}")
+    scene.terminal = True
+
+    def shows(*texts):
+        wait_for(f"{texts} on the screen", lambda: all(text in scene.screen() for text in texts), 30)
+
+    shows("sorted by last-self", "slow [ticks]", "hooks", "quick [ticks]")
+    scene.tmux("send-keys", "s")
+    shows("sorted by last-calls")
+    scene.tmux("send-keys", "S")
+    shows("sorted by last-self")
+    scene.tmux("send-keys", "?")
+    shows("leave; the recording goes on")
+    scene.tmux("send-keys", "/")
+    shows("only functions that match:")
+    scene.tmux("send-keys", "-l", "qui*")
+    scene.tmux("send-keys", "Enter")
+    shows("only qui*", "1 functions", "quick [ticks]")
+    expect("slow [ticks]" not in scene.screen(), f"what is not chosen: {scene.screen()}")
+    scene.tmux("send-keys", "x")
+    shows("exclude what matches:")
+    scene.tmux("send-keys", "Enter")  # the function with the bar
+    shows("exclude.add quick: done")
+    expect(json.loads(scene.run(scene.contrail, "exclude", "list", "--json"))["patterns"] == ["quick"], "the session's list")
+    scene.tmux("send-keys", "t")
+    shows("events last", "ticks")
+    scene.tmux("send-keys", "q")
+    wait_for("the end of the screen", lambda: scene.tmux("list-sessions").returncode != 0)
+    quick, _ = scene.end(program)
+    calls = scene.rows()["quick"]["calls"]
+    expect(0 < calls < quick, f"quick was not excluded: {calls} of {quick} recorded")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
