@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Recordings that are looked at while they go on: contrail top, by its JSON, its tables and its screen (tmux), with a
-program that counts for itself.
+"""Recordings that are looked at while they go on: contrail top, by its JSON, its tables and its screen (tmux), and
+contrail replay --live; with a program that counts for itself.
 
     tests/live.py [--filter PATTERN] [--build DIR]
 """
@@ -204,6 +204,83 @@ def top_screen(scene):
     quick, _ = scene.end(program)
     calls = scene.rows()["quick"]["calls"]
     expect(0 < calls < quick, f"quick was not excluded: {calls} of {quick} recorded")
+
+
+# ---- contrail replay --live ----
+
+
+def told(line):
+    """What must be the same while it is recorded and after: durations may differ by what is known of the clock."""
+    return tuple(line.get(key) for key in ("kind", "tid", "name", "depth", "id", "parent", "text", "result"))
+
+
+@case("replay --live", alone=True)
+def replay_live(scene):
+    """Lines come while the program runs, in order, and are in the end those of a replay of the whole trace."""
+    program = scene.start("--trace", "ticks!*")
+    replay = scene.watch("replay", "--live", "--json", scene.trace)
+    lines, late = [], []
+    deadline = time.monotonic() + 4
+    while time.monotonic() < deadline:
+        line = json.loads(replay.stdout.readline())
+        lines.append(line)
+        if line["name"] == "slow" and line["kind"] == "return":
+            late.append(time.monotonic() * 1e9 - scene.manifest()["start_ns"] - line["ts_ns"])
+        if len(lines) == 500:
+            program.stdin.write("\n")
+            program.stdin.flush()
+    expect(program.poll() is None and replay.poll() is None, "the program or the replay has ended")
+    expect(len(late) > 50 and sorted(late)[len(late) // 2] < 1e9, f"how late lines come: {sorted(late)[len(late) // 2] / 1e6} ms")
+    counts = scene.end(program)
+    rest, errors = scene.rest(replay)
+    expect(replay.returncode == 0 and not errors, f"the end of replay: {replay.returncode} {errors}")
+    lines += harness.parse_lines(rest)
+    after = scene.lines()
+    expect(sorted(map(str, map(told, lines))) == sorted(map(str, map(told, after))),
+           f"{len(lines)} lines, {len(after)} after; {set(map(told, lines)) ^ set(map(told, after))}"[:2000])
+    quick = sum(line["name"] == "quick" and line["kind"] == "enter" for line in lines)
+    expect(quick == counts[0], f"{quick} calls of quick, not {counts[0]}")
+    back = sum(a["ts_ns"] > b["ts_ns"] for a, b in zip(lines, lines[1:]))
+    expect(back <= len(lines) // 100, f"{back} of {len(lines)} lines are older than those before them")
+    return f"{len(lines)} lines, {sorted(late)[len(late) // 2] / 1e6:.0f} ms late, {back} out of order"
+
+
+@case("replay --live that is left")
+def replay_left(scene):
+    """Ctrl-C ends it in order, --limit too; filters hold; text; a trace that is complete is as without it."""
+    program = scene.start("--trace", "ticks!*")
+    replay = scene.watch("replay", "--live", "--function", "slow", scene.trace)
+    for _ in range(6):
+        line = replay.stdout.readline()
+    expect("slow" in line or " off: " in line, f"a line: {line}")
+    replay.send_signal(signal.SIGINT)
+    rest, errors = scene.rest(replay)
+    expect(replay.returncode == 0 and not errors and "still open" not in rest, f"Ctrl-C: {replay.returncode} {errors}")
+    expect(all("slow" in line or " off: " in line for line in rest.splitlines()), f"what was not asked for: {rest[-500:]}")
+    expect(len(scene.run(scene.contrail, "replay", "--live", "--json", "--limit", "7", scene.trace).splitlines()) == 7, "--limit")
+    for words in (("--from", "0.1"), ("--window", "1")):
+        expect(scene.execute(scene.contrail, "replay", "--live", *words, scene.trace).returncode == 2, f"{words} is taken")
+    piece = scene.execute(scene.contrail, "replay", "--live", scene.trace + "@0..1")
+    expect(piece.returncode != 0 and "leave out the piece" in piece.stderr, f"a piece is taken: {piece}")
+    scene.end(program)
+    expect(scene.run(scene.contrail, "replay", "--live", scene.trace) == scene.run(scene.contrail, "replay", scene.trace),
+           "a complete trace is shown in another way")
+
+
+@case("replay --live when contrail is killed")
+def replay_killed(scene):
+    """What had been written is shown to its end, and it says that the recording was cut."""
+    program = scene.start("--trace", "ticks!*")
+    session = json.loads(scene.run(scene.contrail, "status", "--json"))
+    replay = scene.watch("replay", "--live", "--json", scene.trace)
+    replay.stdout.readline()
+    os.kill(session["controller"], signal.SIGKILL)
+    rest, _ = scene.rest(replay)
+    lines = harness.parse_lines(rest)
+    expect(replay.returncode == 0 and any(line["kind"] == "warning" for line in lines), f"{replay.returncode} {lines[-3:]}")
+    end_program(session["pid"], program)
+    result = scene.execute(scene.contrail, "replay", "--live", "--json", scene.trace)
+    expect(result.returncode == 0 and "no session" in result.stderr, f"nobody records it: {result.stderr}")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,12 @@
 extern "C" {
 #endif
 
+enum ct_replay_course {
+  CT_REPLAY_GOES_ON = 0,
+  CT_REPLAY_ENDS = 1,  /* nothing more is recorded: what is there is shown to its end */
+  CT_REPLAY_STOPS = 2, /* nobody wants more: it ends in the middle */
+};
+
 struct ct_replay_options {
   size_t struct_size;
   const struct ct_filter *filter; /* which lines; NULL: all */
@@ -36,6 +42,14 @@ struct ct_replay_options {
   bool no_output; /* what the program wrote to its standard output and error is left out */
   bool source;    /* text: where each function is written, after its name (JSON has it always) */
   enum ct_view_time time;
+  /*
+   * Of a recording that goes on (--live): what is recorded is shown when it is a fifth of a second old, until the trace
+   * is complete or this says otherwise, which is asked twenty times a second. A call is a line of its own at its begin
+   * when its end is not there yet. NULL: what there is when the replay begins. Not with a range; the trace is refreshed
+   * (ct_trace_refresh).
+   */
+  enum ct_replay_course (*follow)(void *arg);
+  void *follow_arg;
 };
 
 int ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out,

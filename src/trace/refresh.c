@@ -266,6 +266,7 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
     return CT_OK; /* a piece of time has its end */
   }
   uint32_t functions = trace->function_count;
+  ct_range_free_places(trace); /* of the threads there were */
   int rc = refresh_manifest(trace, diag);
   rc = rc == 0 ? ct_trace_add_threads(trace) : rc;
   rc = rc == 0 ? take_threads(trace) : rc;

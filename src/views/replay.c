@@ -528,6 +528,7 @@ replay_capture(struct replay *r, struct lane *lane)
     at += line.value + 1;
     write_line(r, lane, &line);
   }
+  lane->capture_tsc = item->tsc;
   lane->capture = r->next_capture[lane->capture];
   replay_note_next(r, lane);
 }
@@ -585,7 +586,8 @@ run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
     rc = ct_span_stacks_init(&lane->stacks);
   }
   const struct lane *other = replay_second(r);
-  while (rc == 0 && !is_over(lane) && !full(r) && (other == NULL || !replay_earlier(other, lane))) {
+  while (rc == 0 && !is_over(lane) && !full(r) && lane->next_tsc <= r->until &&
+         (other == NULL || !replay_earlier(other, lane))) {
     if (lane->next_tsc < lane->event_tsc && lane->next_tsc == lane->crash_tsc) {
       replay_crash(r, lane);
     } else if (lane->next_tsc < lane->event_tsc) {
@@ -604,10 +606,10 @@ run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
   return rc != 0 ? ct_fail(diag, rc, "out of memory for the open calls of a thread") : 0;
 }
 
-static int
-merge(struct replay *r, struct ct_diag *diag)
+int
+replay_merge(struct replay *r, struct ct_diag *diag)
 {
-  while (r->heap_count != 0 && !full(r)) {
+  while (r->heap_count != 0 && !full(r) && r->heap[0]->next_tsc <= r->until) {
     struct lane *lane = r->heap[0];
     int rc = run_lane(r, lane, diag);
     if (rc != 0) {
@@ -625,36 +627,17 @@ merge(struct replay *r, struct ct_diag *diag)
   return 0;
 }
 
-/* The thread column: name/tid in text, the tid in JSON. */
 static void
 name_lanes(struct replay *r, size_t *columns)
 {
   *columns = strlen("thread");
   for (size_t i = 0; i < r->lane_count; i++) {
-    struct lane *lane = &r->lanes[i];
-    const struct ct_trace_thread *thread = ct_trace_thread(r->trace, lane->thread);
-    if (r->options->json || thread->name[0] == '\0') {
-      snprintf(lane->column, sizeof(lane->column), "%u", thread->tid);
-    } else {
-      snprintf(lane->column, sizeof(lane->column), "%.32s/%u", thread->name, thread->tid);
-    }
-    for (char *p = lane->column; *p != '\0'; p++) {
-      if ((unsigned char)*p < 0x20 || *p == 0x7f) {
-        *p = '?';
-      }
-    }
-    size_t length = ct_text_columns(lane->column);
-    if (length > *columns) {
-      *columns = length;
-    }
+    replay_name_lane(r, &r->lanes[i]);
+    size_t length = ct_text_columns(r->lanes[i].column);
+    *columns = length > *columns ? length : *columns;
   }
   for (size_t i = 0; i < r->lane_count && !r->options->json; i++) {
-    char *column = r->lanes[i].column;
-    size_t used = ct_text_columns(column), bytes = strlen(column);
-    while (used++ < *columns && bytes + 1 < COLUMN_CHARS) {
-      column[bytes++] = ' ';
-    }
-    column[bytes] = '\0';
+    replay_pad_lane(&r->lanes[i], *columns);
   }
 }
 
@@ -708,7 +691,8 @@ static int
 write_replay(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink, FILE *out,
              struct ct_view_notes *notes, struct ct_diag *diag)
 {
-  struct replay r = {.trace = trace, .options = options, .notes = notes, .sink = sink};
+  struct replay r = {.trace = trace, .options = options, .notes = notes, .sink = sink, .until = UINT64_MAX};
+  bool follows = options->follow != NULL && !ct_trace_is_complete(trace);
   r.is_filtered = options->filter->types != 0 || is_about_ends(&r);
   r.is_before_after = options->filter->after != 0;
   struct ct_view_pattern pattern;
@@ -717,25 +701,30 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   if (rc != 0) {
     return rc;
   }
-  rc = replay_load_captures(&r);
-  rc = rc == 0 ? replay_load_crash(&r) : rc;
-  rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : replay_index_open(&r, &pattern, diag);
-  rc = rc == 0 ? make_lanes(&r, diag) : rc;
+  r.pattern = &pattern;
+  if (!follows) {
+    rc = replay_load_captures(&r);
+    rc = rc == 0 ? replay_load_crash(&r) : rc;
+    rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : replay_index_open(&r, &pattern, diag);
+    rc = rc == 0 ? make_lanes(&r, diag) : rc;
+  }
   if (rc == 0 &&
       (ct_labels_init(&r.labels, trace, &pattern) != 0 || ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||
        ct_lines_init(&r.lines, trace, out, options->json) != 0)) {
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
   r.labels.source = options->source;
-  if (rc == 0 && sink != NULL) {
-    rc = merge(&r, diag);
+  if (rc == 0 && follows) {
+    rc = replay_live(&r, diag);
+  } else if (rc == 0 && sink != NULL) {
+    rc = replay_merge(&r, diag);
     rc = rc == 0 && r.sink_code != 0 ? ct_fail(diag, r.sink_code, "out of memory for the calls") : rc;
   } else if (rc == 0) {
     size_t columns;
     name_lanes(&r, &columns);
     ct_lines_warnings(&r.lines);
     ct_lines_heading(&r.lines, columns);
-    rc = merge(&r, diag);
+    rc = replay_merge(&r, diag);
   }
   notes->shown = r.line_count;
   for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++) {
@@ -758,6 +747,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   free(r.crash_text);
   free(r.next_capture);
   free(r.lanes);
+  free(r.live);
   free(r.heap);
   return rc;
 }

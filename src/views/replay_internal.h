@@ -38,6 +38,7 @@ struct lane {
   struct ct_cursor *cursor; /* NULL before its first event is due */
   const struct ct_event *events;
   size_t count;               /* 0: no more */
+  size_t held;                /* events that are not looked at before functions that they name have been taken in */
   size_t pos;                 /* of the next event */
   uint64_t next_tsc;          /* of the next event or what the thread wrote, whichever comes first */
   uint64_t event_tsc;         /* of the next event; after the last one of the end; UINT64_MAX: that has been too */
@@ -46,6 +47,7 @@ struct lane {
   bool has_ended;             /* and what was open has been shown */
   struct ct_span_clock clock; /* at the event taken last */
   uint64_t crash_tsc;         /* when a signal that came to the thread ended the program; 0: none, or it was shown */
+  uint64_t capture_tsc;       /* of what the thread wrote, the last that was shown */
   size_t capture;             /* position of the next thing that the thread wrote, NO_CAPTURE: none */
   uint64_t published_bytes;   /* to the progress line */
   uint32_t thread;
@@ -63,6 +65,7 @@ struct lane {
   uint32_t result_count;
   uint64_t context; /* after that event */
   struct ct_span_stacks stacks;
+  bool is_named; /* replay_live.c: the column has the name */
   char column[COLUMN_CHARS];
 
   uint8_t *wanted; /* granules of the index that are read; NULL: all is read */
@@ -111,6 +114,12 @@ struct replay {
   struct lane **heap;
   size_t heap_count;
   uint64_t line_count;
+  /* With options->follow; replay_live.c. */
+  bool is_live;            /* the trace may still grow */
+  uint64_t until;          /* lines up to that time are due; UINT64_MAX: all */
+  struct lane **live;      /* lane_count of them, in place of lanes */
+  uint64_t captures_bytes; /* of the file, when it was read */
+  struct ct_view_pattern *pattern;
   bool is_filtered;     /* lines are looked at one by one */
   bool is_before_after; /* the call of filter->after has not come yet */
   uint64_t done_bytes;
@@ -135,6 +144,15 @@ void replay_pass_over(struct replay *r, struct lane *lane);
 /* Before the first event of such a one: the open calls and the clock become what they are there. 0 or an error. */
 int replay_land(const struct replay *r, struct lane *lane);
 
+/* Merges the lanes of the heap, as far as `until`. 0, or an error with diag. */
+int replay_merge(struct replay *r, struct ct_diag *diag);
+/* The lane's name in text, or in JSON; and blanks after it, up to so many columns. */
+void replay_name_lane(const struct replay *r, struct lane *lane);
+void replay_pad_lane(struct lane *lane, size_t columns);
+
+/* replay_live.c: the whole course of a replay that follows a recording. */
+int replay_live(struct replay *r, struct ct_diag *diag);
+
 /* replay_crash.c */
 int replay_load_crash(struct replay *r); /* 0 or CT_ENOMEM */
 uint64_t replay_crash_of(const struct replay *r, uint32_t tid);
@@ -149,8 +167,12 @@ size_t replay_first_capture(const struct replay *r, uint32_t tid);
 void replay_note_next(const struct replay *r, struct lane *lane);
 /* 0, or an error of ct_cursor_open. */
 int replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag);
+/* Of a lane that has no events at hand: looks for more. */
+void replay_refill(struct replay *r, struct lane *lane);
 /* Takes the next event and its values; the one after it can be looked at then, without the first being lost. */
 void replay_take(struct replay *r, struct lane *lane, struct ct_event *event);
+/* Results that came after the event before them had been taken, of a trace that grows: for the return to come. */
+void replay_take_late_results(struct replay *r, struct lane *lane);
 /* Adds the detail of an event that returns to that of its call, when it has any: of the next event. */
 void replay_add_result_detail(struct lane *lane, const struct ct_event *event);
 /* What a call has given, to what is known of the event. */

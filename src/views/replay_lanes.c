@@ -2,6 +2,9 @@
 /* Lanes: a thread's events one by one with their values, and which lane is due; see replay_internal.h. */
 #include "views/replay_internal.h"
 
+#include "views/text.h"
+
+#include <stdio.h>
 #include <string.h>
 
 void
@@ -47,14 +50,31 @@ close_cursor(struct replay *r, struct lane *lane)
 static void
 end_of_stream(struct replay *r, struct lane *lane)
 {
+  if (r->is_live) { /* what may come is not before what is due now */
+    lane->event_tsc = UINT64_MAX;
+    return;
+  }
   struct ct_span_clock then = lane->clock;
   lane->is_read = true;
   lane->event_tsc = ct_span_clock_end(&then, r->trace, lane->thread, ct_cursor_state(lane->cursor), lane->last_tsc);
   close_cursor(r, lane);
 }
 
-static void
-refill(struct replay *r, struct lane *lane)
+/* Of a trace that grows: names of functions may have been written after we looked for them. */
+static bool
+names_unknown(const struct replay *r, const struct lane *lane)
+{
+  uint32_t known = ct_trace_function_count(r->trace);
+  for (size_t i = 0; i < lane->count; i++) {
+    if (lane->events[i].fn >= known && lane->events[i].fn != UINT32_MAX) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void
+replay_refill(struct replay *r, struct lane *lane)
 {
   lane->pos = 0;
   lane->count = ct_cursor_next(lane->cursor, &lane->events);
@@ -65,7 +85,11 @@ refill(struct replay *r, struct lane *lane)
   uint64_t ordinal = ct_cursor_ordinal(lane->cursor);
   lane->before = ordinal & CT_ORDINAL_BEFORE ? ordinal : 0;
   lane->next_ordinal = lane->before == 0 ? ordinal : lane->next_ordinal;
-  if (lane->count == 0) {
+  if (r->is_live && names_unknown(r, lane)) {
+    lane->held = lane->count;
+    lane->count = 0;
+    lane->event_tsc = UINT64_MAX;
+  } else if (lane->count == 0) {
     end_of_stream(r, lane);
   }
   replay_note_next(r, lane);
@@ -82,7 +106,7 @@ replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
       lane->details = NULL; /* most have none */
       r->notes->damaged_details += of_details == CT_EFORMAT;
     }
-    refill(r, lane);
+    replay_refill(r, lane);
   }
   return rc;
 }
@@ -91,7 +115,7 @@ static void
 step(struct replay *r, struct lane *lane)
 {
   if (++lane->pos == lane->count) {
-    refill(r, lane);
+    replay_refill(r, lane);
   } else {
     replay_note_next(r, lane);
   }
@@ -157,6 +181,17 @@ keep_result(struct lane *lane, const struct ct_event *value)
   }
   if (result->count < RESULT_VALUES_MAX) {
     result->values[result->count++] = *value;
+  }
+}
+
+void
+replay_take_late_results(struct replay *r, struct lane *lane)
+{
+  while (lane->count != 0 && lane->events[lane->pos].kind == CT_EV_VALUE &&
+         ct_value_is_result(lane->events[lane->pos].reason)) {
+    keep_result(lane, &lane->events[lane->pos]);
+    ct_span_clock_event(&lane->clock, &lane->events[lane->pos]);
+    step(r, lane);
   }
 }
 
@@ -314,4 +349,31 @@ replay_first_capture(const struct replay *r, uint32_t tid)
     }
   }
   return NO_CAPTURE;
+}
+
+/* The thread column: name/tid in text, the tid in JSON. */
+void
+replay_name_lane(const struct replay *r, struct lane *lane)
+{
+  const struct ct_trace_thread *thread = ct_trace_thread(r->trace, lane->thread);
+  if (r->options->json || thread->name[0] == '\0') {
+    snprintf(lane->column, sizeof(lane->column), "%u", thread->tid);
+  } else {
+    snprintf(lane->column, sizeof(lane->column), "%.32s/%u", thread->name, thread->tid);
+  }
+  for (char *p = lane->column; *p != '\0'; p++) {
+    if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+      *p = '?';
+    }
+  }
+}
+
+void
+replay_pad_lane(struct lane *lane, size_t columns)
+{
+  size_t used = ct_text_columns(lane->column), bytes = strlen(lane->column);
+  while (used++ < columns && bytes + 1 < COLUMN_CHARS) {
+    lane->column[bytes++] = ' ';
+  }
+  lane->column[bytes] = '\0';
 }
