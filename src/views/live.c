@@ -23,11 +23,14 @@
 #include <string.h>
 
 #define BUILDERS_BYTES (1ull << 30)
+/* The manifest may say that a thread has exited before its last block is written. */
+enum { SILENT_LOOKS = 10 };
 
 struct follower {
   struct ct_spans *spans; /* NULL: not begun, or done with */
   bool is_over;
   bool is_damaged;
+  uint32_t silent; /* looks in a row that found nothing of a thread that has exited */
   uint64_t events, last_events, lost, open, offset;
   uint64_t bytes; /* of its file, when the look began */
 };
@@ -259,7 +262,8 @@ follow(struct ct_live *live, uint32_t thread, struct ct_diag *diag)
   follower->lost = ct_spans_lost(follower->spans);
   follower->offset = ct_spans_offset(follower->spans);
   bool is_silent = has_exited && follower->last_events == 0 && ct_spans_open_frames(follower->spans) == 0;
-  if (!ct_spans_is_paused(follower->spans) && (is_complete || is_silent)) {
+  follower->silent = is_silent && !ct_spans_is_paused(follower->spans) ? follower->silent + 1 : 0;
+  if (!ct_spans_is_paused(follower->spans) && (is_complete || follower->silent >= SILENT_LOOKS)) {
     finish(live, follower);
   }
   return 0;

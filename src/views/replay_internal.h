@@ -65,7 +65,8 @@ struct lane {
   uint32_t result_count;
   uint64_t context; /* after that event */
   struct ct_span_stacks stacks;
-  bool is_named; /* replay_live.c: the column has the name */
+  uint32_t silent; /* replay_live.c: rounds in a row without anything of a thread that has exited */
+  bool is_named;   /* replay_live.c: the column has the name */
   char column[COLUMN_CHARS];
 
   uint8_t *wanted; /* granules of the index that are read; NULL: all is read */

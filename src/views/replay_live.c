@@ -21,7 +21,10 @@
 #define LATE_NS  200000000u
 #define ROUND_NS 50000000u
 
-enum { COLUMNS = 20 }; /* of a thread's name; those to come are not known */
+enum {
+  COLUMNS = 20,       /* of a thread's name; those to come are not known */
+  SILENT_ROUNDS = 100 /* the manifest may say that a thread has exited before its last block is written */
+};
 
 /* ---- what is new ---- */
 
@@ -152,9 +155,11 @@ take_news(struct replay *r, struct ct_diag *diag)
 static void
 let_go(struct replay *r, struct lane *lane)
 {
-  if (r->is_live && !lane->is_read && lane->count == 0 && lane->held == 0 &&
-      ct_trace_thread(r->trace, lane->thread)->exited &&
-      (lane->stacks.current == NULL || lane->stacks.current->count == 0)) {
+  bool is_silent = r->is_live && !lane->is_read && lane->count == 0 && lane->held == 0 &&
+                   ct_trace_thread(r->trace, lane->thread)->exited &&
+                   (lane->stacks.current == NULL || lane->stacks.current->count == 0);
+  lane->silent = is_silent ? lane->silent + 1 : 0;
+  if (lane->silent >= SILENT_ROUNDS) {
     replay_close_lane(r, lane);
     lane->is_read = lane->has_ended = true;
   }
