@@ -267,6 +267,25 @@ def replay_left(scene):
            "a complete trace is shown in another way")
 
 
+@case("threads that come and go", alone=True)
+def short_threads(scene):
+    """Each is followed from its first call to its last, by top and by replay --live."""
+    program = scene.compile("programs/shortthreads.c", "-O1", "-pthread", compiler="cc")
+    recorder = scene.watch("record", "-q", "-o", scene.trace, "--trace", "shortthreads!*", "--", program)
+    wait_for("the session", lambda: json.loads(scene.run(scene.contrail, "sessions", "--json"))["sessions"])
+    replay = scene.watch("replay", "--live", "--json", scene.trace)
+    top = scene.watch("top", "--json", "--interval", "0.3")
+    lines, looks = harness.parse_lines(scene.rest(replay)[0]), harness.parse_lines(scene.rest(top)[0])
+    expect(recorder.wait(60) == 0 and replay.returncode == 0 and top.returncode == 0, "status")
+    last = functions_of(looks[-1])
+    expect((last["leaf"]["calls"], last["body"]["calls"]) == (10000, 200), f"top: {last['leaf']} {last['body']}")
+    expect(len(looks[-1]["threads"]) == 201, f"{len(looks[-1]['threads'])} threads")
+    after = scene.lines()
+    expect(sorted(map(str, map(told, lines))) == sorted(map(str, map(told, after))),
+           f"{len(lines)} lines, {len(after)} after; {set(map(told, lines)) ^ set(map(told, after))}"[:900])
+    return f"{len(looks)} looks, {len(lines)} lines"
+
+
 @case("replay --live when contrail is killed")
 def replay_killed(scene):
     """What had been written is shown to its end, and it says that the recording was cut."""

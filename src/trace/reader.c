@@ -243,17 +243,15 @@ parse_thread_name(const char *name, uint32_t *index)
   return value <= UINT32_MAX;
 }
 
+/* Among the first `count`, which are in order if is_sorted. A directory gives each name once. */
 static bool
-is_listed(const struct ct_trace *trace, uint32_t index)
+is_listed(const struct ct_trace *trace, uint32_t count, bool is_sorted, uint32_t index)
 {
   struct ct_trace_thread key = {.index = index};
-  if (trace->thread_count == 0) {
-    return false;
+  if (is_sorted) {
+    return count != 0 && bsearch(&key, trace->threads, count, sizeof(key), by_index) != NULL;
   }
-  if (trace->threads_sorted) {
-    return bsearch(&key, trace->threads, trace->thread_count, sizeof(key), by_index) != NULL;
-  }
-  for (uint32_t i = 0; i < trace->thread_count; i++) {
+  for (uint32_t i = 0; i < count; i++) {
     if (trace->threads[i].index == index) {
       return true;
     }
@@ -282,21 +280,30 @@ ct_trace_add_threads(struct ct_trace *trace)
     return CT_EIO;
   }
   int rc = CT_OK;
+  uint32_t before = trace->thread_count;
+  bool was_sorted = trace->threads_sorted, is_early = false;
   for (const struct dirent *entry; rc == CT_OK && (entry = readdir(stream)) != NULL;) {
     uint32_t index;
-    if (!parse_thread_name(entry->d_name, &index) || is_listed(trace, index)) {
+    if (!parse_thread_name(entry->d_name, &index) || is_listed(trace, before, was_sorted, index)) {
       continue;
     }
-    trace->threads_sorted =
-        trace->thread_count == 0 || (trace->threads_sorted && trace->threads[trace->thread_count - 1].index < index);
     struct ct_trace_thread *thread = thread_add(trace, index);
     rc = thread != NULL ? CT_OK : CT_ENOMEM;
     if (thread != NULL) {
       inspect_file(trace, thread, true);
     }
+    if (thread != NULL && thread->tid == 0) { /* its folder is there before its file: the next time */
+      trace->thread_count--;
+      is_early = true;
+    }
   }
-  trace->folders = (uint64_t)now.st_nlink;
+  trace->folders = is_early ? 0 : (uint64_t)now.st_nlink;
   closedir(stream);
+  if (trace->thread_count != before) { /* positions are those of the whole trace, then: ids of spans have them */
+    qsort(trace->threads + before, trace->thread_count - before, sizeof(*trace->threads), by_index);
+  }
+  trace->threads_sorted = was_sorted && (before == 0 || trace->thread_count == before ||
+                                         trace->threads[before - 1].index < trace->threads[before].index);
   return rc;
 }
 

@@ -58,7 +58,8 @@ add_lane(struct replay *r, uint32_t thread, struct ct_diag *diag)
   r->live[r->lane_count++] = lane;
   lane->thread = thread;
   lane->capture = NO_CAPTURE;
-  ct_span_lane_init(&lane->ids, r->trace, thread);
+  /* Threads are numbered without gaps: in the whole trace its number is its position, though it comes later here. */
+  ct_span_lane_init(&lane->ids, r->trace, ct_trace_thread(r->trace, thread)->index);
   ct_span_clock_init(&lane->clock, r->trace, r->options->time);
   replay_name_lane(r, lane);
   if (!r->options->json) {
@@ -119,17 +120,21 @@ take_captures(struct replay *r)
   return rc;
 }
 
-/* Names come with the manifest, which may be later than the first events. */
+/* Names come with the manifest, which may be later than the first events; ids with the thread's file. */
 static void
 take_names(struct replay *r)
 {
-  for (size_t i = 0; i < r->lane_count && !r->options->json; i++) {
+  for (size_t i = 0; i < r->lane_count; i++) {
     struct lane *lane = r->live[i];
-    if (!lane->is_named && ct_trace_thread(r->trace, lane->thread)->name[0] != '\0') {
-      replay_name_lane(r, lane);
-      replay_pad_lane(lane, COLUMNS);
-      lane->is_named = true;
+    const struct ct_trace_thread *thread = ct_trace_thread(r->trace, lane->thread);
+    if (lane->is_named) {
+      continue;
     }
+    replay_name_lane(r, lane);
+    if (!r->options->json) {
+      replay_pad_lane(lane, COLUMNS);
+    }
+    lane->is_named = thread->tid != 0 && (r->options->json || thread->name[0] != '\0');
   }
 }
 
