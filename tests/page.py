@@ -226,9 +226,9 @@ class Decoded:
     def sums(self):
         """Of the list of functions, as Scene.functions gives them."""
         sums = collections.defaultdict(lambda: [0, 0, 0, 0])
-        for name, _, _, _, _, calls, total, own, off, _, _ in self.about["functions"]:
+        for name, _, _, _, _, calls, total, own, off, *_ in self.about["functions"]:
             for i, number in enumerate((calls, total, own, off)):
-                sums[name][i] += number
+                sums[name][i] += number or 0
         return sums
 
 
@@ -270,6 +270,10 @@ def sums(scene):
     page = scene.page()
     count = compare("functions", page.sums(), scene.functions())
     expect(own_calls(page) == replayed(scene.lines()), "other calls than replay has")
+    once = collections.Counter(row[0] for row in page.about["functions"])
+    least = {row[0]: (row[9], row[10]) for row in page.about["functions"] if once[row[0]] == 1}
+    for row in json.loads(scene.run(scene.contrail, "report", "--json", scene.trace))["functions"]:
+        expect(once[row["name"]] != 1 or least[row["name"]] == (row["min_ns"], row["max_ns"]), f"{row}: {least.get(row['name'])}")
     by_entry = collections.defaultdict(lambda: [0, 0, 0, 0])
     for entry in page.entries:
         by_entry[entry.name][0] += entry.calls if entry.more & 31 != ORPHAN and not entry.more & 64 else 0
@@ -390,6 +394,36 @@ def away(scene):
         near = sum(1 for (tid, ns), count in wanted.items() if any((tid, ns + d) in found for d in (-1, 0, 1)) and count)
         expect(near == len(wanted), f"{near} of {len(wanted)} stretches of replay")
     return f"{len(page.away)} stretches"
+
+
+@case
+def sampled(scene):
+    """Points stand for several calls: the page has their sum, and says that it is estimated."""
+    scene.own(options=("--mode", "light", "--sample", "16"))
+    page = scene.page()
+    rows = {row["name"]: row for row in json.loads(scene.run(scene.contrail, "report", "--json", scene.trace))["functions"]}
+    compare("sampled", page.sums(), scene.functions(), columns=1)
+    stand = collections.Counter()
+    for row in page.about["functions"]:
+        stand[row[0]] += row[11]
+        expect((row[6] is None) == (rows[row[0]]["total_ns"] is None), f"{row}: its time, {rows[row[0]]}")
+    expect(stand["leaf"] > 50 and stand["leaf"] == rows["leaf"]["calls"] - rows["leaf"]["recorded"], f"{stand['leaf']}: {rows['leaf']}")
+    expect(sum(entry.calls for entry in page.entries if entry.name == "leaf") == rows["leaf"]["calls"], "calls of the entries")
+    return f"{sum(stand.values())} calls that others stand for"
+
+
+@case
+def damaged(scene):
+    """A thread's file that is cut: what is there is shown, and the damage is said."""
+    scene.own()
+    path = max((os.path.join(folder, name) for folder, _, names in os.walk(scene.trace) if os.path.basename(folder).startswith("thread")
+                for name in names), key=os.path.getsize)
+    os.truncate(path, os.path.getsize(path) * 2 // 3)
+    page = scene.page()
+    expect(page.about["damaged"] == 1, f"{page.about['damaged']} damaged threads")
+    expect("damaged or cut" in scene.said and len(page.entries) > 0, scene.said)
+    compare("damaged", page.sums(), scene.functions(), columns=3)
+    expect(own_calls(page) == replayed(scene.lines()), "other calls than replay has")
 
 
 # ---- the page ----
@@ -526,6 +560,8 @@ def drawn(scene, browser):
     drawn = browser.drawn()
     expect(drawn["single"] + drawn["merged"] == len(page.entries) and drawn["runs"] == 0, f"{drawn} of {len(page.entries)}")
     expect(drawn["outputs"] == len(page.about["output"]), str(drawn))
+    wide = (page.about["end_ns"] or 1) / 1000  # a pixel or more: such a call is drawn by itself
+    expect(drawn["single"] >= sum(entry.end - entry.begin > 2 * wide for entry in page.entries) > 5, f"{drawn}: long calls are not drawn")
     main = next(entry for entry in page.entries if entry.name == "thread")
     begin, end = main.begin, main.end
     browser.open(scene.path("view.html"), f"#from={begin}&to={end}")
@@ -611,6 +647,59 @@ def keys(scene, browser):
     browser.key("Escape")
     browser.key("?")
     expect(browser.value("document.getElementById('help').open"), "the keys")
+
+
+@browse
+def crash(scene, browser):
+    """The crash is on the time line; a click on it says where it was and what the threads were in."""
+    scene.own("crash")
+    page = scene.page()
+    ns = page.about["crashes"][0]["ns"]
+    browser.open(scene.path("view.html"), f"#from={ns - 1000000}&to={ns + 1000000}")
+    box = browser.value("(() => { const box = document.getElementById('timeline').getBoundingClientRect(); return [box.x, box.y, box.width]; })()")
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=box[0] + box[2] / 2 + 20, y=box[1] + 30, button="left", clickCount=1)
+    browser.settle()
+    said = browser.text("details")
+    for part in ("SIGSEGV: nothing is mapped there", "0x10", "wild", "main", "Last calls"):
+        expect(part in said, f"{part} is not said: {said}")
+
+
+@browse
+def flame(scene, browser):
+    """The flame graph is as wide as the report's self times together; a click goes into a frame, a weight is chosen."""
+    scene.own()
+    page = scene.page()
+    browser.open(scene.path("view.html"), "#view=flame&weight=calls")
+    calls = sum(row[0] for row in scene.functions().values())
+    expect(f"{calls:,}".replace(",", "\u202f") + " calls in all" in browser.text("flamenote"), browser.text("flamenote"))
+    frames = browser.drawn()["frames"]
+    expect(5 < frames <= len(page.paths), f"{frames} frames of {len(page.paths)} paths")
+    box = browser.value("(() => { const box = document.getElementById('flamegraph').getBoundingClientRect(); return [box.x, box.y]; })()")
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 20, y=box[1] + 8, button="left", clickCount=1)
+    browser.settle()
+    expect(browser.text("details").startswith(page.paths[0][1] + "calls"), f"{page.paths[0]}: {browser.text('details')}")
+    harness.wait_for("the address", lambda: "path=0" in browser.value("location.hash"), 5)
+
+
+@browse
+def losses(scene, browser):
+    """Events that the recording lost are marked where they were lost, counted, and what is uncertain says so."""
+    source = scene.write("burst.c", "static volatile long n;\n__attribute__((noinline)) void leaf(void) { n++; }\n"
+                         "int main(void) { for (long i = 0; i < 400000; i++) leaf(); return 0; }\n")
+    scene.run("gcc", "-O1", "-o", scene.path("burst"), source)
+    scene.record("-q", "--no-wait", "--ring-size", "1", "--", scene.path("burst"))
+    dropped = scene.info()["dropped"]
+    if dropped == 0:
+        raise harness.Skip("no event was lost")
+    page = scene.page("--single", "2000")
+    expect(page.about["lost"] == dropped == sum(events for _, _, events in page.lost), f"{page.about['lost']} of {dropped}")
+    compare("losses", page.sums(), scene.functions(), columns=1)
+    browser.open(scene.path("view.html"))
+    expect(f"{dropped:,}".replace(",", "\u202f") + " events lost" in browser.text("summary"), browser.text("summary"))
+    expect(len(page.entries) < 5000 and page.about["in_runs"] + page.about["single"] == page.about["spans"], str(page.about["in_runs"]))
+    return f"{dropped} lost"
 
 
 @browse

@@ -20,6 +20,7 @@
 #include "export/sums.h"
 
 #include "base/json.h"
+#include "views/filter.h"
 
 #include <contrail/version.h>
 
@@ -30,7 +31,10 @@ enum { SINGLE_DEFAULT = 2000000, PART_BITS = 4, BINS = 64 << PART_BITS };
 /* Of a function, over all calls. */
 struct sum {
   uint64_t calls, total, self, off, least, most;
+  uint64_t timed;            /* calls whose time is known */
+  uint64_t sampled, counted; /* calls that others stand for, and that were only counted */
   uint32_t pid;
+  bool was_out, is_known; /* it was not seen for some time */
 };
 
 struct html {
@@ -171,19 +175,41 @@ sum_of(struct html *html, uint32_t frame, uint32_t pid)
   return &html->sums[frame];
 }
 
+/* A budget took its hook out for some time. */
+static bool
+was_out(const struct ct_trace *trace, uint32_t fn)
+{
+  const json_t *ids = json_object_get(json_object_get(ct_trace_manifest(trace), "budget"), "were_out"), *id;
+  size_t i;
+  json_array_foreach(ids, i, id)
+  {
+    if (json_is_integer(id) && json_integer_value(id) == fn) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static void
 add_to_sum(struct sum *sum, const struct ct_walk_place *place, const struct ct_span *span)
 {
   uint64_t calls = ct_walk_calls(span);
-  if (span->end < CT_SPAN_ORPHAN) {
-    bool is_first = sum->calls == 0 && sum->most == 0;
-    sum->total += span->fresh_ticks;
-    sum->self += span->self_ticks;
-    sum->off += ct_trace_has_bounds(place->trace) ? 0 : span->fresh_off_ticks;
-    sum->least = is_first || span->duration_ticks < sum->least ? span->duration_ticks : sum->least;
-    sum->most = span->duration_ticks > sum->most ? span->duration_ticks : sum->most;
-  }
   sum->calls += calls;
+  sum->counted += span->end == CT_SPAN_COUNTED ? calls : 0;
+  sum->sampled += span->end == CT_SPAN_POINT && calls > 1 ? calls - 1 : 0;
+  if (!sum->is_known) {
+    sum->is_known = true;
+    sum->was_out = was_out(place->trace, span->fn);
+  }
+  if (span->end >= CT_SPAN_ORPHAN) {
+    return;
+  }
+  sum->total += span->fresh_ticks;
+  sum->self += span->self_ticks;
+  sum->off += ct_trace_has_bounds(place->trace) ? 0 : span->fresh_off_ticks;
+  sum->least = sum->timed == 0 || span->duration_ticks < sum->least ? span->duration_ticks : sum->least;
+  sum->most = span->duration_ticks > sum->most ? span->duration_ticks : sum->most;
+  sum->timed++;
 }
 
 static int
@@ -238,25 +264,38 @@ end_thread(void *arg, const struct ct_walk_place *place, uint64_t end_tsc)
 
 /* ---- what is said ---- */
 
-/* A row for each function: name, module, file, line, pid, calls, total, self, off, least, most. */
+static json_t *
+time_json(const struct html *html, const struct sum *sum, uint64_t ticks)
+{
+  return sum->timed != 0 ? json_integer((json_int_t)ct_trace_ticks_ns(html->job->trace, ticks)) : json_null();
+}
+
+/* A row for each function: name, module, file, line, pid, calls, total, self, off, least, most (null: no time of it is
+ * known), how many calls others stand for, how many were only counted, and whether it was not seen for some time. */
 static int
 put_functions(struct html *html)
 {
-  const struct ct_trace *trace = html->job->trace;
   json_t *list = json_array();
   int failed = list == NULL || json_object_set_new(html->about, "functions", list) != 0;
   for (uint32_t i = 0; i < html->frames.count && failed == 0; i++) {
     const struct ct_export_frame *frame = &html->frames.list[i];
     const struct sum *sum = &html->sums[i];
-    json_t *row =
-        json_pack("[o,o,o,I,I,I,I,I,I,I,I]", ct_json_string(frame->name), ct_json_string(frame->module),
-                  frame->file != NULL ? ct_json_string(frame->file) : json_null(), (json_int_t)frame->line,
-                  (json_int_t)sum->pid, (json_int_t)sum->calls, (json_int_t)ct_trace_ticks_ns(trace, sum->total),
-                  (json_int_t)ct_trace_ticks_ns(trace, sum->self), (json_int_t)ct_trace_ticks_ns(trace, sum->off),
-                  (json_int_t)ct_trace_ticks_ns(trace, sum->least), (json_int_t)ct_trace_ticks_ns(trace, sum->most));
+    json_t *file = frame->file != NULL ? ct_json_string(frame->file) : json_null();
+    json_t *row = json_pack(
+        "[o,o,o,I,I,I,o,o,o,o,o,I,I,b]", ct_json_string(frame->name), ct_json_string(frame->module), file,
+        (json_int_t)frame->line, (json_int_t)sum->pid, (json_int_t)sum->calls, time_json(html, sum, sum->total),
+        time_json(html, sum, sum->self), time_json(html, sum, sum->off), time_json(html, sum, sum->least),
+        time_json(html, sum, sum->most), (json_int_t)sum->sampled, (json_int_t)sum->counted, sum->was_out);
     failed = row == NULL ? -1 : json_array_append_new(list, row);
   }
   return failed == 0 ? CT_OK : CT_ENOMEM;
+}
+
+static bool
+is_filtered(const struct ct_filter *filter)
+{
+  return filter->function != NULL || filter->module != NULL || filter->file != NULL || filter->tid_count != 0 ||
+         filter->pid_count != 0 || ct_filter_limits_calls(filter);
 }
 
 static void
@@ -286,6 +325,7 @@ put_numbers(struct html *html, const struct ct_walk_sums *sums)
                  {"away_left_out", html->counts.away_left_out},
                  {"values", html->counts.values},
                  {"values_left_out", html->counts.values_left_out},
+                 {"damaged", html->job->notes->damaged_threads},
                  {"raw_bytes", html->stream.raw_bytes},
                  {"end_ns", end > start ? end - start : 0}};
   for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
@@ -296,6 +336,7 @@ put_numbers(struct html *html, const struct ct_walk_sums *sums)
   json_object_set_new(html->about, "program", ct_json_string(ct_export_program(trace)));
   json_object_set_new(html->about, "off_is_bound", json_boolean(ct_trace_has_bounds(trace)));
   json_object_set_new(html->about, "is_complete", json_boolean(ct_trace_is_complete(trace)));
+  json_object_set_new(html->about, "has_filter", json_boolean(is_filtered(html->job->options->filter)));
   json_object_set_new(html->about, "has_range", json_boolean(ct_trace_has_range(trace)));
 }
 

@@ -103,8 +103,10 @@ function tellFunction(page, sum) {
     slowest.length = Math.min(slowest.length, SLOWEST);
   }
   panel.replaceChildren(make('h2', clean(sum.name)), list([['module', clean(sum.module)], ['source', sum.file ? clean(sum.file) + (sum.line ? ':' + sum.line : '') : ''],
-    ['calls', count(sum.calls)], ['total', duration(sum.total)], ['self', duration(sum.self)], ['off processor', duration(sum.off)],
-    ['average', duration(sum.average)], ['longest', duration(sum.most)]]));
+    ['calls', count(sum.calls)], ['estimated', sum.sampled ? `${count(sum.sampled)} of them: they were sampled` : ''],
+    ['only counted', sum.counted ? `${count(sum.counted)} of them, without their time` : ''], ['not seen', sum.wasOut ? 'for some time (--budget)' : ''],
+    ...sum.timed ? [['total', duration(sum.total)], ['self', duration(sum.self)], ['off processor', page.data.about.off_is_bound ? 'a bound only' : duration(sum.off)],
+      ['average', duration(sum.average)], ['shortest', duration(sum.least)], ['longest', duration(sum.most)]] : [['time', 'not recorded']]]));
   const calls = make('ol');
   for (const entry of slowest) calls.append(make('li', null, link(`${duration(columns.own[entry])} at ${moment(columns.begin[entry])}`, () => { page.view = 'time'; page.select(entry); })));
   panel.append(make('h3', 'Its longest calls'), slowest.length !== 0 ? calls : make('p', 'All are too short for an entry of their own.'));
@@ -124,16 +126,19 @@ function tellOutput(page, number) {
   if (isCut) panel.append(make('p', 'Not all of what was written was kept.'));
 }
 
+/* The crash comes from a file as it is: what is no list has nothing in it. */
+const items = value => Array.isArray(value) ? value.filter(item => item !== null && typeof item === 'object') : [];
+
 function tellCrash(page, {ns, pid, crash}) {
   const panel = get('details'), head = make('h2', `${clean(crash.name || 'signal')}${crash.meaning ? ': ' + clean(crash.meaning) : ''}`);
   head.className = 'bad';
-  panel.replaceChildren(head, list([['at', moment(ns)], ['process', pid], ['thread', crash.tid], ['address', crash.address]]));
-  for (const thread of crash.threads || []) {
+  panel.replaceChildren(head, list([['at', moment(ns)], ['process', pid], ['thread', crash.tid], ['address', crash.address && clean(crash.address)]]));
+  for (const thread of items(crash.threads)) {
     const frames = make('ol'), calls = make('ol');
-    for (const frame of thread.backtrace || [])
-      frames.append(make('li', clean(String(frame.name || frame.function || frame.symbol || frame.address || frame.pc || '?')) + (frame.file ? ` at ${clean(frame.file)}:${frame.line}` : '')));
-    for (const call of thread.last_calls || []) calls.append(make('li', clean(call.name || '?') + (call.open ? ' -- unfinished' : '')));
-    panel.append(make('h3', `Thread ${clean(thread.thread_name || '')} ${thread.tid}`), frames);
+    for (const frame of items(thread.backtrace))
+      frames.append(make('li', clean(frame.function || frame.pc || '?') + (frame.file ? ` at ${clean(frame.file)}:${clean(frame.line)}` : '')));
+    for (const call of items(thread.last_calls)) calls.append(make('li', `${clean(call.name || '?')}${pid === page.data.about.processes[0].pid ? ' at ' + moment(Number(call.time_ns) || 0) : ''}${call.open ? ', not ended' : ''}`));
+    panel.append(make('h3', `Thread ${clean(thread.thread_name || '')} ${clean(thread.tid)}`), frames);
     if (calls.children.length !== 0) panel.append(make('h3', 'Last calls'), calls);
   }
 }

@@ -93,6 +93,8 @@ class Page {
     const say = (number, text) => { if (number) known.push(count(number) + ' ' + text); };
     if (!about.is_complete) known.push('The recording has not ended in order, or is still under way.');
     if (about.has_range) known.push('This is a piece of the trace.');
+    if (about.has_filter) known.push('A filter has chosen calls: what else they called, or were called from, is not here, but for the paths of the flame graph.');
+    say(about.damaged, 'threads have a damaged file: what follows the damage is missing.');
     if (about.runs) known.push(`${count(about.in_runs)} calls shorter than ${duration(about.bound_ns)} have no entry of their own: they are together in ${count(about.runs)} runs (striped, with their number). The functions and the flame graph have all calls.`);
     say(about.too_deep, 'calls are too deep for the time line.');
     say(about.lost, 'events were lost by the recording.');

@@ -4,6 +4,9 @@ const COLUMNS = [['name', 'Function'], ['module', 'Module'], ['calls', 'Calls'],
   ['least', 'Shortest'], ['most', 'Longest']];
 const ROWS_MAX = 500;
 
+/* How the calls of a function were seen, if not all one by one. */
+const seen = sum => (sum.sampled ? '~' : '') + (sum.wasOut ? '>' : '') + (sum.counted ? '+' : '');
+
 class Table {
   constructor(page) {
     this.page = page;
@@ -16,16 +19,22 @@ class Table {
       const key = JSON.stringify([row[FN.name], row[FN.module]]);
       let sum = byName.get(key);
       if (!sum) {
-        sum = {name: row[FN.name], module: row[FN.module], file: row[FN.file], line: row[FN.line], numbers: [], calls: 0, total: 0, self: 0, off: 0,
-          least: Infinity, most: 0};
+        sum = {name: row[FN.name], module: row[FN.module], file: row[FN.file], line: row[FN.line], numbers: [], calls: 0, total: 0, self: 0, off: 0, sampled: 0,
+          counted: 0, wasOut: false, timed: false, least: Infinity, most: 0};
         byName.set(key, sum);
       }
       sum.numbers.push(number);
-      for (const what of ['calls', 'total', 'self', 'off']) sum[what] += row[FN[what]];
+      for (const what of ['calls', 'total', 'self', 'off', 'sampled', 'counted']) sum[what] += row[FN[what]] || 0;
+      sum.wasOut = sum.wasOut || row[FN.wasOut];
+      if (row[FN.most] === null) return;
+      sum.timed = true;
       sum.least = Math.min(sum.least, row[FN.least]);
       sum.most = Math.max(sum.most, row[FN.most]);
-      sum.average = sum.calls !== 0 ? sum.total / sum.calls : 0;
     });
+    for (const sum of byName.values()) { /* of calls whose time is known */
+      const calls = sum.calls - sum.sampled - sum.counted;
+      sum.average = sum.timed && calls > 0 ? sum.total / calls : 0;
+    }
     this.sums = [...byName.values()];
     const heads = make('tr');
     for (const [key, title] of COLUMNS) {
@@ -56,6 +65,9 @@ class Table {
     }
     get('tablenote').textContent = `${count(chosen.length)} functions` + (page.match !== null ? ` of ${count(this.sums.length)} match` : '') +
       (chosen.length > ROWS_MAX ? `; the first ${ROWS_MAX} are shown: search for others` : '') +
+      (chosen.some(sum => sum.sampled) ? '; calls with ~ are estimated: they were sampled' : '') +
+      (chosen.some(sum => sum.wasOut) ? '; calls with > are not all: the function was not seen for some time (--budget)' : '') +
+      (chosen.some(sum => sum.counted) ? '; calls with + were partly only counted, without their time (--budget)' : '') +
       (page.data.about.off_is_bound ? '; time off the processor is known as a bound only, and not shown of calls' : '');
   }
   row(sum) {
@@ -70,7 +82,7 @@ class Table {
         button.addEventListener('click', () => this.page.tellFunction(sum));
         cell.append(button);
       } else {
-        cell.textContent = isText ? clean(sum.module) : key === 'calls' ? count(sum.calls) : sum[key] === Infinity ? '' : duration(sum[key]);
+        cell.textContent = isText ? clean(sum.module) : key === 'calls' ? seen(sum) + count(sum.calls) : sum.timed ? duration(sum[key]) : '-';
       }
       row.append(cell);
     }

@@ -3,7 +3,7 @@
 const get = id => document.getElementById(id);
 
 /* Control characters, and those that turn the direction of a line, are shown as what they are: none of them. */
-const clean = text => text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, '\ufffd');
+const clean = text => String(text).replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, '\ufffd');
 
 function make(name, text, ...children) {
   const element = document.createElement(name);
@@ -25,7 +25,7 @@ function duration(ns) {
 const moment = ns => (ns / 1e9).toFixed(9) + ' s';
 
 /* Of a function, by its number. */
-const FN = {name: 0, module: 1, file: 2, line: 3, pid: 4, calls: 5, total: 6, self: 7, off: 8, least: 9, most: 10};
+const FN = {name: 0, module: 1, file: 2, line: 3, pid: 4, calls: 5, total: 6, self: 7, off: 8, least: 9, most: 10, sampled: 11, counted: 12, wasOut: 13};
 
 /* What a search asks of a name: text without regard to case, or an expression between slashes. */
 function matcher(query) {

@@ -194,7 +194,8 @@ class Timeline {
         at++;
         continue;
       }
-      const next = Math.max(at + 1, firstFrom(begins, row, begin + pixel, at));
+      let next = Math.max(at + 1, firstFrom(begins, row, begin + pixel, at));
+      if (next > at + 1 && lengths[row[next - 1]] >= pixel) next--; /* only the last one can be longer than the pixel */
       if (next === at + 1) {
         this.drawEntry(entry, this.x(begin), y, this.x(begin) + 1);
       } else {
@@ -263,12 +264,14 @@ class Timeline {
     }
     if (this.hasOutput()) this.drawOutput(about.output, SIZE.ruler);
     for (const crash of about.crashes) {
+      crash.flag = null;
       if (!crash.in_range) continue;
       const x = Math.min(this.x(crash.ns), this.width + 10), word = clean(crash.crash.name || 'crash');
       if (x < 0 || x > this.width) continue;
       g.fillStyle = colours.bad;
       g.fillRect(x - 1, SIZE.ruler, 2, height);
       const room = (word.length + 3) * this.character, left = Math.min(x, this.width - room);
+      crash.flag = {left, room};
       g.fillRect(left, SIZE.ruler, room, SIZE.output);
       this.label('\u2716 ' + word, left, room + 6, SIZE.ruler + SIZE.output / 2, colours.back);
     }
@@ -294,7 +297,7 @@ class Timeline {
     const {columns, tracks, about} = this.page.data, ns = this.from + x / this.scale, slack = 3 / this.scale;
     if (y < this.bar()) {
       if (y < SIZE.ruler) return {};
-      for (const crash of about.crashes) if (Math.abs(crash.ns - ns) < 2 * slack) return {crash};
+      for (const crash of about.crashes) if (crash.flag && x >= crash.flag.left && x < crash.flag.left + crash.flag.room) return {crash};
       let best = -1;
       about.output.forEach((line, i) => { if (line[0] <= ns + slack) best = i; });
       return best >= 0 ? {output: best} : {};
