@@ -48,7 +48,7 @@ struct html {
   uint32_t sum_capacity;
   struct ct_export_lanes lanes; /* of the thread at hand; lane 0 is its own stack */
   struct ct_html_lane *of_lane;
-  uint32_t lane_count;
+  uint32_t lane_count, lane_capacity;
   uint64_t *bins; /* how many calls are so long */
   uint64_t lost;  /* of the thread */
   json_t *about, *threads;
@@ -145,15 +145,17 @@ lane_of(struct html *html, const struct ct_walk_place *place, uint32_t context)
   if (ct_export_lane(&html->lanes, context, &number, &is_new) != CT_OK) {
     return NULL;
   }
-  if (number >= html->lane_count) {
-    struct ct_html_lane *lanes = reallocarray(html->of_lane, number + 1, sizeof(*lanes));
+  if (number >= html->lane_capacity) {
+    uint32_t capacity = 2 * number + 4;
+    struct ct_html_lane *lanes = reallocarray(html->of_lane, capacity, sizeof(*lanes));
     if (lanes == NULL) {
       return NULL;
     }
     html->of_lane = lanes;
-    for (; html->lane_count <= number; html->lane_count++) {
-      lanes[html->lane_count] = (struct ct_html_lane){.thread = place->number, .number = html->lane_count};
-    }
+    html->lane_capacity = capacity;
+  }
+  for (; html->lane_count <= number; html->lane_count++) {
+    html->of_lane[html->lane_count] = (struct ct_html_lane){.thread = place->number, .number = html->lane_count};
   }
   return &html->of_lane[number];
 }

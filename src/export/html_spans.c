@@ -33,7 +33,7 @@ struct entry {
 static int
 make_room(struct ct_html_lane *lane, uint32_t depth)
 {
-  uint32_t depths = lane->depths != 0 ? lane->depths : 32;
+  uint32_t depths = lane->depths != 0 ? lane->depths : 4;
   while (depths < depth + 2) {
     depths *= 2;
   }

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { LEVEL = 6, OUT_BYTES = 3 << 12, FIRST_BYTES = 1 << 10 };
+enum { LEVEL = 6, OUT_BYTES = 3 << 12, FIRST_BYTES = 64 }; /* a program may have many stacks */
 
 void
 ct_html_bytes_grow(struct ct_html_bytes *to, size_t more)
