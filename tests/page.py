@@ -734,7 +734,7 @@ def bad_words(scene):
     scene.page()
     for status, words, why in ((1, ("-o", scene.path("view.html")), "nothing is written over"), (1, ("-o", "/dev/full"), "No space left"),
                                (1, ("-o", "/nowhere/x"), "No such file"), (2, ("--single", "0"), "single"), (2, ("--function", "["), ""),
-                               (2, ("--limit", "3"), "limit"), (2, ("--thread", "1"), "thread")):
+                               (2, ("--limit", "3"), "limit"), (2, ("--quiet",), "-o FILE"), (2, ("--thread", "1"), "thread")):
         result = scene.execute(scene.contrail, "html", *words, scene.trace)
         expect(result.returncode == status and why in result.stderr and result.stderr.count("\n") in (1, 2), f"{words}: {result}")
     result = scene.execute(scene.contrail, "html", scene.trace)

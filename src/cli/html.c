@@ -107,6 +107,8 @@ run(int argc, char **argv)
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_html, argc, argv) : NULL;
   if (dir != NULL && wanted.path == NULL && isatty(STDOUT_FILENO) == 1) {
     code = ct_usage_error(&ct_command_html, "a page is nothing for a terminal: -o FILE");
+  } else if (dir != NULL && wanted.path == NULL && wanted.selected.quiet) {
+    code = ct_usage_error(&ct_command_html, "with --quiet nothing goes to standard output: -o FILE");
   } else if (dir != NULL) {
     code = ct_show_view(&ct_command_html, dir, &wanted.selected, true, write_page, &wanted);
   }
