@@ -592,6 +592,10 @@ def details(scene, browser):
     """A call that is selected: its name, times, parents, values; arrows go to its caller and back; the address keeps it."""
     scene.own(options=("--detail", "slow"))
     page = scene.page()
+    browser.call("Emulation.setDeviceMetricsOverride", width=1400, height=3000, deviceScaleFactor=1, mobile=False)
+    browser.open(scene.path("view.html"), "#search=/^(slow|deep)$/")
+    wanted = sum(entry.name in ("slow", "deep") for entry in page.entries)
+    expect(browser.drawn()["hits"] == wanted, f"{browser.drawn()}: {wanted} calls match")
     browser.open(scene.path("view.html"), "#search=/^slow$/")
     browser.key("n")
     said = browser.text("details")

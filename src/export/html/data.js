@@ -156,7 +156,7 @@ function readPaths(piece, names) {
 /* The list of each depth. Calls of a stack do not overlap, so the order is that of their ends too. */
 function makeRows(data) {
   const {columns, tracks} = data;
-  const order = new Uint32Array(columns.count);
+  const order = data.order = new Uint32Array(columns.count); /* all rows, one after the other: a row is a piece of it */
   let at = 0;
   for (const track of tracks) {
     const sizes = new Uint32Array(track.depths);

@@ -13,7 +13,8 @@ class Page {
     this.selected = -1;
     this.query = '';
     this.match = null; /* of names; NULL: no search */
-    this.hits = null;  /* by function */
+    this.hits = null; /* by function */
+    this.hitsBefore = null; /* of all rows, one after the other: how many entries before a place match */
     this.names = data.about.functions.map(row => clean(row[FN.name]));
     this.timeline = new Timeline(this, get('timeline'));
     this.flame = new Flame(this, get('flamegraph'));
@@ -143,6 +144,8 @@ class Page {
     if (this.match !== null) {
       this.hits = Uint8Array.from(this.data.about.functions, row => this.match(row[FN.name]) ? 1 : 0);
       this.data.about.functions.forEach((row, i) => { if (this.hits[i]) { functions++; calls += row[FN.calls]; } });
+      const {order, columns} = this.data, before = this.hitsBefore = new Uint32Array(order.length + 1);
+      for (let i = 0; i < order.length; i++) before[i + 1] = before[i] + this.hits[columns.fn[order[i]]];
     }
     get('found').textContent = query === '' ? '' : this.match === null ? 'no such expression' : `${count(functions)} functions, ${count(calls)} calls`;
     this.changed();

@@ -110,7 +110,7 @@ class Timeline {
     }
     this.width = width;
     this.scale = width / (this.to - this.from);
-    this.drawn = {single: 0, runs: 0, runCalls: 0, merged: 0, rows: 0, away: 0, outputs: 0};
+    this.drawn = {single: 0, runs: 0, runCalls: 0, merged: 0, rows: 0, away: 0, outputs: 0, hits: 0};
     const g = this.context, colours = this.page.colours;
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.fillStyle = colours.back;
@@ -199,7 +199,7 @@ class Timeline {
       if (next === at + 1) {
         this.drawEntry(entry, this.x(begin), y, this.x(begin) + 1);
       } else {
-        const isHit = this.page.hits !== null && this.hasHit(row, at, next);
+        const isHit = this.page.hits !== null && this.hitsIn(row, at, next) !== 0;
         g.fillStyle = isHit ? colours.mark : colours.dim;
         g.fillRect(this.x(begin), y + 1, 1, SIZE.row - 2);
         this.drawn.merged += next - at;
@@ -207,10 +207,11 @@ class Timeline {
       at = next;
     }
   }
-  hasHit(row, from, to) {
-    const {fn} = this.page.data.columns, hits = this.page.hits;
-    for (let i = from; i < to && i < from + 2000; i++) if (hits[fn[row[i]]]) return true;
-    return false;
+  /* How many of those places of a row match the search. */
+  hitsIn(row, from, to) {
+    const before = this.page.hitsBefore, at = row.byteOffset / row.BYTES_PER_ELEMENT, hits = before[at + to] - before[at + from];
+    this.drawn.hits += hits;
+    return hits;
   }
   drawEntry(entry, x, y, end) {
     const {columns} = this.page.data, g = this.context, colours = this.page.colours, more = columns.more[entry];
@@ -243,7 +244,11 @@ class Timeline {
       }
       this.label(text, Math.max(0, x), x + width - Math.max(0, x), y + SIZE.row / 2 + 0.5, colours.text);
     }
-    if (isHit) { g.fillStyle = colours.mark; g.fillRect(x, y + SIZE.row - 3, width, 2.5); }
+    if (isHit) {
+      this.drawn.hits++;
+      g.fillStyle = colours.mark;
+      g.fillRect(x, y + SIZE.row - 3, width, 2.5);
+    }
     if (entry === this.page.selected) {
       g.strokeStyle = colours.strong;
       g.lineWidth = 2;
