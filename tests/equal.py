@@ -19,7 +19,7 @@ import harness
 from harness import case, expect, main, need, wait_for
 
 SECONDS = 900
-SHORT, LONG = 200000, 1000000
+SHORT, LONG = 50000, 1000000
 TEXT = "/usr/share/common-licenses/GPL-3"
 
 PERL = "my %h; $h{$_ % 977} .= chr(65 + $_ % 26) for 1 .. 3000; print join(',', map { \"$_=$h{$_}\" } keys %h), time() > 0, $$ > 0, rand(), qq(\\n)"
@@ -187,7 +187,7 @@ def own_handlers(scene):
     """A shell's own handlers of signals that it sends to itself."""
     words = (need("dash"), "-c", "trap 'n=$((n + 1))' USR1; trap ': $((m += 3))' WINCH; i=0; while [ $i -lt 1000 ]; do kill -USR1 $$;"
              " kill -WINCH $$; i=$((i + 1)); done; echo $n $m")
-    text, numbers = scene.same(words, max(asked(scene), 2 * SHORT))
+    text, numbers = scene.same(words, max(asked(scene), 8 * SHORT))
     expect(numbers["signals"] > 10 and numbers["signals sent"] == 0, text)
     return text
 

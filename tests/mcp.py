@@ -419,7 +419,7 @@ def several(scene):
     expect(one.tool("query", trace="s2", sql="SELECT count(*) FROM functions WHERE name = 'serve'")["rows"] == [[0]], "s2")
     opened = one.tool("session", action="open", directory=scene.path("kept"))
     expect(opened["trace"] == "t1" and opened["events"] == c["events"], str(opened))
-    expect("parse" in "".join(one.tool("analyze", view="report", trace="t1")["lines"]), "t1")
+    expect("serve" in "".join(one.tool("analyze", view="report", trace="t1")["lines"]), "t1")
     changed = one.tool("analyze", view="diff", trace="t1", other="s1")
     expect(not any(" refresh" in line for line in changed["lines"]), str(changed["lines"]))
     expect(sorted(s.get("session", s.get("trace")) for s in one.tool("session", action="list")["sessions"]) == ["s1", "s2", "t1"], "list")
