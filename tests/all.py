@@ -65,6 +65,7 @@ GROUPS = {
     "pieces": Group(["pieces.py"]),
     "atf": Group(["atf.py", "cut.py"], parts=2),
     "export": Group(["export.py"], parts=2, seconds=1200),
+    "html": Group(["page.py"]),
     "filters": Group(["filters.py"]),
     "sql": Group(["sql.py"]),
     "passover": Group(["passover.py"]),

@@ -42,6 +42,7 @@ struct ct_export_options {
   enum ct_export_weight weight;
   int fd;           /* where a file goes when path is NULL, more than 0; it stays open */
   unsigned workers; /* threads to read with, where sums are made; 0: one */
+  uint64_t single;  /* html: about so many calls at most have an entry of their own, the longest; 0: two millions */
 };
 
 struct ct_export_summary {

@@ -67,6 +67,7 @@ extern const struct ct_command ct_command_recover;
 extern const struct ct_command ct_command_trace;
 extern const struct ct_command ct_command_exclude;
 extern const struct ct_command ct_command_export;
+extern const struct ct_command ct_command_html;
 extern const struct ct_command ct_command_cut;
 extern const struct ct_command ct_command_help;
 extern const struct ct_command ct_command_version;

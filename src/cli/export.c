@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof firefox parquet atf2 contrail itrace"
+#define FORMATS "folded chrome perfetto csv jsonl speedscope flamegraph pprof firefox html parquet atf2 contrail itrace"
 
 struct wanted {
   struct ct_view_selection selected;
@@ -69,11 +69,10 @@ apply_weight(const struct ct_applied *applied)
 static const struct ct_option options[] = {
     {.name = "to",
      .argument = "FORMAT|TIME",
-     .help =
-         "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl, parquet: a row for each call; folded, "
-         "flamegraph, "
-         "pprof: sums of paths; atf2: a directory of index.atf and detail.atf files (ATF V2); contrail: as contrail "
-         "cut; itrace: instructions, see below; with a time, as --from has it: only up to then",
+     .help = "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl, parquet: a row for each call; folded, "
+             "flamegraph, pprof: sums of paths; html: as contrail html; atf2: a directory of index.atf and detail.atf "
+             "files (ATF V2); contrail: as contrail cut; itrace: instructions, "
+             "see below; with a time, as --from has it: only up to then",
      .values = FORMATS,
      .adds_up = true,
      .apply = apply_to},

@@ -44,6 +44,7 @@ const struct ct_command *const ct_commands[] = {
     &ct_command_clean,
     &ct_command_recover,
     &ct_command_export,
+    &ct_command_html,
     &ct_command_cut,
     &ct_command_help,
     &ct_command_version,

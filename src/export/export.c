@@ -12,9 +12,9 @@
 #include <string.h>
 
 static const struct ct_export_writer *const writers[] = {
-    &ct_export_folded,  &ct_export_chrome,     &ct_export_perfetto,   &ct_export_csv,
-    &ct_export_jsonl,   &ct_export_speedscope, &ct_export_flamegraph, &ct_export_pprof,
-    &ct_export_firefox, &ct_export_parquet,    &ct_export_atf2,       &ct_export_contrail};
+    &ct_export_folded,     &ct_export_chrome,     &ct_export_perfetto, &ct_export_csv,     &ct_export_jsonl,
+    &ct_export_speedscope, &ct_export_flamegraph, &ct_export_pprof,    &ct_export_firefox, &ct_export_parquet,
+    &ct_export_html,       &ct_export_atf2,       &ct_export_contrail};
 
 enum { WRITERS = sizeof(writers) / sizeof(writers[0]) };
 

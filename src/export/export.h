@@ -25,7 +25,7 @@ struct ct_export_writer {
 
 extern const struct ct_export_writer ct_export_atf2, ct_export_contrail, ct_export_folded, ct_export_chrome,
     ct_export_perfetto, ct_export_csv, ct_export_jsonl, ct_export_speedscope, ct_export_flamegraph, ct_export_pprof,
-    ct_export_firefox, ct_export_parquet;
+    ct_export_firefox, ct_export_parquet, ct_export_html;
 
 /* What is said of the traces, as lines of the summary. */
 void ct_export_warn(const struct ct_export_job *job);
