@@ -340,6 +340,31 @@ def all_threads_some_calls(scene):
     expect(result.returncode == 0 and result.stdout == expected and " of 50 calls" in result.stderr, f"{result}")
 
 
+def rough(scene, *words, limit=None):
+    """Both ways: the same. What contrail says of it."""
+    program, out = scene.made("rough"), scene.path("steps")
+    expected = scene.outcome(program, *words)
+    prefix = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh") if limit else ()
+    got = scene.outcome(*prefix, scene.contrail, "itrace", "-a", "-o", out, "--", program, *words)
+    expect(got[:2] == expected[:2], f"{got}, not {expected}")
+    return got[2]
+
+
+@case(alone=True)
+def all_threads_masks(scene):
+    """contrail is killed while threads wait to be seized, with all signals blocked: they go on with their own masks."""
+    program = scene.made("rough")
+    chance = random.Random(scene.options.seed if getattr(scene.options, "seed", None) is not None else 15)
+    for turn in range(6):
+        running = scene.ready(program, "masks")
+        tracer = scene.start(scene.contrail, "itrace", "-a", "-o", scene.path(f"steps{turn}"), str(running.pid))
+        time.sleep(0.01 + chance.random() * 0.12)
+        tracer.kill()
+        tracer.wait()
+        got = running.stdout.read()
+        expect(running.wait(SECONDS) == 0 and got == "0 others\n", f"turn {turn}: {running.returncode} {got!r}")
+
+
 @case
 def other_threads_are_named(scene):
     """What is not recorded is said."""

@@ -384,6 +384,8 @@ park(struct ct_tracer *tracer)
   }
   parked.rip = ct_code_cache_wait(tracer->space->cache);
   parked.orig_rax = ~0ull;
+  slots->parked_mask = tracer->mask;
+  slots->is_parked = 1;
   tracer->is_parked = true;
   tracer->state = CT_TRACER_TRANSLATED;
   if (ct_traced_set_regs(tracer->tid, &parked) != 0 || ct_traced_set_mask(tracer->tid, ALL_SIGNALS) != 0 ||

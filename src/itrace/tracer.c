@@ -278,10 +278,14 @@ has_child(struct ct_tracer *tracer, pid_t child)
 static void
 unpark(struct ct_tracer *tracer)
 {
-  if (tracer->is_parked) {
-    tracer->is_parked = false;
-    ct_traced_set_mask(tracer->tid, tracer->mask);
+  if (!tracer->is_parked) {
+    return;
   }
+  tracer->is_parked = false;
+  if (__atomic_load_n(&tracer->space->slots->is_parked, __ATOMIC_ACQUIRE) != 0) {
+    ct_traced_set_mask(tracer->tid, tracer->mask);
+    tracer->space->slots->is_parked = 0;
+  } /* else we have come late, it has left, and its mask is its own again */
 }
 
 /* The thread has stopped and is to be let go. */

@@ -63,8 +63,10 @@ struct ct_itrace_slots {
   uint32_t doorbell; /* counts requests; the tracer waits there (a futex) */
   uint32_t liveness; /* counted up by the tracer */
   uint32_t last_liveness;
-  uint32_t silent;     /* waits left before the tracer is taken for dead */
-  uint64_t timeout[2]; /* of one wait, a struct timespec */
+  uint32_t silent;      /* waits left before the tracer is taken for dead */
+  uint64_t timeout[2];  /* of one wait, a struct timespec */
+  uint64_t parked_mask; /* if is_parked: the program's signal mask, which a thread that leaves the wait puts back */
+  uint32_t is_parked;   /* it waits to be seized for the first time, with all signals blocked */
 };
 
 enum {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <sys/syscall.h>
 
 #define SLOT(shared, member) ct_mem_absolute((shared) + (uint32_t)offsetof(struct ct_itrace_slots, member))
@@ -106,6 +107,23 @@ emit_futex(struct ct_code *out, uint32_t word, int operation, uint32_t timeout)
   ct_emit_syscall(out);
 }
 
+/* A thread that waits for its first tracer has all signals blocked (itrace/itrace.c). */
+static void
+emit_unpark(uint32_t shared, struct ct_code *out)
+{
+  struct ct_code_label is_not = {.count = 0};
+  ct_emit_cmp32_store_imm(out, SLOT(shared, is_parked), 1);
+  ct_emit_jcc_label(out, CT_JNE, &is_not);
+  ct_emit_mov32_imm(out, CT_RAX, SYS_rt_sigprocmask);
+  ct_emit_mov32_imm(out, CT_RDI, SIG_SETMASK);
+  ct_emit_mov32_imm(out, CT_RSI, shared + (uint32_t)offsetof(struct ct_itrace_slots, parked_mask));
+  ct_emit_mov32_imm(out, CT_RDX, 0);
+  ct_emit_mov32_imm(out, CT_R10, sizeof(uint64_t));
+  ct_emit_syscall(out);
+  ct_emit_mov32_store_imm(out, SLOT(shared, is_parked), 0);
+  ct_code_label_bind(out, &is_not);
+}
+
 /* Waits for the answer, or until the tracer is dead: the thread goes on where the program is then. */
 static void
 emit_wait(const struct ct_translation_place *place, struct ct_code *out)
@@ -133,6 +151,7 @@ emit_wait(const struct ct_translation_place *place, struct ct_code *out)
   ct_emit_jcc_label(out, CT_JNE, &lives);
   ct_emit_dec32_store(out, SLOT(shared, silent));
   ct_emit_jcc_label(out, CT_JNE, &wait);
+  emit_unpark(shared, out);
   ct_emit_mov_load(out, CT_RAX, SLOT(shared, target));
   ct_emit_mov_store(out, SLOT(shared, resume), CT_RAX);
   if (place->records) {

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Threads at bad moments. Whoever traces them must not be seen.
+ *
+ *   rough exec N    a thread that is not the first one execs this program, N times, while others make threads
+ *   rough maps N    N threads, while one maps and unmaps what it can
+ *   rough files N   N threads at a time; how many files are open at the end
+ *   rough masks     threads by clone, which have the signal mask of their maker; then looks at all masks
+ *   rough again     a thread with the id of one that has ended (as root only)
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <linux/sched.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { STACK = 65536, MAKERS = 4, EACH = 20, THREADS_MAX = 256 };
+
+#define THREAD_FLAGS (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
+#define MASK         0x800ul /* SIGUSR2 */
+
+static int is_over, count;
+
+static void *
+one(void *nothing)
+{
+  __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
+  return nothing;
+}
+
+static void
+make_one(void)
+{
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, one, NULL) == 0) {
+    pthread_join(thread, NULL);
+  }
+}
+
+static void *
+makes(void *nothing)
+{
+  for (;;) {
+    make_one();
+  }
+  return nothing;
+}
+
+static void *
+execs(void *text)
+{
+  char *argv[] = {"rough", "exec", text, NULL};
+  execv("/proc/self/exe", argv);
+  _exit(99);
+}
+
+static int
+exec_of_another(int left)
+{
+  char text[16];
+  pthread_t thread;
+  make_one();
+  if (left == 0) {
+    printf("end\n");
+    return 5;
+  }
+  for (int i = 0; i < 2; i++) {
+    pthread_create(&thread, NULL, makes, NULL);
+  }
+  usleep((useconds_t)(left * 337 % 5000));
+  snprintf(text, sizeof(text), "%d", left - 1);
+  pthread_create(&thread, NULL, execs, text);
+  pthread_join(thread, NULL);
+  return 98;
+}
+
+static void *
+maps(void *nothing)
+{
+  enum { PIECES = 16 };
+  void *pieces[PIECES];
+  while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+    for (int i = 0; i < PIECES; i++) {
+      pieces[i] = mmap(NULL, 100 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
+    for (int i = 0; i < PIECES; i++) {
+      munmap(pieces[i], 100 << 20);
+    }
+  }
+  return nothing;
+}
+
+static int
+beside_maps(int threads)
+{
+  pthread_t mapper;
+  pthread_create(&mapper, NULL, maps, NULL);
+  for (int i = 0; i < threads; i++) {
+    make_one();
+  }
+  __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+  pthread_join(mapper, NULL);
+  printf("%d\n", count);
+  return 3;
+}
+
+static void *
+waits(void *nothing)
+{
+  while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+    usleep(1000);
+  }
+  return nothing;
+}
+
+static int
+files(int threads)
+{
+  pthread_t all[THREADS_MAX];
+  for (int i = 0; i < threads && i < THREADS_MAX; i++) {
+    pthread_create(&all[i], NULL, waits, NULL);
+  }
+  __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < threads && i < THREADS_MAX; i++) {
+    pthread_join(all[i], NULL);
+  }
+  DIR *folder = opendir("/proc/self/fd");
+  while (readdir(folder) != NULL) {
+    count++;
+  }
+  closedir(folder);
+  printf("%d\n", count);
+  return 0;
+}
+
+/* ---- threads of which the C library knows nothing ---- */
+
+static int
+waits_for_end(void *nothing)
+{
+  (void)nothing;
+  while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+    syscall(SYS_sched_yield);
+    usleep(5000);
+  }
+  __atomic_sub_fetch(&count, 1, __ATOMIC_SEQ_CST);
+  return 0;
+}
+
+static char *
+new_stack(void)
+{
+  return mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static void *
+clones(void *nothing)
+{
+  for (int i = 0; i < EACH; i++) {
+    __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
+    clone(waits_for_end, new_stack() + STACK, THREAD_FLAGS, NULL);
+  }
+  return nothing;
+}
+
+static int
+others_with_another_mask(void)
+{
+  int others = 0;
+  DIR *folder = opendir("/proc/self/task");
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    char path[300], line[256];
+    unsigned long mask = MASK;
+    snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
+    FILE *file = entry->d_name[0] != '.' ? fopen(path, "r") : NULL;
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+      sscanf(line, "SigBlk: %lx", &mask);
+    }
+    if (file != NULL) {
+      fclose(file);
+    }
+    others += mask != MASK;
+  }
+  closedir(folder);
+  return others;
+}
+
+static int
+masks(void)
+{
+  pthread_t makers[MAKERS];
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGUSR2);
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+  printf("ready\n");
+  fflush(stdout);
+  for (int i = 0; i < MAKERS; i++) {
+    pthread_create(&makers[i], NULL, clones, NULL);
+  }
+  for (int i = 0; i < MAKERS; i++) {
+    pthread_join(makers[i], NULL);
+  }
+  sleep(2); /* those who wait for a tracer that is dead leave within a second */
+  printf("%d others\n", others_with_another_mask());
+  __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+  while (__atomic_load_n(&count, __ATOMIC_SEQ_CST) != 0) {
+    usleep(1000);
+  }
+  return 0;
+}
+
+/* It does nothing but end; 0: it cannot be made. */
+static pid_t
+thread_with_id(pid_t id)
+{
+  static int tid;
+  pid_t ids[] = {id};
+  struct clone_args args = {.flags = THREAD_FLAGS | CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID,
+                            .child_tid = (uintptr_t)&tid,
+                            .parent_tid = (uintptr_t)&tid,
+                            .stack = (uintptr_t)new_stack(),
+                            .stack_size = STACK,
+                            .set_tid = id != 0 ? (uintptr_t)ids : 0,
+                            .set_tid_size = id != 0};
+  long got;
+  __asm__ volatile("syscall\n\ttest %%eax, %%eax\n\tjnz 1f\n\tmov %3, %%eax\n\txor %%edi, %%edi\n\tsyscall\n1:"
+                   : "=a"(got)
+                   : "0"((long)SYS_clone3), "D"(&args), "i"(SYS_exit), "S"(sizeof(args))
+                   : "rcx", "r11", "memory");
+  while (got > 0 && __atomic_load_n(&tid, __ATOMIC_SEQ_CST) != 0) {
+    usleep(100);
+  }
+  return got > 0 ? (pid_t)got : 0;
+}
+
+static int
+again(void)
+{
+  for (int i = 0; i < 10; i++) {
+    pid_t id = thread_with_id(0);
+    usleep(10000); /* it may still be on its way */
+    if (id != 0 && thread_with_id(id) == id) {
+      printf("%d\n", (int)id);
+      return 0;
+    }
+  }
+  return 77;
+}
+
+int
+main(int argc, char **argv)
+{
+  const char *name = argc > 1 ? argv[1] : "";
+  int number = argc > 2 ? atoi(argv[2]) : 0;
+  return strcmp(name, "exec") == 0    ? exec_of_another(number)
+         : strcmp(name, "maps") == 0  ? beside_maps(number)
+         : strcmp(name, "files") == 0 ? files(number)
+         : strcmp(name, "masks") == 0 ? masks()
+                                      : again();
+}
