@@ -351,6 +351,13 @@ def rough(scene, *words, limit=None):
 
 
 @case(alone=True)
+def all_threads_killed_by_exec(scene):
+    """Threads that an exec kills while they are handed over: nothing of them is missing, nobody waits for them."""
+    errors = rough(scene, "exec", "8")
+    expect("recorded" not in errors and errors.count("\n") == 1, errors)
+
+
+@case(alone=True)
 def all_threads_masks(scene):
     """contrail is killed while threads wait to be seized, with all signals blocked: they go on with their own masks."""
     program = scene.made("rough")

@@ -447,7 +447,7 @@ hand_over(struct ct_tracer *maker, pid_t child, struct ct_diag *diag)
   return code;
 }
 
-void
+bool
 ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal)
 {
   struct ct_diag diag = {""};
@@ -456,13 +456,15 @@ ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal)
     int code = signal == 0 ? hand_over(tracer, child, &diag)
                            : ct_fail(&diag, CT_EUNSUPPORTED, "a signal came before its first instruction");
     if (code == 0) {
-      return;
+      return true;
     }
-    not_recorded(tracer->all, code != CT_ESRCH ? &diag : NULL);
+    if (code != CT_ESRCH) { /* else it was killed before its first instruction: there is nothing to record */
+      not_recorded(tracer->all, &diag);
+    }
   } else if (is_thread) {
     not_recorded(tracer->all, NULL);
   }
-  ct_traced_detach(child, signal);
+  return ct_traced_detach(child, signal) == 0;
 }
 
 /* ---- code that changes ---- */

@@ -238,10 +238,17 @@ see_to_child(struct ct_tracer *tracer, pid_t child)
 {
   struct ct_traced_event event;
   ct_traced_poll(child, &event);
-  if (event.stop != CT_TRACED_GONE && event.stop != CT_TRACED_RUNS) {
-    ct_itrace_child(tracer, child, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
+  switch (event.stop) {
+  case CT_TRACED_GONE:
+    return true;
+  case CT_TRACED_RUNS:
+    return false;
+  case CT_TRACED_ENDS: /* killed before its first instruction */
+    ct_traced_detach(child, 0);
+    return true;
+  default:
+    return ct_itrace_child(tracer, child, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
   }
-  return event.stop != CT_TRACED_RUNS;
 }
 
 /* Those that had not stopped when they were made: on a busy machine that may take seconds. */

@@ -176,8 +176,11 @@ int ct_tracer_finish(struct ct_tracer *tracer);
 
 /* ---- itrace.c ---- */
 
-/* The thread has made another one, which has stopped: that is traced too, if it is to be; else it runs where it is. */
-void ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal);
+/*
+ * The thread has made another one, which has stopped: that is traced too, if it is to be; else it runs where it is.
+ * False: it has been killed meanwhile, and stops once more.
+ */
+bool ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal);
 /* Has any thread translated code in that range? */
 bool ct_itrace_covers(struct ct_itrace *all, uint64_t start, uint64_t end);
 /*

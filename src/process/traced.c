@@ -23,12 +23,29 @@
 /* What the kernel keeps in rax of a thread that is stopped in a system call (linux/errno.h). */
 enum { RESTART_SYS = -512, RESTART_NO_HAND = -514, RESTART_BLOCK = -516 };
 
+/* A thread that has ended, and has not been waited for yet, is refused like one that may not be traced. */
+static bool
+has_ended(pid_t tid)
+{
+  char path[64], line[256], state = 'X';
+  ct_process_path(tid, "status", path, sizeof(path));
+  FILE *file = fopen(path, "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL && sscanf(line, "State: %c", &state) != 1) {
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+  return state == 'X' || state == 'Z';
+}
+
 int
 ct_traced_seize(pid_t tid, struct ct_diag *diag)
 {
   if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)OPTIONS) != 0) {
-    return ct_fail(diag, errno == ESRCH ? CT_ESRCH : CT_EPERM_PTRACE, "cannot trace thread %d (ptrace: %s)", (int)tid,
-                   strerror(errno));
+    int why = errno;
+    bool is_gone = why == ESRCH || (why == EPERM && has_ended(tid));
+    return ct_fail(diag, is_gone ? CT_ESRCH : CT_EPERM_PTRACE, "cannot trace thread %d (ptrace: %s)", (int)tid,
+                   strerror(is_gone ? ESRCH : why));
   }
   return ct_traced_interrupt(tid);
 }
