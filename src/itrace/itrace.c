@@ -163,6 +163,8 @@ end_tracer(struct ct_tracer *tracer)
     ct_tracer_give_up(tracer);
   }
   atomic_store_explicit(&tracer->stop, 2, memory_order_release);
+  atomic_store_explicit(&tracer->event, 0, memory_order_release);
+  syscall(SYS_futex, &tracer->event, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
   if (ct_itrace_is_many(all) && tracer->summary.has_ended) {
     pthread_mutex_lock(&all->lock);
     leave_mappings(all, tracer);
@@ -193,6 +195,16 @@ join(struct ct_tracer *tracer)
   free_tracer(tracer);
 }
 
+/*
+ * Its waiter may still wait, where another tracer goes on with the thread's id after an exec: until that one's next
+ * stop, and the one who joins may be the one who has to make it come about.
+ */
+static bool
+has_no_waiter(const struct ct_tracer *tracer)
+{
+  return !tracer->has_waiter || atomic_load_explicit(&tracer->waiter_ends, memory_order_acquire);
+}
+
 /* Those whose threads have ended, or with `waits` all: until there is none. */
 static void
 join_tracers(struct ct_itrace *all, bool waits)
@@ -200,7 +212,7 @@ join_tracers(struct ct_itrace *all, bool waits)
   for (;;) {
     pthread_mutex_lock(&all->lock);
     struct ct_tracer *tracer = all->first;
-    while (tracer != NULL && (!tracer->has_thread || (!waits && !tracer->is_done))) {
+    while (tracer != NULL && (!tracer->has_thread || (!waits && !(tracer->is_done && has_no_waiter(tracer))))) {
       tracer = tracer->next;
     }
     bool is_done = tracer != NULL && tracer->is_done;

@@ -74,11 +74,12 @@ waiter_main(void *context)
       struct timespec wait = {0, TICK_NS};
       syscall(SYS_futex, &tracer->event, FUTEX_WAIT_PRIVATE, 1, &wait, NULL, 0);
       if (atomic_load_explicit(&tracer->stop, memory_order_acquire) == 2) {
-        return NULL;
+        break;
       }
     }
     is_there |= tid != __atomic_load_n(&tracer->tid, __ATOMIC_ACQUIRE);
   }
+  atomic_store_explicit(&tracer->waiter_ends, true, memory_order_release); /* pairs with join_tracers */
   return NULL;
 }
 
