@@ -358,6 +358,13 @@ def all_threads_killed_by_exec(scene):
 
 
 @case(alone=True)
+def all_threads_beside_maps(scene):
+    """Another thread maps something at the very place that has just been found free."""
+    errors = rough(scene, "maps", "150")
+    expect(" of 152 threads" in errors and errors.count("\n") == 1, errors)
+
+
+@case(alone=True)
 def all_threads_masks(scene):
     """contrail is killed while threads wait to be seized, with all signals blocked: they go on with their own masks."""
     program = scene.made("rough")

@@ -5,6 +5,8 @@
 #include "itrace/written.h"
 #include "process/shared_memory.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +23,8 @@
 #define REGION_BYTES (64ull << 20)
 #define REGION_LEAST (2ull << 20)
 #define SLACK        (1ull << 20) /* behind a window */
+#define TRIES_MAX    16
+#define HIGH_FD      1000
 
 static int
 call(struct ct_itrace_space *space, long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
@@ -55,7 +59,7 @@ map_at(struct ct_itrace_space *space, uint64_t address, uint64_t size, int prot,
     if (got >= 0) {
       call(space, SYS_munmap, (uint64_t)got, size, 0, 0, 0, 0, &ignored);
     }
-    return CT_ENOMEM;
+    return got == -EEXIST ? CT_EEXIST : CT_ENOMEM;
   }
   call(space, SYS_madvise, address, size, MADV_DONTFORK, 0, 0, 0, &ignored);
   call(space, SYS_madvise, address, size, MADV_DONTDUMP, 0, 0, 0, &ignored);
@@ -68,7 +72,10 @@ map_shared(struct ct_itrace_space *space, const struct ct_mappings *mappings, st
   for (uint64_t at = LOW_END - SHARED_BYTES; at > LOW_START; at -= 1ull << 20) {
     if (is_free(mappings, at, SHARED_BYTES)) {
       int code = map_at(space, at, SHARED_BYTES, PROT_READ | PROT_WRITE, 0);
-      space->shared = (uint32_t)at;
+      space->shared = code == 0 ? (uint32_t)at : 0;
+      if (code == CT_EEXIST) {
+        continue;
+      }
       if (code != CT_ENOMEM) {
         return code;
       }
@@ -96,7 +103,7 @@ place_near(const struct ct_mappings *mappings, uint64_t pc, uint64_t bytes)
 
 /* Smaller than it is to be, if there is no such room: what tracers that were killed have left may be in the way. */
 static int
-add_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, uint64_t pc, struct ct_diag *diag)
+try_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, uint64_t pc, struct ct_diag *diag)
 {
   uint64_t size = space->region_bytes, at = 0, offset = SHARED_BYTES + space->region_count * space->region_bytes;
   while (space->region_count < CT_CACHE_REGIONS && size >= REGION_LEAST && (at = place_near(mappings, pc, size)) == 0) {
@@ -110,11 +117,25 @@ add_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, ui
     code = ct_code_cache_add_region(space->cache, at, space->bytes + offset, size);
   }
   if (code != 0) {
-    return ct_fail(diag, code, "the process cannot map translated code");
+    return ct_fail(diag, code, "the process cannot map translated code (%s)", ct_err_text(code));
   }
   space->region_sizes[space->region_count] = size;
   space->regions[space->region_count++] = at;
   return 0;
+}
+
+/* Other threads may map something at the place that was free just before. */
+static int
+add_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, uint64_t pc, struct ct_diag *diag)
+{
+  int code = try_region(space, mappings, pc, diag);
+  for (int tries = 0; code == CT_EEXIST && tries < TRIES_MAX; tries++) {
+    struct ct_mappings fresh;
+    code = ct_process_mappings(space->process->pid, &fresh);
+    code = code == 0 ? try_region(space, &fresh, pc, diag) : code;
+    ct_mappings_free(&fresh);
+  }
+  return code;
 }
 
 /* Those that the tracer looks at before they are made; see itrace/syscalls.c. */
@@ -163,6 +184,10 @@ add_segments(struct ct_itrace_space *space, const struct ct_mappings *mappings, 
       at += 4 * window;
     }
     int code = map_at(space, at, window + SLACK, PROT_READ | PROT_WRITE, offset);
+    for (int tries = 0; code == CT_EEXIST && tries < TRIES_MAX; tries++) {
+      at += 4 * window;
+      code = map_at(space, at, window + SLACK, PROT_READ | PROT_WRITE, offset);
+    }
     if (code != 0) {
       return ct_fail(diag, code, "the process has no room for records");
     }
