@@ -364,6 +364,13 @@ def all_threads_beside_maps(scene):
     expect(" of 152 threads" in errors and errors.count("\n") == 1, errors)
 
 
+@case
+def all_threads_few_files(scene):
+    """Where contrail can open no more files, the program has none of its."""
+    errors = rough(scene, "files", "30", limit=48)
+    expect("other threads that it made are not recorded" in errors, errors)
+
+
 @case(alone=True)
 def all_threads_masks(scene):
     """contrail is killed while threads wait to be seized, with all signals blocked: they go on with their own masks."""

@@ -438,11 +438,11 @@ hand_over(struct ct_tracer *maker, pid_t child, struct ct_diag *diag)
   }
   tracer->image = maker->image;
   int code = ct_process_open(maker->process.pid, &tracer->process, &tracer->diag);
-  code = code != 0 ? code : ct_tracer_make(tracer);
   if (code == 0 && ct_worker_create(&tracer->thread, NULL, adopted_main, tracer) != 0) {
     code = ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
   } else if (code == 0) {
-    code = park(tracer);
+    code = ct_tracer_make(tracer);
+    code = code != 0 ? code : park(tracer);
     pthread_mutex_lock(&all->lock);
     tracer->has_thread = code == 0;
     pthread_mutex_unlock(&all->lock);

@@ -197,6 +197,31 @@ add_segments(struct ct_itrace_space *space, const struct ct_mappings *mappings, 
   return 0;
 }
 
+/*
+ * The program's other threads go on, and get the lowest free number for each file they open: the one that we hold while
+ * we map shall be none that they would get, as far as may be.
+ */
+static int
+raise_fd(struct ct_itrace_space *space, int fd)
+{
+  int64_t high = -1, ignored;
+  if (call(space, SYS_fcntl, (uint64_t)fd, F_DUPFD_CLOEXEC, HIGH_FD, 0, 0, 0, &high) != 0 || high < 0) {
+    return fd;
+  }
+  call(space, SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0, &ignored);
+  return (int)high;
+}
+
+static void
+close_memory(struct ct_itrace_space *space)
+{
+  int64_t ignored;
+  if (space->fd >= 0) {
+    call(space, SYS_close, (uint64_t)space->fd, 0, 0, 0, 0, 0, &ignored);
+  }
+  space->fd = -1;
+}
+
 static int
 make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
 {
@@ -207,7 +232,7 @@ make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
     return ct_fail(diag, code != 0 ? code : CT_EIO, "the process cannot make shared memory: %s",
                    code != 0 ? ct_err_text(code) : strerror((int)-fd));
   }
-  space->fd = (int)fd;
+  space->fd = raise_fd(space, (int)fd);
   void *mapping = NULL;
   space->size = regions_end(space) + (space->block_bytes != 0 ? CT_SEGMENTS * (window_bytes(space) + SLACK) : 0);
   code = ct_process_map_memfd(space->process, space->fd, space->size, &mapping, diag);
@@ -260,6 +285,7 @@ ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_ve
   }
   int code = make_memory(space, diag);
   if (code != 0) {
+    close_memory(space);
     return code;
   }
   code = ct_process_mappings(process->pid, &mappings);
@@ -275,9 +301,10 @@ ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_ve
     code = code == 0 && place.records ? add_segments(space, &mappings, diag) : code;
   }
   ct_mappings_free(&mappings);
-  int64_t ignored;
-  call(space, SYS_close, (uint64_t)space->fd, 0, 0, 0, 0, 0, &ignored);
-  space->fd = -1;
+  close_memory(space);
+  if (code != 0) { /* the thread goes on without it */
+    ct_space_remove(space);
+  }
   return code;
 }
 

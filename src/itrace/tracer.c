@@ -208,6 +208,9 @@ ct_tracer_make(struct ct_tracer *tracer)
   if (code == 0 && tracer->watch != NULL) {
     code = ct_space_create(&tracer->process, NULL, !no_vectors, tracer->number, &tracer->spaces[0], &tracer->diag);
   }
+  if (code != 0) {
+    ct_space_remove(recorded);
+  }
   int back = give_back(tracer);
   if (code != 0 || back != 0) {
     return code != 0 ? code : ct_fail(&tracer->diag, back, "the thread has ended");
