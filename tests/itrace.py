@@ -371,6 +371,18 @@ def all_threads_few_files(scene):
     expect("other threads that it made are not recorded" in errors, errors)
 
 
+@case
+def all_threads_id_again(scene):
+    """A thread with the id of one that has ended: whose records are kept."""
+    program, out = scene.made("rough"), scene.path("steps")
+    result = scene.execute(scene.contrail, "itrace", "-a", "-o", out, "--", program, "again")
+    if result.returncode == 77:
+        raise harness.Skip("a thread's id cannot be chosen")
+    tid = result.stdout.strip()
+    expect(result.returncode == 0 and f"thread {tid} has the id of an earlier one" in result.stderr, f"{result}")
+    expect(scene.execute(scene.contrail, "steps", "-t", tid, out).returncode == 0, "it is gone")
+
+
 @case(alone=True)
 def all_threads_masks(scene):
     """contrail is killed while threads wait to be seized, with all signals blocked: they go on with their own masks."""

@@ -189,6 +189,10 @@ begin_records(struct ct_tracer *tracer)
     return 0;
   }
   snprintf(path, sizeof(path), "%s/steps.%d", wanted->directory, (int)tracer->tid);
+  if (tracer->number != 0 && access(path, F_OK) == 0) {
+    return ct_fail(&tracer->diag, CT_EEXIST, "thread %d has the id of an earlier one, whose records are kept",
+                   (int)tracer->tid);
+  }
   return ct_recorder_create(&options, tracer->process.pid, tracer->tid, &tracer->recorder, &tracer->diag);
 }
 
