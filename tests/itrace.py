@@ -383,6 +383,13 @@ def all_threads_id_again(scene):
     expect(scene.execute(scene.contrail, "steps", "-t", tid, out).returncode == 0, "it is gone")
 
 
+@case
+def all_threads_moved_code(scene):
+    """Code of a file that is moved to where other code of a file has been translated, by mremap; of one thread, too."""
+    rough(scene, "moves")
+    expect(scene.same(scene.made("rough"), "moves") == "0 and 0 wrong\n", "natively it is wrong, too")
+
+
 @case(alone=True)
 def all_threads_masks(scene):
     """contrail is killed while threads wait to be seized, with all signals blocked: they go on with their own masks."""

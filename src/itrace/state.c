@@ -536,8 +536,15 @@ is_to_be_stepped(struct ct_tracer *tracer, const uint64_t regs[16])
     break;
   case SYS_shmat:
     return false;
-  case SYS_munmap:
   case SYS_mremap:
+    is_for_others = (regs[CT_R10] & MREMAP_FIXED) != 0; /* what is there goes, and code may come */
+    if (is_for_others) {
+      uint64_t place = regs[CT_R8], place_end = place + regs[CT_RDX];
+      start = place < start ? place : start;
+      end = place_end > end ? place_end : end;
+    }
+    break;
+  case SYS_munmap:
     is_for_others = false;
     break;
   case SYS_mprotect:

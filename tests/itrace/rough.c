@@ -6,10 +6,13 @@
  *   rough maps N    N threads, while one maps and unmaps what it can
  *   rough files N   N threads at a time; how many files are open at the end
  *   rough masks     threads by clone, which have the signal mask of their maker; then looks at all masks
+ *   rough self      execs itself without end, and says its id first
+ *   rough moves     code of files that is moved onto other code of files, which others call
  *   rough again     a thread with the id of one that has ended (as root only)
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
@@ -141,6 +144,76 @@ files(int threads)
   return 0;
 }
 
+static int
+exec_self(int number)
+{
+  char text[16];
+  if (number == 0) {
+    printf("%d\n", (int)getpid());
+    fflush(stdout);
+  } else if (number % 3 == 0) {
+    make_one();
+  }
+  snprintf(text, sizeof(text), "%d", number + 1);
+  execl("/proc/self/exe", "rough", "self", text, (char *)NULL);
+  return 98;
+}
+
+/* ---- code that is moved ---- */
+
+enum { PAGE = 4096, TURNS = 60 };
+static unsigned char *code;
+static pthread_barrier_t before, after;
+
+/* mov $value, %eax; ret: in a file, mapped elsewhere, moved to its place */
+static void
+move_code(int value)
+{
+  unsigned char bytes[PAGE] = {0xb8};
+  char name[] = "./rough.XXXXXX";
+  int fd = mkstemp(name);
+  memcpy(bytes + 1, &value, sizeof(value));
+  bytes[5] = 0xc3;
+  if (write(fd, bytes, sizeof(bytes)) != sizeof(bytes)) {
+    _exit(97);
+  }
+  void *elsewhere = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+  mremap(elsewhere, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, code);
+  close(fd);
+  unlink(name);
+}
+
+static void *
+calls(void *nothing)
+{
+  for (int i = 0; i < TURNS; i++) {
+    pthread_barrier_wait(&before);
+    count += ((int (*)(void))code)() != i;
+    pthread_barrier_wait(&after);
+  }
+  return nothing;
+}
+
+static int
+moves(void)
+{
+  pthread_t caller;
+  int wrong = 0;
+  code = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pthread_barrier_init(&before, NULL, 2);
+  pthread_barrier_init(&after, NULL, 2);
+  pthread_create(&caller, NULL, calls, NULL);
+  for (int i = 0; i < TURNS; i++) {
+    move_code(i);
+    wrong += ((int (*)(void))code)() != i;
+    pthread_barrier_wait(&before);
+    pthread_barrier_wait(&after);
+  }
+  pthread_join(caller, NULL);
+  printf("%d and %d wrong\n", wrong, count);
+  return 0;
+}
+
 /* ---- threads of which the C library knows nothing ---- */
 
 static int
@@ -262,8 +335,10 @@ main(int argc, char **argv)
   const char *name = argc > 1 ? argv[1] : "";
   int number = argc > 2 ? atoi(argv[2]) : 0;
   return strcmp(name, "exec") == 0    ? exec_of_another(number)
+         : strcmp(name, "self") == 0  ? exec_self(number)
          : strcmp(name, "maps") == 0  ? beside_maps(number)
          : strcmp(name, "files") == 0 ? files(number)
          : strcmp(name, "masks") == 0 ? masks()
+         : strcmp(name, "moves") == 0 ? moves()
                                       : again();
 }
