@@ -8,6 +8,7 @@ is the same with it and without.
 import json
 import os
 import random
+import signal
 import subprocess
 import time
 
@@ -388,6 +389,21 @@ def all_threads_moved_code(scene):
     """Code of a file that is moved to where other code of a file has been translated, by mremap; of one thread, too."""
     rough(scene, "moves")
     expect(scene.same(scene.made("rough"), "moves") == "0 and 0 wrong\n", "natively it is wrong, too")
+
+
+@case(alone=True)
+def all_threads_killed_in_exec(scene):
+    """Killed at any moment of an exec, while its new space is made, too: it has ended by that, which is no failure."""
+    program = scene.made("rough", "-static")
+    chance = random.Random(scene.options.seed if getattr(scene.options, "seed", None) is not None else 15)
+    for turn in range(30):
+        words = ("-a",) if turn % 2 else ()
+        tracer = scene.start(scene.contrail, "itrace", "-q", *words, "-o", scene.path(f"steps{turn}"), "--", program, "self")
+        pid = int(tracer.stdout.readline())
+        time.sleep(0.02 + chance.random() * 0.05)
+        os.kill(pid, signal.SIGKILL)
+        got = "\n".join(line for line in tracer.stdout.read().split("\n") if "other thread" not in line)
+        expect(tracer.wait(SECONDS) == 128 + signal.SIGKILL and got == "", f"turn {turn}: {tracer.returncode} {got!r}")
 
 
 @case(alone=True)

@@ -486,6 +486,10 @@ stepped(struct ct_tracer *tracer)
     return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
   }
   int code = ct_tracer_make(tracer);
+  if (code != 0 && ct_traced_regs(tracer->tid, &regs) != 0) { /* it has been killed meanwhile: that is no failure */
+    tracer->diag.text[0] = 0;
+    return CT_ESRCH;
+  }
   return code != 0 ? code : ct_tracer_enter(tracer);
 }
 
@@ -625,6 +629,10 @@ await_end(struct ct_tracer *tracer)
     }
   }
   event.stop = CT_TRACED_GONE;
+  if (!event.is_reaped && tracer->process.dead && tracer->tid == tracer->process.pid) { /* while it made our calls */
+    event.is_reaped = true;
+    event.status = tracer->process.wait_status;
+  }
   return handle_stop(tracer, &event);
 }
 
