@@ -421,6 +421,22 @@ def all_threads_masks(scene):
         expect(running.wait(SECONDS) == 0 and got == "0 others\n", f"turn {turn}: {running.returncode} {got!r}")
 
 
+@case(alone=True)
+def all_threads_late(scene):
+    """contrail stands still for longer than threads wait for it, and the program ends while it seizes others: it ends, too."""
+    program = scene.made("rough")
+    chance = random.Random(scene.options.seed if getattr(scene.options, "seed", None) is not None else 15)
+    for turn in range(3):
+        running = scene.ready(program, "masks")
+        tracer = scene.start(scene.contrail, "itrace", "-q", "-a", "-o", scene.path(f"steps{turn}"), str(running.pid))
+        time.sleep(0.01 + chance.random() * 0.2)
+        tracer.send_signal(signal.SIGSTOP)
+        time.sleep(1.4)
+        tracer.send_signal(signal.SIGCONT)
+        expect(running.wait(SECONDS) == 0, f"turn {turn}: {running.returncode}")
+        expect(tracer.wait(SECONDS) == 0, f"turn {turn}: {tracer.returncode}")
+
+
 @case
 def other_threads_are_named(scene):
     """What is not recorded is said."""

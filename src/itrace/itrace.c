@@ -90,6 +90,15 @@ unlink_tracer(struct ct_itrace *all, const struct ct_tracer *tracer)
   }
 }
 
+/* The last one may be one that has failed to begin, because its thread has just ended. Under the lock. */
+static void
+has_one_less(struct ct_itrace *all)
+{
+  if (--all->running == 0 && eventfd_write(all->done_fd, 1) != 0) {
+    return; /* it has been told before */
+  }
+}
+
 /* One whose thread has not been started, or has failed to begin: *why it is not traced, if anybody is to know. */
 static void
 drop_tracer(struct ct_tracer *tracer)
@@ -97,7 +106,7 @@ drop_tracer(struct ct_tracer *tracer)
   struct ct_itrace *all = tracer->all;
   pthread_mutex_lock(&all->lock);
   unlink_tracer(all, tracer);
-  all->running--;
+  has_one_less(all);
   pthread_mutex_unlock(&all->lock);
   free_tracer(tracer);
 }
@@ -175,12 +184,8 @@ end_tracer(struct ct_tracer *tracer)
   pthread_mutex_lock(&all->lock);
   add_summary(all, tracer);
   tracer->is_done = true;
-  bool is_last = --all->running == 0;
-  int done_fd = all->done_fd;
+  has_one_less(all);
   pthread_mutex_unlock(&all->lock);
-  if (is_last && eventfd_write(done_fd, 1) != 0) {
-    return;
-  }
 }
 
 static void
