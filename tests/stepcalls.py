@@ -247,7 +247,7 @@ def beside_the_steps(scene):
     one, two = ([sorted((row["module"], row["name"], row["calls"]) for row in json.loads(scene.run(scene.contrail, "report", "--json", one))["functions"])
                  for one in (trace, counted)])
     expect(one == two, "other calls")
-    for words, status in ((("--to", "atf2"), 2), (("--to", "contrail", "--thread", "1"), 2), (("--to", "contrail", "--from", "1ms"), 2),
+    for words, status in ((("--to", "atf2", "--by-instructions"), 2), (("--to", "contrail", "--thread", "1"), 2), (("--to", "contrail", "--from", "1ms"), 2),
                           (("--to", "itrace", "--by-instructions"), 2)):
         result = scene.execute(scene.contrail, "export", *words, "-o", scene.path("no"), trace)
         expect(result.returncode == status and result.stderr.count("\n") <= 2 and not os.path.exists(scene.path("no")), f"{words}: {result.returncode} {result.stderr}")
@@ -399,7 +399,7 @@ def stream(scene, name):
         trace, _ = scene.itrace(program, "1")
     else:
         words, steps, segment = (("ls", "-l", "/usr"), 20000, 3000) if name == "stepped" else \
-            ((scene.compile("steps/signals.c", "-O1", "-g", "-w", "-static"),), 36000, 5000)
+            ((scene.compile("steps/signals.c", "-O1", "-g", "-w", "-static"),), 60000, 5000)
         trace = scene.path("steps")
         os.makedirs(trace)
         scene.run(os.path.join(scene.options.build, "tests", "stepped"), "record", "-v", "-s", str(segment), "-n", str(steps), "-w",
