@@ -77,7 +77,7 @@ GROUPS = {
     "diff": Group(["diff.py"], "alone"),
     "live": Group(["live.py"], "waits", marked=True),
     "control": Group(["control.py"], "waits", marked=True),
-    "mcp": Group(["mcp.py"], "waits", marked=True),
+    "mcp": Group(["mcp.py", "mcphttp.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),
     "itrace": Group(["itrace.py"], "waits", marked=True),
     "equal": Group(["equal.py"]),

@@ -100,8 +100,52 @@ static const struct ct_option options[] = {
      .values = "100M 500M 2G 10G",
      .apply = apply_max_size,
      .offset = offsetof(struct mcp_options, max_bytes)},
+    {.name = "http",
+     .argument = "[HOST:]PORT",
+     .help =
+         "by HTTP in place of standard input and output, on 127.0.0.1 or the numeric address HOST; with port 0 on a "
+         "free one. Clients need the token that is shown at the start",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct mcp_options, http)},
+    {.name = "token-file",
+     .argument = "FILE",
+     .help = "with --http: the token is FILE's first line; if there is no FILE it is made, with a new token",
+     .values = CT_COMPLETE_FILE,
+     .apply = ct_apply_text,
+     .offset = offsetof(struct mcp_options, token_file)},
+    {.name = "max-clients",
+     .argument = "N",
+     .help = "with --http: have at most N clients' sessions at a time (default 8)",
+     .least = 1,
+     .most = 32,
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct mcp_options, http_clients)},
+    {.name = "max-idle",
+     .argument = "SECONDS",
+     .help = "with --http: end a client's session that has had no request for so long (default 1800)",
+     .least = 1,
+     .most = 1000000,
+     .unit = " (seconds)",
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct mcp_options, http_idle_s)},
     CT_OPTIONS_END,
 };
+
+/* What belongs to HTTP alone, and its defaults. */
+static int
+check_http(struct mcp_options *wanted)
+{
+  const char *alone = wanted->token_file != NULL  ? "--token-file"
+                      : wanted->http_clients != 0 ? "--max-clients"
+                      : wanted->http_idle_s != 0  ? "--max-idle"
+                                                  : NULL;
+  if (wanted->http == NULL && alone != NULL) {
+    return ct_usage_error(&ct_command_mcp, "%s goes with --http", alone);
+  }
+  wanted->http_clients = wanted->http_clients != 0 ? wanted->http_clients : MCP_HTTP_CLIENTS_DEFAULT;
+  wanted->http_idle_s = wanted->http_idle_s != 0 ? wanted->http_idle_s : MCP_HTTP_IDLE_DEFAULT;
+  return CT_EXIT_OK;
+}
 
 static int
 run(int argc, char **argv)
@@ -113,7 +157,10 @@ run(int argc, char **argv)
   if (code == -1) {
     code = ct_no_operands(&ct_command_mcp, argc, argv);
   }
-  if (code == CT_EXIT_OK && mcp_serve(&wanted, &diag) != 0) {
+  if (code == CT_EXIT_OK) {
+    code = check_http(&wanted);
+  }
+  if (code == CT_EXIT_OK && (wanted.http != NULL ? mcp_serve_http : mcp_serve)(&wanted, &diag) != 0) {
     code = ct_command_failed(&ct_command_mcp, "%s", diag.text);
   }
   for (size_t i = 0; i < wanted.allow_count; i++) {
@@ -126,9 +173,10 @@ const struct ct_command ct_command_mcp = {
     .name = "mcp",
     .summary = "a server for coding agents (Model Context Protocol)",
     .synopsis = "[OPTION]...",
-    .about = "Speaks the Model Context Protocol on standard input and output: an agent starts programs,\n"
-             "chooses what is recorded while they run, and asks. It ends when the client goes; programs that\n"
-             "it has started are ended then, and processes that it has attached to are let go.\n",
+    .about = "Speaks the Model Context Protocol on standard input and output, or by HTTP: an agent starts\n"
+             "programs, chooses what is recorded while they run, and asks. It ends when the client goes;\n"
+             "programs that it has started are ended then, and processes that it has attached to are let go.\n"
+             "By HTTP that is so of each client's session, and the server goes on.\n",
     .options = options,
     .run = run,
 };

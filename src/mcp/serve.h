@@ -10,16 +10,20 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { MCP_SESSIONS_DEFAULT = 8, MCP_ALLOW_MAX = 64 };
+enum { MCP_SESSIONS_DEFAULT = 8, MCP_ALLOW_MAX = 64, MCP_HTTP_CLIENTS_DEFAULT = 8, MCP_HTTP_IDLE_DEFAULT = 1800 };
 #define MCP_MAX_BYTES_DEFAULT (2ull << 30)
 
 struct mcp_options {
   const char *directory; /* where traces go, and stay; NULL: a new one below $TMPDIR, which is removed at the end */
   const char *allow[MCP_ALLOW_MAX]; /* programs, process ids and directories; none: whatever the user may */
   size_t allow_count;
-  bool is_read_only;     /* nothing is started, attached to or changed */
-  uint64_t max_sessions; /* that are recorded at a time */
-  uint64_t max_bytes;    /* of each trace */
+  bool is_read_only;      /* nothing is started, attached to or changed */
+  uint64_t max_sessions;  /* that are recorded at a time */
+  uint64_t max_bytes;     /* of each trace */
+  const char *http;       /* "[HOST:]PORT"; NULL: standard input and output */
+  const char *token_file; /* NULL: a new token, which is shown */
+  uint64_t http_clients;  /* sessions of MCP at a time */
+  uint64_t http_idle_s;   /* after so long without a request one ends */
   size_t (*processes_named)(const char *name, pid_t *pids, size_t size); /* as of cli/processes.h */
 };
 
@@ -29,5 +33,11 @@ struct mcp_options {
  * are let go. To be called while there is no other thread. 0, or why it could not begin.
  */
 int mcp_serve(const struct mcp_options *options, struct ct_diag *diag);
+
+/*
+ * The same by HTTP, on options->http, until SIGTERM, SIGINT or SIGHUP comes. Each client's session is a process of its
+ * own that runs mcp_serve.
+ */
+int mcp_serve_http(const struct mcp_options *options, struct ct_diag *diag);
 
 #endif

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 // A whole session by the SDK's own client, which holds each structured answer against the tool's schema:
 //   node client.mjs CONTRAIL PROGRAM
+//   TOKEN=... node client.mjs http://127.0.0.1:PORT/mcp PROGRAM
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
 const [contrail, program] = process.argv.slice(2);
-const transport = new StdioClientTransport({ command: contrail, args: ["mcp"], env: process.env });
+const isHttp = contrail.startsWith("http:");
+const transport = isHttp
+  ? new StreamableHTTPClientTransport(new URL(contrail), { requestInit: { headers: { Authorization: `Bearer ${process.env.TOKEN}` } } })
+  : new StdioClientTransport({ command: contrail, args: ["mcp"], env: process.env });
 const client = new Client({ name: "sdk", version: "1.0.0" }, { capabilities: {} });
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 const expect = (holds, text) => { if (!holds) throw new Error(text); };
@@ -48,5 +53,6 @@ for (const { uri } of resources) {
 const { prompts } = await client.listPrompts();
 expect((await client.getPrompt({ name: prompts[0].name, arguments: { program } })).messages.length === 1, "a prompt");
 await client.ping();
+if (isHttp) await transport.terminateSession();
 await client.close();
 console.log(`protocol ${transport.protocolVersion ?? ""} ${tools.length} tools, ${resources.length} resources, ${prompts.length} prompts`);

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages between requests of HTTP and sessions. What a POST brings is looked at here as far as its way back needs: an
+ * answer goes to the POST that has its id, a note of progress to the one that has its token. A message whose answer
+ * would bear no id is refused here, so a session never says a thing that belongs to nobody.
+ */
+#include "mcp/http.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARSE_ERROR = -32700, INVALID_REQUEST = -32600, BUSY = -32000, BATCH_MAX = 256 };
+enum { BAD_REQUEST = 400, ACCEPTED = 202, UNAVAILABLE = 503 };
+
+static bool
+is_id(const json_t *id)
+{
+  return json_is_string(id) || json_is_integer(id);
+}
+
+/* Where it is in the list, or -1. */
+static int
+find_value(const json_t *list, const json_t *value)
+{
+  for (size_t i = 0; value != NULL && i < json_array_size(list); i++) {
+    if (json_equal(json_array_get(list, i), value)) {
+      return (int)i;
+    }
+  }
+  return -1;
+}
+
+/* The one of the session that waits for the answer to the request. */
+static struct http_exchange *
+find_waiting(struct http_server *server, const struct http_session *session, const json_t *id)
+{
+  for (struct http_exchange *one = server->exchanges; one != NULL; one = one->next) {
+    if (one->session == session && find_value(one->ids, id) >= 0) {
+      return one;
+    }
+  }
+  return NULL;
+}
+
+/* ---- to the session ---- */
+
+/* The request that it names is not answered any more. */
+static void
+cancel(struct http_server *server, const struct http_session *session, const json_t *id)
+{
+  struct http_exchange *waiting = is_id(id) && session != NULL ? find_waiting(server, session, id) : NULL;
+  if (waiting != NULL) {
+    json_array_remove(waiting->ids, (size_t)find_value(waiting->ids, id));
+    waiting->is_over = json_array_size(waiting->ids) == 0;
+    http_wake(waiting);
+  }
+}
+
+/* NULL, or what is wrong with a message, alone or of a batch. Notes what it asks for. */
+static const char *
+note_message(struct http_exchange *exchange, const json_t *message)
+{
+  const char *version = mcp_get_text(message, "jsonrpc"), *method = mcp_get_text(message, "method");
+  json_t *id = json_object_get(message, "id"), *params = json_object_get(message, "params");
+  if (!json_is_object(message) || version == NULL || strcmp(version, "2.0") != 0) {
+    return "not a message of JSON-RPC 2.0";
+  }
+  if (method == NULL) {
+    bool is_answer = json_object_get(message, "result") != NULL || json_object_get(message, "error") != NULL;
+    return is_answer ? NULL : "there is no method";
+  }
+  if (id == NULL) {
+    return NULL;
+  }
+  if (!is_id(id)) {
+    return "an id is a string or an integer";
+  }
+  if (find_value(exchange->ids, id) >= 0 ||
+      (exchange->session != NULL && find_waiting(exchange->server, exchange->session, id) != NULL)) {
+    return "a request with this id is not answered yet";
+  }
+  json_array_append(exchange->ids, id);
+  json_t *token = json_object_get(json_object_get(params, "_meta"), "progressToken");
+  if (is_id(token)) {
+    json_array_append(exchange->tokens, token);
+  }
+  return NULL;
+}
+
+static const char *
+note_all(struct http_exchange *exchange, const json_t *message)
+{
+  if (!json_is_array(message)) {
+    return note_message(exchange, message);
+  }
+  const char *wrong = NULL;
+  size_t count = json_array_size(message);
+  if (exchange->session == NULL || strcmp(exchange->session->version, "2025-03-26") != 0) {
+    return "batches are part of protocol version 2025-03-26 alone";
+  }
+  if (count == 0 || count > BATCH_MAX) {
+    return count == 0 ? "an empty batch" : "a batch has at most 256 messages";
+  }
+  for (size_t i = 0; i < count && wrong == NULL; i++) {
+    wrong = note_message(exchange, json_array_get(message, i));
+  }
+  return wrong;
+}
+
+/* The cancellations in it, once it is sure that it goes on. */
+static void
+cancel_all(struct http_exchange *exchange, const json_t *message)
+{
+  for (size_t i = 0; i < json_array_size(message); i++) {
+    cancel_all(exchange, json_array_get(message, i));
+  }
+  const char *method = mcp_get_text(message, "method");
+  if (method != NULL && strcmp(method, "notifications/cancelled") == 0) {
+    cancel(exchange->server, exchange->session, json_object_get(json_object_get(message, "params"), "requestId"));
+  }
+}
+
+static unsigned
+take(struct http_exchange *exchange, const json_t *message, int *code, const char **wrong)
+{
+  *code = INVALID_REQUEST;
+  *wrong = note_all(exchange, message);
+  if (*wrong != NULL) {
+    return BAD_REQUEST;
+  }
+  const char *method = mcp_get_text(message, "method");
+  if (exchange->session == NULL) {
+    if (method == NULL || strcmp(method, "initialize") != 0 || json_array_size(exchange->ids) == 0) {
+      *wrong = "an Mcp-Session-Id is wanted, which the answer to initialize gives";
+      return BAD_REQUEST;
+    }
+    *code = BUSY;
+    exchange->is_initialize = true;
+    exchange->session = http_session_start(exchange->server, wrong);
+    if (exchange->session == NULL) {
+      return UNAVAILABLE;
+    }
+  }
+  if (!http_session_write(exchange->session, json_dumps(message, JSON_COMPACT))) {
+    *code = BUSY;
+    *wrong = "the session has too much to read already";
+    return UNAVAILABLE;
+  }
+  cancel_all(exchange, message);
+  return json_array_size(exchange->ids) == 0 && !exchange->is_over ? ACCEPTED : 0;
+}
+
+unsigned
+http_take_message(struct http_exchange *exchange, int *code, const char **wrong)
+{
+  static char text[JSON_ERROR_TEXT_LENGTH + 64]; /* there is one thread */
+  json_error_t error;
+  json_t *message = json_loadb(exchange->body.text != NULL ? exchange->body.text : "", exchange->body.length,
+                               JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  exchange->ids = json_array();
+  exchange->tokens = json_array();
+  if (message == NULL) {
+    snprintf(text, sizeof(text), "not JSON: %.150s (at byte %d)", error.text, error.position);
+    *code = PARSE_ERROR;
+    *wrong = text;
+    return BAD_REQUEST;
+  }
+  unsigned status = take(exchange, message, code, wrong);
+  if (status >= BAD_REQUEST) {
+    json_array_clear(exchange->ids);
+    json_array_clear(exchange->tokens);
+  }
+  json_decref(message);
+  return status;
+}
+
+/* ---- from the session ---- */
+
+/* The answer to initialize: the session goes on, or there is none. */
+static void
+see_initialized(struct http_server *server, struct http_session *session, const json_t *message)
+{
+  const char *version = mcp_get_text(json_object_get(message, "result"), "protocolVersion");
+  if (version != NULL) {
+    snprintf(session->version, sizeof(session->version), "%.15s", version);
+  } else {
+    http_session_end(server, session);
+  }
+}
+
+static void
+give_answer(struct http_server *server, struct http_exchange *waiting, const json_t *message, const char *line,
+            size_t length)
+{
+  struct http_session *session = waiting->session;
+  json_array_clear(waiting->ids);
+  if (waiting->is_stream) {
+    http_add_event(waiting, line, length);
+  } else {
+    waiting->answer = strndup(line, length);
+  }
+  waiting->is_over = true;
+  if (waiting->is_initialize) {
+    see_initialized(server, session, message);
+  }
+  http_wake(waiting);
+}
+
+/* A note: of progress to who asked for it, others to the session's listener. */
+static void
+give_note(struct http_server *server, const struct http_session *session, const json_t *message, const char *line,
+          size_t length)
+{
+  const json_t *token = json_object_get(json_object_get(message, "params"), "progressToken");
+  for (struct http_exchange *one = server->exchanges; one != NULL; one = one->next) {
+    if (one->session == session && !one->is_over &&
+        (token != NULL ? find_value(one->tokens, token) >= 0 : one->is_listening)) {
+      http_add_event(one, line, length);
+      return;
+    }
+  }
+}
+
+void
+http_give_line(struct http_server *server, struct http_session *session, const char *line, size_t length)
+{
+  json_error_t error;
+  json_t *message = json_loadb(line, length, JSON_ALLOW_NUL, &error);
+  const json_t *id = json_object_get(message, "id");
+  struct http_exchange *waiting = id != NULL ? find_waiting(server, session, id) : NULL;
+  for (size_t i = 0; waiting == NULL && i < json_array_size(message); i++) {
+    id = json_object_get(json_array_get(message, i), "id");
+    waiting = id != NULL ? find_waiting(server, session, id) : NULL;
+  }
+  if (waiting != NULL) {
+    give_answer(server, waiting, message, line, length);
+  } else if (json_object_get(message, "method") != NULL) {
+    give_note(server, session, message, line, length);
+  } /* else: the answer to one that was cancelled, or whose client has gone */
+  json_decref(message);
+}

@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""contrail mcp --http, by a client of our own: sessions of MCP, streams, whom the server refuses, its limits, and that nothing
+is left when a client, a session or the server goes. What is asked there is tested in mcp.py: it is the same server.
+
+    tests/mcphttp.py [--filter PATTERN] [--build DIR]
+"""
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+
+import harness
+import mcp
+from harness import case, expect, main, wait_for
+from mcp import SDK, STEPS, TICKS, VERSIONS, installed
+
+BOTH = "application/json, text/event-stream"
+
+
+class Server:
+    def __init__(self, scene, *options, address="0"):
+        self.said = scene.path(f"said-{len(scene.servers)}")
+        self.process = subprocess.Popen([scene.contrail, "mcp", "--http", address, *options], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=open(self.said, "wb"), cwd=scene.folder,
+                                        env=dict(os.environ, TMPDIR=scene.folder))
+        scene.servers.append(self)
+        wait_for("the server to listen", lambda: "listening" in self.text() and self.text().count("\n") >= 2)
+        self.port = int(self.text().split("/mcp")[0].rsplit(":", 1)[1])
+        words = self.text().split("Bearer ")
+        self.token = words[1].split()[0] if len(words) > 1 else None
+
+    def text(self):
+        with open(self.said, encoding="utf-8") as file:
+            return file.read()
+
+    def children(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="utf-8") as file:
+            return file.read().split()
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+
+class Scene(mcp.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        self.servers = []
+
+    def close(self):
+        for server in self.servers:
+            server.process.kill()
+            server.process.wait()
+        super().close()
+
+
+def events(answer):
+    """The messages of a stream, as they come."""
+    for line in answer:
+        if line.startswith(b"data: "):
+            yield json.loads(line[6:])
+
+
+class Client:
+    def __init__(self, server, version="2025-11-25", start=True):
+        self.server, self.session, self.version, self.number = server, None, None, 0
+        if start:
+            status, self.hello, answer = self.post(self.request("initialize", protocolVersion=version, capabilities={},
+                                                                clientInfo={"name": "t", "version": "1"}))
+            expect(status == 200, f"{status} {self.hello}")
+            self.session, self.version = answer["Mcp-Session-Id"], self.hello["result"]["protocolVersion"]
+            expect(len(self.session) == 32, str(self.session))
+            expect(self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[:2] == (202, None), "initialized")
+
+    def request(self, method, /, **params):
+        self.number += 1
+        return {"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}
+
+    def open(self, method="POST", body=None, path="/mcp", **more):
+        """The connection and its response. A header that is None is left out."""
+        headers = {"Authorization": f"Bearer {self.server.token}", "Accept": BOTH, "Content-Type": "application/json",
+                   "Mcp-Session-Id": self.session, "MCP-Protocol-Version": self.version,
+                   **{name.replace("_", "-"): value for name, value in more.items()}}
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        connection.request(method, path, body, {name: value for name, value in headers.items() if value is not None})
+        return connection, connection.getresponse()
+
+    def post(self, message, **more):
+        """Status, message (the last one of a stream), headers."""
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        connection, answer = self.open("POST", body, **more)
+        with connection:
+            if answer.headers.get("Content-Type") == "text/event-stream":
+                self.events = list(events(answer))
+                return answer.status, self.events[-1] if self.events else None, answer.headers
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None, answer.headers
+
+    def ask(self, method, /, **params):
+        status, message, _ = self.post(self.request(method, **params))
+        expect(status == 200 and message["id"] == self.number, f"{status} {message}")
+        return message
+
+    def tool(self, name, /, **arguments):
+        result = self.ask("tools/call", name=name, arguments=arguments)["result"]
+        expect(not result["isError"], str(result)[:500])
+        return json.loads(result["content"][0]["text"])
+
+    def status(self, method="POST", body=b"{}", **more):
+        connection, answer = self.open(method, body, **more)
+        connection.close()
+        return answer.status
+
+    def delete(self):
+        return self.status("DELETE", None)
+
+
+http.client.HTTPConnection.__enter__ = lambda self: self
+http.client.HTTPConnection.__exit__ = lambda self, *_: self.close()
+
+
+@case
+def versions(scene):
+    server = Server(scene)
+    for version in VERSIONS:
+        client = Client(server, version)
+        expect(client.version == version and len(client.ask("tools/list")["result"]["tools"]) == 8, version)
+        expect("tail call" in str(client.tool("explain", term="tail call")), version)
+        batch = [client.request("ping"), client.request("tools/list")]
+        status, found, _ = client.post(batch)
+        if version == "2025-03-26":
+            expect(status == 200 and {one["id"] for one in found} == {client.number, client.number - 1}, str(found)[:200])
+        else:
+            expect(status == 400 and "batches" in str(found), f"{version}: {status} {found}")
+        expect(client.delete() == 204 and client.status() == 404, "a session that was deleted")
+    expect(server.end() == 0, server.text())
+
+
+@case
+def session(scene):
+    """A whole session: launch, patterns while it runs, query, stop; two clients see nothing of each other."""
+    server = Server(scene)
+    client, other = Client(server), Client(server)
+    ticks = scene.own(TICKS, "ticks")
+    expect(client.tool("launch", program=ticks, patterns=[])["session"] == "s1", "the first session")
+    expect(client.tool("trace", action="add", patterns=["spin", "tick"])["hooked"] == 2, "hooked")
+    expect(other.ask("tools/call", name="session", arguments={"action": "stop", "session": "s1"})["result"]["isError"], "another's session")
+    expect(other.tool("launch", program=ticks, patterns=["tick"])["session"] == "s1", "its own first")
+    live = wait_for("calls", lambda: client.tool("query", sql="SELECT calls FROM functions WHERE name = 'spin' AND calls > 0")["rows"])
+    client.tool("session", action="stop", session="s1")
+    done = client.tool("query", trace="s1", sql="SELECT calls FROM functions WHERE name = 'spin'")["rows"]
+    expect(done[0][0] >= live[0][0], f"{done} after {live}")
+    expect(client.delete() == 204, "deleted")
+    expect(other.tool("session", action="status", session="s1")["state"] == "recording", "the other goes on")
+    expect(other.delete() == 204, "deleted")
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left() and not server.children(), 30)
+
+
+@case
+def streams(scene):
+    """Progress makes a stream of an answer; a long one becomes a stream; what is cancelled ends without an answer."""
+    client = Client(Server(scene))
+    client.tool("launch", program=scene.own(TICKS, "ticks"), patterns=["tick"])
+    wait = {"name": "session", "arguments": {"action": "wait", "wait_s": 1.5}}
+    status, last, headers = client.post(client.request("tools/call", **wait, _meta={"progressToken": "p"}))
+    notes = [one["params"]["progressToken"] for one in client.events[:-1]]
+    expect(status == 200 and last["id"] == client.number and set(notes) == {"p"} and len(notes) > 2, str(client.events)[:500])
+    expect(headers["Content-Type"] == "text/event-stream", str(headers))
+    _, last, headers = client.post(client.request("tools/call", **wait))
+    expect(headers["Content-Type"] == "text/event-stream" and last["id"] == client.number, "a long answer")
+    slow = client.request("tools/call", name="session", arguments={"action": "wait", "wait_s": 50})
+    found = []
+    thread = threading.Thread(target=lambda: found.append(client.post(slow)))
+    begun = time.monotonic()
+    thread.start()
+    time.sleep(0.3)
+    expect(client.post(slow)[0] == 400, "an id that is not answered yet")
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow["id"]}}
+    expect(client.post(cancelled)[0] == 202, "cancelled")
+    thread.join()
+    expect(found[0][:2] == (200, None) and time.monotonic() - begun < 10, str(found))
+
+
+@case
+def listening(scene):
+    """GET: one stream for each session, which ends with it."""
+    client = Client(Server(scene))
+    connection, answer = client.open("GET", Accept="text/event-stream")
+    expect(answer.status == 200 and answer.readline().startswith(b":"), "the stream")
+    expect(client.status("GET", None) == 409, "a second one")
+    expect(client.ask("ping")["result"] == {}, "asked while it is open")
+    expect(client.delete() == 204 and answer.read().strip() == b"", "it has ended")
+    connection.close()
+
+
+@case
+def refused(scene):
+    server = Server(scene)
+    client = Client(server)
+    ping = json.dumps(client.request("ping")).encode()
+    for status, more in ((401, {"Authorization": None}), (401, {"Authorization": "Bearer " + "0" * 64}), (401, {"Authorization": "Bearer"}),
+                         (401, {"Authorization": "Basic " + server.token}), (401, {"Authorization": f"Bearer {server.token}0"}),
+                         (403, {"Origin": "http://evil.example"}), (403, {"Origin": "null"}), (403, {"Origin": "http://localhost.evil.example"}),
+                         (403, {"Origin": "http://127.0.0.1@evil.example"}), (403, {"Origin": "http://192.168.1.1"}),
+                         (200, {"Origin": "http://localhost:6274"}), (200, {"Origin": "http://[::1]"}),
+                         (403, {"Host": "evil.example"}), (403, {"Host": f"evil.example:{server.port}"}), (403, {"Host": "10.0.0.1"}), (403, {"Host": ""}),
+                         (200, {"Host": "localhost"}), (200, {"Host": "[::1]:1"}), (403, {"Host": "127.0.0.1:x"}),
+                         (404, {"path": "/"}), (404, {"path": "/mcp/x"}), (406, {"Accept": "application/json"}), (406, {"Accept": None}),
+                         (200, {"Accept": "*/*"}), (415, {"Content_Type": "text/plain"}), (415, {"Content_Type": None}),
+                         (200, {"Content_Type": "application/json; charset=utf-8"}), (400, {"MCP_Protocol_Version": "2099-01-01"}),
+                         (400, {"MCP_Protocol_Version": "2025-06-18"}), (200, {"MCP_Protocol_Version": None}),
+                         (404, {"Mcp_Session_Id": "0" * 32}), (400, {"Mcp_Session_Id": None}), (405, {"method": "PUT"}), (405, {"method": "OPTIONS"})):
+        found = client.status(body=ping, **more)
+        expect(found == status, f"{found} for {more}, not {status}")
+    expect(client.status("GET", None, Accept="application/json") == 406 and client.status("DELETE", None, Mcp_Session_Id=None) == 400, "GET, DELETE")
+    for body in (b"", b"{", b"7", b"null", b"[]", b"{}", b'{"jsonrpc":"2.0","id":null,"method":"ping"}', b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
+                 b'{"jsonrpc":"2.0","id":1}', b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', b"\xff\xfe", b"[" * 100000):
+        status, message, _ = client.post(body)
+        expect(status == 400 and message["id"] is None and message["error"]["code"] in (-32600, -32700), f"{status} {message} for {body[:60]}")
+    status, message, headers = Client(server, start=False).post({"jsonrpc": "2.0", "id": 1, "method": "initialize"})
+    expect(status == 200 and message["error"]["code"] == -32602 and headers["Mcp-Session-Id"] is None, str(message))
+    expect(client.ask("initialize", protocolVersion=VERSIONS[-1])["error"]["code"] == -32600, "initialized twice")
+    wait_for("the failed one to go", lambda: len(server.children()) == 1, 30)
+    expect(client.ask("ping")["result"] == {}, "it goes on")
+    expect(server.token not in " ".join(open(f"/proc/{server.process.pid}/cmdline", encoding="utf-8")), "the token is seen by all")
+
+
+def answer_of(port, data):
+    """The status line of what is sent as it is; empty: none."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            return connection.recv(100).split(b"\r\n")[0].decode(errors="replace")
+        except OSError:
+            return ""
+
+
+@case
+def limits(scene):
+    """Sizes, sessions, connections, time without a request; and rubbish."""
+    server = Server(scene, "--max-clients", "2", "--max-idle", "2")
+    client, other = Client(server), Client(server)
+    expect(Client(server, start=False).status(body=json.dumps(client.request("initialize", protocolVersion=VERSIONS[-1]))) == 503, "a third")
+    head = f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\nAccept: */*\r\nContent-Type: application/json\r\n"
+    expect(" 413 " in answer_of(server.port, f"{head}Content-Length: 5000000\r\n\r\n".encode()), "a body that is too long")
+    piece = b"10000\r\n" + b" " * 65536 + b"\r\n"
+    chunked = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + piece * 70 + b"0\r\n\r\n"
+    expect(" 413 " in answer_of(server.port, chunked), "a chunked one")
+    expect(" 4" in answer_of(server.port, f"{head}X: {'x' * 40000}\r\n\r\n".encode()), "headers that are too long")
+    expect(" 403 " in answer_of(server.port, f"{head}Host: localhost\r\nContent-Length: 2\r\n\r\n{{}}".encode()), "two hosts")
+    chance = random.Random(4)
+    for _ in range(300):
+        answer_of(server.port, bytes(chance.choice(head.encode() + b"\x00\xff{}[]\r\n") for _ in range(chance.randrange(200))) + b"\r\n\r\n")
+    for _ in range(100):
+        text = head.encode()
+        cut = chance.randrange(len(text))
+        answer_of(server.port, text[:cut] + bytes(chance.randrange(256) for _ in range(3)) + text[cut:] + b"Content-Length: 2\r\n\r\n{}")
+    client.session = client.session if client.status(body=json.dumps(client.request("ping"))) == 200 else Client(server).session
+    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
+    expect(client.ask("ping")["result"] == {}, "with forty others")
+    for one in held:
+        one.close()
+    wait_for("idle sessions to end", lambda: not server.children(), 30)
+    expect(client.status() == 404 and other.status() == 404, "they have ended")
+    expect(Client(server).ask("ping")["result"] == {}, "a new one")
+    expect(server.end() == 0, server.text())
+
+
+@case
+def token(scene):
+    path = scene.path("token")
+    server = Server(scene, "--token-file", path)
+    expect(server.token is None and stat.S_IMODE(os.stat(path).st_mode) == 0o600, server.text())
+    with open(path, encoding="utf-8") as file:
+        server.token = file.read().strip()
+    expect(len(server.token) == 64 and server.token not in server.text(), "the token")
+    expect(Client(server).ask("ping")["result"] == {}, "by the file's token")
+    server.end()
+    second = Server(scene, "--token-file", path)
+    second.token = server.token
+    expect(Client(second).ask("ping")["result"] == {}, "the same again")
+    for what, text, mode in (("others", "x" * 20, 0o644), ("no token", "short\n", 0o600), ("no token", "x" * 20 + " y\n", 0o600)):
+        result = scene.execute(scene.contrail, "mcp", "--http", "0", "--token-file", scene.write("bad", text, mode))
+        expect(result.returncode == 1 and what in result.stderr and result.stderr.count("\n") == 1, result.stderr)
+    for words in (("--http", "x"), ("--http", "example.com:1"), ("--http", "127.0.0.1:99999"), ("--http", f"{second.port}")):
+        result = scene.execute(scene.contrail, "mcp", *words)
+        expect(result.returncode == 1 and "--http" in result.stderr and result.stderr.count("\n") == 1, f"{words}: {result.stderr}")
+    result = scene.execute(scene.contrail, "mcp", "--token-file", path)
+    expect(result.returncode == 2 and "--http" in result.stderr, result.stderr)
+    expect("other machines" in Server(scene, address="0.0.0.0:0").text(), "a warning")
+
+
+@case
+def gone(scene):
+    """A server that ends, one that is killed, a session that is killed: no program and no file is left."""
+    ticks = scene.own(TICKS, "ticks")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+        server = Server(scene)
+        client = Client(server)
+        client.tool("launch", program=ticks, patterns=["tick"])
+        expect(scene.left(), "there is something")
+        connection, answer = client.open("GET")
+        expect(answer.status == 200, "a stream")
+        status = server.end(number)
+        expect(status == (-signal.SIGKILL if number == signal.SIGKILL else 0), f"{status} after {number}")
+        connection.close()
+        wait_for(f"nothing to be left after {number}", lambda: not scene.left(), 30)
+    server = Server(scene)
+    client = Client(server)
+    client.tool("launch", program=ticks, patterns=["tick"])
+    os.kill(int(server.children()[0]), signal.SIGKILL)
+    wait_for("404", lambda: client.status() == 404, 10)
+    wait_for("nothing to be left of a session", lambda: not scene.left() and not server.children(), 30)
+    expect(Client(server).ask("ping")["result"] == {}, "the server goes on")
+
+
+@case
+def directory(scene):
+    """With --directory each client's traces have a folder, and stay."""
+    server = Server(scene, "--directory", scene.path("kept"))
+    for _ in range(2):
+        client = Client(server)
+        client.tool("launch", program=scene.own(STEPS, "steps", "-DLOOKUPS=3"), wait_s=20)
+        client.delete()
+    server.end()
+    folders = os.listdir(scene.path("kept"))
+    expect(len(folders) == 2 and all(os.path.exists(scene.path("kept", one, "s1", "manifest.json")) for one in folders), str(folders))
+
+
+@case
+def sdk(scene):
+    """A whole session by the SDK's client."""
+    folder = installed(scene, SDK)
+    shutil.copy(os.path.join(harness.HERE, "agents", "client.mjs"), folder)
+    server = Server(scene)
+    said = scene.run("node", os.path.join(folder, "client.mjs"), f"http://127.0.0.1:{server.port}/mcp", scene.own(TICKS, "ticks"),
+                     env=dict(os.environ, TMPDIR=scene.folder, TOKEN=server.token))
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 30)
+    return said.strip()
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
