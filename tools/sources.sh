@@ -39,7 +39,7 @@ list() { # list VARIABLE PATTERN...: one Meson files() list, in the order of the
 src_lists() {
   cd src
   echo "# Written by tools/sources.sh; one list per folder, in the direction of the includes."
-  for folder in base ring target x86 plan select process steps debug itrace hook trace drain record control span index views export sql mcp cli; do
+  for folder in base ring target x86 plan select process steps debug itrace hook trace drain record control stream span index views export sql mcp cli; do
     list "${folder}_sources" "$folder"/*.c
   done
   list agent_sources agent/*.S agent/*.c

@@ -33,6 +33,7 @@
 #include <contrail/span.h>
 #include <contrail/sql.h>
 #include <contrail/steps.h>
+#include <contrail/stream.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>
 #include <contrail/version.h>

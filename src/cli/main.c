@@ -14,6 +14,7 @@
 const struct ct_command *const ct_commands[] = {
     &ct_command_record,
     &ct_command_attach,
+    &ct_command_receive,
     &ct_command_itrace,
     &ct_command_debug,
     &ct_command_sessions,

@@ -25,13 +25,14 @@ for layer in ("process", "itrace"):              # they know of threads and memo
 ALLOWED["steps"] = {"base", "ring", "target", "x86"}  # a thread's instructions: file, reader and view
 ALLOWED["debug"] = {"base", "ring", "x86", "steps"}    # a debugger's view of them
 ALLOWED["itrace"].add("steps")                   # the recorder's files
+ALLOWED["stream"] = {"base", "trace"}             # a directory of files, whatever is in them
 ALLOWED["span"] = {"base", "trace"}
 ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "target", "trace", "span", "index"}
 ALLOWED["export"] = {"base", "ring", "x86", "trace", "span", "views", "steps"}  # nothing points back
 ALLOWED["sql"] = {"base", "ring", "x86", "trace", "span", "index", "views", "export", "steps"}
 # The public headers of all of these, and nothing else.
-PUBLIC_ONLY = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql", "steps", "debug", "itrace"}
+PUBLIC_ONLY = {"base", "plan", "select", "trace", "record", "control", "stream", "span", "views", "export", "sql", "steps", "debug", "itrace"}
 ALLOWED["mcp"] = PUBLIC_ONLY
 ALLOWED["cli"] = PUBLIC_ONLY | {"mcp"}
 ALLOWED["control"] = {"base", "plan", "select", "record"}
@@ -40,7 +41,7 @@ for layer in ("record", "process"):
 # The folder of each header of include/contrail.
 PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "plan": "plan", "cache": "plan", "exclude": "select",
           "select": "select", "rule": "select",
-          "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "sql": "sql", "view": "views", "report": "views",
+          "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "sql": "sql", "stream": "stream", "view": "views", "report": "views",
           "live": "views", "export": "export", "replay": "views", "filter": "views", "info": "views", "output": "views",
           "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views", "diff": "views", "steps": "steps", "itrace": "itrace", "debug": "debug"}
 # Whom the freestanding agent may ask.

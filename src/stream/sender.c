@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The sender: a thread that follows a trace's directory and sends what is new in it.
+ *
+ * It goes round. In each round, for each process of the trace: it opens the manifest, looks how large the files are,
+ * the table of functions last, and then sends the functions, the events up to the sizes seen, and the manifest that it
+ * has opened. So the other end never has an event whose function it does not know, nor a manifest that lists what is
+ * not there.
+ *
+ * What was sent is only offsets: after a cut the receiver says what it has (HAVE), and where the checksum of that much
+ * of the file here is the same, sending goes on from there, else the file is sent anew. At the end each file is read
+ * once more for its checksum; the receiver says which of its own differ, and these are sent anew, TRIES times.
+ *
+ * One lock guards what the thread shares with its owner: ending, abandoned, the connection's descriptor, the outcome.
+ */
+#include "stream/link.h"
+#include "stream/names.h"
+#include "stream/sending.h"
+
+#include "base/clock.h"
+#include "base/sized.h"
+
+#include <contrail/stream.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ROUND_MS = 20, RETRY_MS = 200, TRIES = 3 };
+
+static void
+set_fd(struct ct_sender *sender, int fd)
+{
+  pthread_mutex_lock(&sender->lock);
+  int old = sender->fd;
+  sender->fd = fd;
+  pthread_mutex_unlock(&sender->lock);
+  if (old >= 0) {
+    close(old);
+  }
+}
+
+/* Takes an address's refusal for good: another attempt would be refused too. */
+static void
+refuse(struct ct_sender *sender, const struct ct_frame *frame)
+{
+  char text[256];
+  snprintf(text, sizeof(text), "%.*s", (int)frame->bytes, (const char *)ct_frame_payload(frame));
+  for (char *c = text; *c != '\0'; c++) {
+    if ((unsigned char)*c < ' ' || (unsigned char)*c > '~') {
+      *c = '?';
+    }
+  }
+  snprintf(sender->refusal, sizeof(sender->refusal), "%s: the receiver refuses: %s", sender->address, text);
+}
+
+/* The next frame of the receiver. False: the connection is of no use any more. */
+static bool
+receive(struct ct_sender *sender)
+{
+  int code = ct_frame_receive(sender->fd, &sender->frame, CT_LINK_PAYLOAD_MAX, CT_LINK_IDLE_MS);
+  if (code == CT_OK && sender->frame.type == CT_FRAME_REFUSED) {
+    refuse(sender, &sender->frame);
+    return false;
+  }
+  return code == CT_OK;
+}
+
+bool
+ct_sender_put(struct ct_sender *sender)
+{
+  sender->sent_ns = ct_now_ns();
+  if (ct_frame_send(sender->fd, &sender->frame)) {
+    sender->moved_ns = ct_now_ns();
+    return true;
+  }
+  /* Why may have come before the connection ended. */
+  if (ct_frame_receive(sender->fd, &sender->frame, CT_LINK_PAYLOAD_MAX, 0) == CT_OK &&
+      sender->frame.type == CT_FRAME_REFUSED) {
+    refuse(sender, &sender->frame);
+  }
+  return false;
+}
+
+bool
+ct_sender_ping(struct ct_sender *sender)
+{
+  if (ct_now_ns() - sender->sent_ns < CT_LINK_PING_MS * 1000000ull) {
+    return true;
+  }
+  ct_frame_begin(&sender->frame, CT_FRAME_PING);
+  return ct_sender_put(sender);
+}
+
+/* What the receiver has of one file: where to go on. Whole files are simply sent again. */
+static bool
+take_have(struct ct_sender *sender)
+{
+  const uint8_t *data = ct_frame_payload(&sender->frame);
+  size_t size = sender->frame.bytes - 12;
+  if (sender->frame.bytes <= 12 || ct_stream_kind((const char *)data + 12, size) == CT_STREAM_FOREIGN) {
+    return false;
+  }
+  struct sent_file *file = ct_sender_file(sender, (const char *)data + 12, size);
+  if (file != NULL && file->kind == CT_STREAM_APPENDED) {
+    file->claimed = ct_get64(data);
+    file->claimed_crc = ct_get32(data + 8);
+  }
+  return file != NULL;
+}
+
+/* Makes a connection, says who we are, hears what is there already. */
+static int
+connect_once(struct ct_sender *sender, struct ct_diag *diag)
+{
+  int fd;
+  int code = ct_address_connect(sender->address, &fd, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  set_fd(sender, fd);
+  ct_sender_forget(sender);
+  ct_frame_begin(&sender->frame, CT_FRAME_HELLO);
+  ct_frame_add(&sender->frame, CT_LINK_MAGIC, 4);
+  ct_frame_add32(&sender->frame, CT_LINK_VERSION);
+  ct_frame_add(&sender->frame, sender->id, CT_LINK_ID_BYTES);
+  ct_frame_add(&sender->frame, sender->token, strlen(sender->token));
+  bool good = ct_sender_put(sender);
+  while (good && (good = receive(sender)) && sender->frame.type != CT_FRAME_READY) {
+    good = sender->frame.type == CT_FRAME_HAVE && take_have(sender);
+  }
+  if (!good) {
+    set_fd(sender, -1);
+    return sender->refusal[0] != '\0' ? ct_fail(diag, CT_EACCES, "%s", sender->refusal)
+                                      : ct_fail(diag, CT_EIO, "%s: no answer of a receiver", sender->address);
+  }
+  sender->moved_ns = ct_now_ns();
+  return CT_OK;
+}
+
+/* Checksums of all files, and what the receiver makes of them. 1: it has all; 0: not yet; -1: the connection is lost.
+ */
+static int
+confirm(struct ct_sender *sender)
+{
+  uint32_t count = 0;
+  if (!ct_sender_check(sender, &count)) {
+    return -1;
+  }
+  ct_frame_begin(&sender->frame, CT_FRAME_END);
+  ct_frame_add32(&sender->frame, count);
+  if (!ct_sender_put(sender)) {
+    return -1;
+  }
+  while (receive(sender)) {
+    const struct ct_frame *frame = &sender->frame;
+    if (frame->type == CT_FRAME_VERDICT && frame->bytes == 4) {
+      return ct_get32(ct_frame_payload(frame)) == 0;
+    }
+    if (frame->type != CT_FRAME_WRONG ||
+        ct_stream_kind((const char *)ct_frame_payload(frame), frame->bytes) == CT_STREAM_FOREIGN) {
+      return -1;
+    }
+    ct_sender_again(sender, (const char *)ct_frame_payload(frame), frame->bytes);
+  }
+  return -1;
+}
+
+static void
+conclude(struct ct_sender *sender, int code, const char *text)
+{
+  sender->code = code;
+  snprintf(sender->diag.text, sizeof(sender->diag.text), "%s", text);
+}
+
+/* After the end of the recording: whether it is over, well or not. */
+static bool
+is_over(struct ct_sender *sender)
+{
+  if (sender->refusal[0] != '\0') {
+    conclude(sender, CT_EACCES, sender->refusal);
+    return true;
+  }
+  if (sender->is_ending && ct_now_ns() - sender->moved_ns > sender->patience_ns) {
+    uint64_t missing = ct_sender_missing(sender);
+    ct_fail(&sender->diag, CT_ETIMEOUT, "%s: %s for %.0f s, %" PRIu64 " bytes have not arrived there", sender->address,
+            sender->fd < 0 ? "no receiver" : "nothing was taken", sender->patience_ns / 1e9, missing);
+    sender->code = CT_ETIMEOUT;
+    return true;
+  }
+  return false;
+}
+
+/* Waits for the next round, or for the end. */
+static void
+rest(struct ct_sender *sender, uint64_t ms)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  uint64_t ns = (uint64_t)until.tv_nsec + ms * 1000000;
+  until.tv_sec += (time_t)(ns / 1000000000);
+  until.tv_nsec = (long)(ns % 1000000000);
+  pthread_mutex_lock(&sender->lock);
+  bool was_ending = sender->is_ending;
+  while (!sender->is_abandoned && (was_ending || !sender->end_asked) &&
+         pthread_cond_clockwait(&sender->changed, &sender->lock, CLOCK_MONOTONIC, &until) == 0) {
+  }
+  if (!was_ending && sender->end_asked) {
+    sender->is_ending = true;
+    sender->moved_ns = ct_now_ns();
+  }
+  pthread_mutex_unlock(&sender->lock);
+}
+
+static bool
+is_abandoned(struct ct_sender *sender)
+{
+  pthread_mutex_lock(&sender->lock);
+  bool abandoned = sender->is_abandoned;
+  pthread_mutex_unlock(&sender->lock);
+  return abandoned;
+}
+
+/* The connection is lost: whatever was on its way may not have arrived, HAVE tells. */
+static void
+lose(struct ct_sender *sender)
+{
+  if (sender->refusal[0] == '\0' && ct_frame_receive(sender->fd, &sender->frame, CT_LINK_PAYLOAD_MAX, 0) == CT_OK &&
+      sender->frame.type == CT_FRAME_REFUSED) {
+    refuse(sender, &sender->frame);
+  }
+  set_fd(sender, -1);
+  sender->cuts++;
+}
+
+static void *
+follow_main(void *context)
+{
+  struct ct_sender *sender = context;
+  for (int tries = 0; !is_abandoned(sender) && !is_over(sender);) {
+    if (sender->fd < 0 && connect_once(sender, NULL) != CT_OK) {
+      rest(sender, RETRY_MS);
+      continue;
+    }
+    bool is_last = sender->is_ending; /* the recording had ended before this round began */
+    uint64_t begin = ct_now_ns();
+    if (!ct_sender_round(sender) || !ct_sender_ping(sender)) {
+      lose(sender);
+      continue;
+    }
+    if (!is_last) {
+      uint64_t took = (ct_now_ns() - begin) / 1000000;
+      rest(sender, took > ROUND_MS ? took : ROUND_MS);
+      continue;
+    }
+    int verdict = confirm(sender);
+    if (verdict > 0) {
+      break;
+    }
+    if (verdict < 0) {
+      lose(sender);
+    } else if (++tries == TRIES) {
+      conclude(sender, CT_EFORMAT, "the files at the receiver differ from those here, although they were sent anew");
+      break;
+    }
+  }
+  return NULL;
+}
+
+int
+ct_sender_connect(const char *address, const char *token, struct ct_sender **sender, struct ct_diag *diag)
+{
+  bool is_tcp;
+  int code = ct_address_check(address, &is_tcp, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  if (is_tcp && token == NULL) {
+    return ct_fail(diag, CT_EINVAL, "%s needs a token", address);
+  }
+  struct ct_sender *made = calloc(1, sizeof(*made));
+  if (made == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  made->fd = made->dir_fd = -1;
+  pthread_mutex_init(&made->lock, NULL);
+  pthread_cond_init(&made->changed, NULL);
+  made->address = strdup(address);
+  made->token = strdup(token != NULL ? token : "");
+  if (made->address == NULL || made->token == NULL || !ct_frame_create(&made->frame)) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory");
+  } else if (strlen(made->token) > CT_LINK_TOKEN_MAX) {
+    code = ct_fail(diag, CT_EINVAL, "a token has at most %d bytes", CT_LINK_TOKEN_MAX);
+  } else if (getrandom(made->id, sizeof(made->id), 0) != sizeof(made->id)) {
+    code = ct_fail(diag, CT_EIO, "no random numbers: %s", strerror(errno));
+  } else {
+    code = connect_once(made, diag);
+  }
+  if (code != CT_OK) {
+    ct_sender_destroy(made);
+    return code;
+  }
+  *sender = made;
+  return CT_OK;
+}
+
+int
+ct_sender_follow(struct ct_sender *sender, const char *directory, struct ct_diag *diag)
+{
+  sigset_t all, old;
+  sender->dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (sender->dir_fd < 0) {
+    int err = errno;
+    return ct_fail(diag, ct_err_from_errno(err), "%s: %s", directory, strerror(err));
+  }
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  sender->has_thread = pthread_create(&sender->thread, NULL, follow_main, sender) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return sender->has_thread ? CT_OK : ct_fail(diag, CT_ENOMEM, "cannot start a thread that sends");
+}
+
+static void
+join(struct ct_sender *sender)
+{
+  if (sender->has_thread) {
+    pthread_join(sender->thread, NULL);
+    sender->has_thread = false;
+  }
+}
+
+int
+ct_sender_finish(struct ct_sender *sender, double patience_s, struct ct_stream_summary *summary, struct ct_diag *diag)
+{
+  bool followed = sender->has_thread;
+  pthread_mutex_lock(&sender->lock);
+  sender->patience_ns = (uint64_t)(patience_s * 1e9);
+  sender->end_asked = true;
+  pthread_cond_signal(&sender->changed);
+  pthread_mutex_unlock(&sender->lock);
+  join(sender);
+  struct ct_stream_summary own = {.struct_size = sizeof(own), .cuts = sender->cuts};
+  int code = followed ? sender->code : ct_fail(diag, CT_EINVAL, "nothing was followed");
+  if (followed && code != CT_OK) {
+    ct_fail(diag, code, "%s", sender->diag.text);
+  }
+  ct_sender_sums(sender, &own);
+  ct_sender_destroy(sender);
+  if (summary != NULL) {
+    int given = ct_sized_give(summary, &own, sizeof(own), code == CT_OK ? diag : NULL);
+    code = code != CT_OK ? code : given;
+  }
+  return code;
+}
+
+void
+ct_sender_destroy(struct ct_sender *sender)
+{
+  if (sender == NULL) {
+    return;
+  }
+  pthread_mutex_lock(&sender->lock);
+  sender->is_abandoned = true;
+  if (sender->has_thread && sender->fd >= 0) {
+    shutdown(sender->fd, SHUT_RDWR);
+  }
+  pthread_cond_signal(&sender->changed);
+  pthread_mutex_unlock(&sender->lock);
+  join(sender);
+  if (sender->fd >= 0) { /* a receiver that has all is not there any more */
+    ct_frame_begin(&sender->frame, CT_FRAME_BYE);
+    (void)ct_frame_send(sender->fd, &sender->frame);
+  }
+  set_fd(sender, -1);
+  if (sender->dir_fd >= 0) {
+    close(sender->dir_fd);
+  }
+  ct_sender_free_files(sender);
+  ct_frame_destroy(&sender->frame);
+  pthread_cond_destroy(&sender->changed);
+  pthread_mutex_destroy(&sender->lock);
+  free(sender->address);
+  free(sender->token);
+  free(sender);
+}
