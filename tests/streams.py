@@ -193,7 +193,7 @@ def grows(scene):
     recorder = scene.start("--to", scene.unix)
 
     def calls():
-        rows = scene.rows("--quiet", trace=scene.there) if os.path.exists(scene.path("there", "manifest.json")) else {}
+        rows = scene.rows(trace=scene.there) if os.path.exists(scene.path("there", "manifest.json")) else {}
         return rows["quick"]["calls"] if "quick" in rows else 0
     wait_for("calls at the far end", lambda: calls() > 0)
     first = calls()
@@ -316,6 +316,31 @@ def ends_while_cut(scene):
     scene.end(recorder)
     scene.end(receiver)
     scene.compare()
+
+
+@case("interrupted while it waits for the receiver")
+def interrupted(scene):
+    receiver = scene.receive()
+    recorder = scene.start("--to", scene.unix)
+    receiver.kill()
+    receiver.wait()
+    recorder.stdin.close()
+    recorder.stdin = None
+    wait_for("the end of the recording", lambda: scene.manifest()["state"] == "complete")
+    time.sleep(1)
+    expect(recorder.poll() is None, "it does not wait")
+    recorder.terminate()
+    begin = time.monotonic()
+    errors = scene.end(recorder, 125)
+    expect("interrupted" in errors and time.monotonic() - begin < 5, f"{time.monotonic() - begin} s: {errors}")
+
+
+@case("two receivers, one directory")
+def two_receivers(scene):
+    receiver = scene.receive()
+    result = scene.execute(scene.contrail, "receive", "-o", scene.there, "unix:" + scene.path("other"))
+    expect(result.returncode == 1 and "another contrail" in result.stderr, f"{result.returncode} {result.stderr}")
+    receiver.kill()
 
 
 @case("sender killed")

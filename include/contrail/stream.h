@@ -11,6 +11,7 @@
 
 #include <contrail/error.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,10 +42,11 @@ int ct_sender_connect(const char *address, const char *token, struct ct_sender *
 int ct_sender_follow(struct ct_sender *sender, const char *directory, struct ct_diag *diag);
 /*
  * The trace grows no more: waits until all of it has arrived, and the receiver has confirmed that by checksums. Gives
- * up when nothing has moved for patience_s seconds. 0, or an error with what is missing in diag. Frees the sender.
+ * up when nothing has moved for patience_s seconds, or when enough (may be NULL), which is asked every now and then in
+ * the caller's thread, gives true. 0, or an error with what is missing in diag. Frees the sender.
  */
-int ct_sender_finish(struct ct_sender *sender, double patience_s, struct ct_stream_summary *summary,
-                     struct ct_diag *diag);
+int ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(void *arg), void *arg,
+                     struct ct_stream_summary *summary, struct ct_diag *diag);
 /* Ends it at once, wherever it is. NULL is allowed. */
 void ct_sender_destroy(struct ct_sender *sender);
 

@@ -126,12 +126,12 @@ const struct ct_command ct_command_receive = {
     .name = "receive",
     .summary = "the other end of record --to: a trace from another machine",
     .synopsis = "[OPTION]... -o DIR unix:PATH|tcp://HOST:PORT",
-    .about =
-        "Waits for one `contrail record --to` and writes what it sends as a trace directory, which can be read while\n"
-        "it grows. Nothing is encrypted: over a network that others read, use a tunnel (ssh -L, stunnel).\n",
+    .about = "Waits for one `contrail record --to` and writes what it sends as a trace directory,\n"
+             "which can be read while it grows. Nothing is encrypted: over a network that others\n"
+             "read, use a tunnel (ssh -L, stunnel).\n",
     .options = options,
     .closing = "contrail recover makes a trace readable to its end that stays incomplete.\n"
-               "Exits with 0 when all of the trace is there, by the checksums of its files; 1 when it is not, 2 for\n"
-               "wrong usage.\n",
+               "Exits with 0 when all of the trace is there, by the checksums of its files; 1 when it\n"
+               "is not, 2 for wrong usage.\n",
     .run = run,
 };

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,21 @@ connect_sender(struct run *run, struct ct_diag *diag)
   return code;
 }
 
+/* Signals that came since the program's end, which nobody else takes: the user does not want to wait any longer. */
+static bool
+has_come(void *unused)
+{
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  struct timespec at_once = {0, 0};
+  sigset_t set;
+  (void)unused;
+  sigemptyset(&set);
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    sigaddset(&set, numbers[i]);
+  }
+  return sigtimedwait(&set, NULL, &at_once) > 0;
+}
+
 /* The trace is complete here; till it is there, too. CT_EXIT_RECORDING after a message. */
 static int
 finish_sender(struct run *run)
@@ -214,7 +230,7 @@ finish_sender(struct run *run)
   if (run->sender == NULL) {
     return CT_EXIT_OK;
   }
-  int code = ct_sender_finish(run->sender, PATIENCE_S, &summary, &diag);
+  int code = ct_sender_finish(run->sender, PATIENCE_S, has_come, NULL, &summary, &diag);
   run->sender = NULL;
   if (code != CT_OK && code != CT_EINVAL) {
     fprintf(stderr, "contrail: the trace was not sent whole: %s; it is whole in %s\n", diag.text,

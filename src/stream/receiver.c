@@ -321,6 +321,13 @@ check_options(struct receiver *receiver, const struct ct_receive_options *option
   return code;
 }
 
+static bool
+count_file(void *context, struct stored_file *file)
+{
+  *(uint64_t *)context += file->is_there;
+  return true;
+}
+
 int
 ct_receive(const struct ct_receive_options *options, struct ct_stream_summary *summary, struct ct_diag *diag)
 {
@@ -344,10 +351,8 @@ ct_receive(const struct ct_receive_options *options, struct ct_stream_summary *s
       unlink(receiver.options.address + strlen("unix:"));
     }
   }
-  struct ct_stream_summary own = {.struct_size = sizeof(own),
-                                  .files = receiver.stored.files,
-                                  .bytes = receiver.stored.bytes,
-                                  .cuts = receiver.cuts};
+  struct ct_stream_summary own = {.struct_size = sizeof(own), .bytes = receiver.stored.bytes, .cuts = receiver.cuts};
+  ct_stored_each(&receiver.stored, count_file, &own.files);
   ct_stored_close(&receiver.stored);
   ct_frame_destroy(&receiver.frame);
   if (summary != NULL) {

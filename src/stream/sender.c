@@ -33,7 +33,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ROUND_MS = 20, RETRY_MS = 200, TRIES = 3 };
+enum { ROUND_MS = 20, RETRY_MS = 200, ASK_MS = 50, TRIES = 3 };
 
 static void
 set_fd(struct ct_sender *sender, int fd)
@@ -190,7 +190,7 @@ is_over(struct ct_sender *sender)
   }
   if (sender->is_ending && ct_now_ns() - sender->moved_ns > sender->patience_ns) {
     uint64_t missing = ct_sender_missing(sender);
-    ct_fail(&sender->diag, CT_ETIMEOUT, "%s: %s for %.0f s, %" PRIu64 " bytes have not arrived there", sender->address,
+    ct_fail(&sender->diag, CT_ETIMEOUT, "%s: %s for %.0f s, about %" PRIu64 " bytes are missing there", sender->address,
             sender->fd < 0 ? "no receiver" : "nothing was taken", sender->patience_ns / 1e9, missing);
     sender->code = CT_ETIMEOUT;
     return true;
@@ -198,15 +198,22 @@ is_over(struct ct_sender *sender)
   return false;
 }
 
-/* Waits for the next round, or for the end. */
-static void
-rest(struct ct_sender *sender, uint64_t ms)
+static struct timespec
+in_ms(uint64_t ms)
 {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   uint64_t ns = (uint64_t)until.tv_nsec + ms * 1000000;
   until.tv_sec += (time_t)(ns / 1000000000);
   until.tv_nsec = (long)(ns % 1000000000);
+  return until;
+}
+
+/* Waits for the next round, or for the end. */
+static void
+rest(struct ct_sender *sender, uint64_t ms)
+{
+  struct timespec until = in_ms(ms);
   pthread_mutex_lock(&sender->lock);
   bool was_ending = sender->is_ending;
   while (!sender->is_abandoned && (was_ending || !sender->end_asked) &&
@@ -271,6 +278,10 @@ follow_main(void *context)
       break;
     }
   }
+  pthread_mutex_lock(&sender->lock);
+  sender->is_done = true;
+  pthread_cond_broadcast(&sender->changed);
+  pthread_mutex_unlock(&sender->lock);
   return NULL;
 }
 
@@ -336,16 +347,54 @@ join(struct ct_sender *sender)
   }
 }
 
+/* Stops the thread wherever it is; under the lock. */
+static void
+abandon(struct ct_sender *sender)
+{
+  sender->is_abandoned = true;
+  if (sender->fd >= 0) {
+    shutdown(sender->fd, SHUT_RDWR);
+  }
+  pthread_cond_broadcast(&sender->changed);
+}
+
+/* Till the thread has ended, well or not, or its owner has had enough: true. */
+static bool
+wait_for_thread(struct ct_sender *sender, bool (*enough)(void *arg), void *arg)
+{
+  bool is_enough = false;
+  pthread_mutex_lock(&sender->lock);
+  while (!sender->is_done && !is_enough) {
+    struct timespec until = in_ms(ASK_MS);
+    pthread_cond_clockwait(&sender->changed, &sender->lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&sender->lock);
+    is_enough = enough != NULL && enough(arg);
+    pthread_mutex_lock(&sender->lock);
+  }
+  is_enough = is_enough && !sender->is_done;
+  if (is_enough) {
+    abandon(sender);
+  }
+  pthread_mutex_unlock(&sender->lock);
+  return is_enough;
+}
+
 int
-ct_sender_finish(struct ct_sender *sender, double patience_s, struct ct_stream_summary *summary, struct ct_diag *diag)
+ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(void *arg), void *arg,
+                 struct ct_stream_summary *summary, struct ct_diag *diag)
 {
   bool followed = sender->has_thread;
   pthread_mutex_lock(&sender->lock);
   sender->patience_ns = (uint64_t)(patience_s * 1e9);
   sender->end_asked = true;
-  pthread_cond_signal(&sender->changed);
+  pthread_cond_broadcast(&sender->changed);
   pthread_mutex_unlock(&sender->lock);
+  bool interrupted = followed && wait_for_thread(sender, enough, arg);
   join(sender);
+  if (interrupted) {
+    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, about %" PRIu64 " bytes are missing there",
+                           sender->address, ct_sender_missing(sender));
+  }
   struct ct_stream_summary own = {.struct_size = sizeof(own), .cuts = sender->cuts};
   int code = followed ? sender->code : ct_fail(diag, CT_EINVAL, "nothing was followed");
   if (followed && code != CT_OK) {
@@ -367,11 +416,9 @@ ct_sender_destroy(struct ct_sender *sender)
     return;
   }
   pthread_mutex_lock(&sender->lock);
-  sender->is_abandoned = true;
-  if (sender->has_thread && sender->fd >= 0) {
-    shutdown(sender->fd, SHUT_RDWR);
+  if (sender->has_thread) {
+    abandon(sender);
   }
-  pthread_cond_signal(&sender->changed);
   pthread_mutex_unlock(&sender->lock);
   join(sender);
   if (sender->fd >= 0) { /* a receiver that has all is not there any more */

@@ -25,7 +25,7 @@ struct ct_sender {
   /* under the lock */
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  bool end_asked, is_abandoned;
+  bool end_asked, is_abandoned, is_done;
   uint64_t patience_ns;
   int fd; /* set by the thread, shut down by its owner; -1: no connection */
   /* the thread's own */

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -210,6 +211,10 @@ ct_stored_open(struct stored *stored, const char *directory, uint64_t limit_byte
   stored->dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (stored->dir_fd < 0) {
     return ct_fail(diag, CT_EIO, "%s: %s", directory, strerror(errno));
+  }
+  if (flock(stored->dir_fd, LOCK_EX | LOCK_NB) != 0) {
+    return ct_fail(diag, CT_EEXIST, "%s: %s", directory,
+                   errno == EWOULDBLOCK ? "another contrail receives into it" : strerror(errno));
   }
   if (is_empty(directory)) {
     return CT_OK;
