@@ -78,7 +78,10 @@ ct_sender_put(struct ct_sender *sender)
 {
   sender->sent_ns = ct_now_ns();
   if (ct_frame_send(sender->fd, &sender->frame)) {
-    sender->moved_ns = ct_now_ns();
+    /* The kernel takes the first frame for a receiver that is stopped, each time anew. */
+    if (sender->frame.type != CT_FRAME_HELLO && sender->frame.type != CT_FRAME_PING) {
+      sender->moved_ns = ct_now_ns();
+    }
     return true;
   }
   /* Why may have come before the connection ended. */
@@ -189,9 +192,9 @@ is_over(struct ct_sender *sender)
     return true;
   }
   if (sender->is_ending && ct_now_ns() - sender->moved_ns > sender->patience_ns) {
-    uint64_t missing = ct_sender_missing(sender);
-    ct_fail(&sender->diag, CT_ETIMEOUT, "%s: %s for %.0f s, about %" PRIu64 " bytes are missing there", sender->address,
-            sender->fd < 0 ? "no receiver" : "nothing was taken", sender->patience_ns / 1e9, missing);
+    ct_fail(&sender->diag, CT_ETIMEOUT, "%s: %s for %.0f s, at least %" PRIu64 " bytes are not confirmed",
+            sender->address, sender->fd < 0 ? "no receiver" : "nothing was taken", sender->patience_ns / 1e9,
+            ct_sender_missing(sender));
     sender->code = CT_ETIMEOUT;
     return true;
   }
@@ -392,7 +395,7 @@ ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(voi
   bool interrupted = followed && wait_for_thread(sender, enough, arg);
   join(sender);
   if (interrupted) {
-    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, about %" PRIu64 " bytes are missing there",
+    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, at least %" PRIu64 " bytes are not confirmed",
                            sender->address, ct_sender_missing(sender));
   }
   struct ct_stream_summary own = {.struct_size = sizeof(own), .cuts = sender->cuts};
