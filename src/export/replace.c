@@ -21,17 +21,6 @@ failed(const char *path, struct ct_diag *diag)
   return ct_fail(diag, ct_err_from_errno(saved), "cannot put %s in the place of the trace: %s", path, strerror(saved));
 }
 
-static void
-remove_directory(const char *path)
-{
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd >= 0) {
-    ct_trace_empty(fd);
-    close(fd);
-    rmdir(path);
-  }
-}
-
 /* Some file systems cannot exchange: there the name is nobody's for a moment, and the trace has the other one. */
 static int
 change_places(const char *directory, const char *path, struct ct_diag *diag)
@@ -84,6 +73,6 @@ ct_export_replace(const char *directory, const char *format, const struct ct_exp
     close(fd);
   }
   err = err == CT_OK ? change_places(directory, path, diag) : err;
-  remove_directory(path); /* the trace, or what was written in vain */
+  ct_trace_remove(path); /* the trace, or what was written in vain */
   return err;
 }

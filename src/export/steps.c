@@ -135,17 +135,6 @@ is_of_now(const char *path, char *const *files, size_t count)
 }
 
 /* What lies there under that name, if it is a directory. */
-static void
-remove_old(const char *path)
-{
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd >= 0) {
-    ct_trace_empty(fd);
-    close(fd);
-    rmdir(path);
-  }
-}
-
 /* Made under another name: two who ask at the same time do not meet, and half of one is never there. */
 static int
 make_calls(const char *recording, const char *path, char *const *files, size_t count, struct ct_diag *diag)
@@ -157,16 +146,16 @@ make_calls(const char *recording, const char *path, char *const *files, size_t c
   if (snprintf(made, sizeof(made), "%s.%d", path, (int)getpid()) >= (int)sizeof(made)) {
     return ct_fail(diag, CT_EINVAL, "the name %.100s is too long", path);
   }
-  remove_old(made);
+  ct_trace_remove(made);
   int code = ct_export_steps_contrail(&job, diag);
   if (code != 0) {
     return code;
   }
-  remove_old(path);
+  ct_trace_remove(path);
   if (rename(made, path) != 0 && !is_of_now(path, files, count)) {
     code = ct_fail(diag, ct_err_from_errno(errno), "cannot make %s: %s", path, strerror(errno));
   }
-  remove_old(made);
+  ct_trace_remove(made);
   return code;
 }
 

@@ -325,16 +325,6 @@ walk_process(struct walk *walk, struct ct_trace *trace, uint32_t process, struct
   return rc;
 }
 
-static bool
-is_wanted(const struct ct_filter *filter, json_int_t pid)
-{
-  bool wanted = filter->pid_count == 0;
-  for (size_t i = 0; i < filter->pid_count; i++) {
-    wanted |= filter->pids[i] == pid;
-  }
-  return wanted;
-}
-
 static int
 walk_children(struct walk *walk, struct ct_diag *diag)
 {
@@ -345,7 +335,7 @@ walk_children(struct walk *walk, struct ct_diag *diag)
   json_array_foreach(children, i, child)
   {
     struct ct_trace *trace;
-    if (rc != 0 || !is_wanted(job->options->filter, json_integer_value(json_object_get(child, "pid")))) {
+    if (rc != 0 || !ct_view_wants_process(job->options->filter, json_integer_value(json_object_get(child, "pid")))) {
       continue;
     }
     rc = ct_export_open_child(job->trace, child, &trace);
@@ -391,7 +381,7 @@ ct_walk(const struct ct_export_job *job, const struct ct_walk_handler *handler, 
   walk.about_calls = filter->min_ns != 0 || filter->max_ns != 0 || filter->levels != 0 || filter->has_depths ||
                      filter->reasons != 0 || filter->types != 0;
   int rc = 0;
-  if (is_wanted(filter, json_integer_value(json_object_get(ct_trace_manifest(job->trace), "pid")))) {
+  if (ct_view_wants_process(filter, json_integer_value(json_object_get(ct_trace_manifest(job->trace), "pid")))) {
     rc = walk_process(&walk, job->trace, 0, diag);
   }
   rc = rc == 0 ? walk_children(&walk, diag) : rc;

@@ -259,6 +259,18 @@ is_listed(const struct ct_trace *trace, uint32_t count, bool is_sorted, uint32_t
   return false;
 }
 
+/* NULL: it cannot be read. */
+static DIR *
+open_folder(const struct ct_trace *trace)
+{
+  int fd = openat(trace->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+  if (stream == NULL && fd >= 0) {
+    close(fd);
+  }
+  return stream;
+}
+
 int
 ct_trace_add_threads(struct ct_trace *trace)
 {
@@ -271,12 +283,8 @@ ct_trace_add_threads(struct ct_trace *trace)
   if (fstat(trace->dir_fd, &now) != 0 || (now.st_nlink == trace->folders && now.st_nlink > 1)) {
     return CT_OK; /* as many folders as there were; a file system that does not count them says 1 */
   }
-  int fd = openat(trace->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+  DIR *stream = open_folder(trace);
   if (stream == NULL) {
-    if (fd >= 0) {
-      close(fd);
-    }
     return CT_EIO;
   }
   int rc = CT_OK;
@@ -317,12 +325,8 @@ threads_load(struct ct_trace *trace)
   }
   sort_threads(trace);
   uint32_t listed = trace->thread_count;
-  int fd = openat(trace->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+  DIR *stream = open_folder(trace);
   if (stream == NULL) {
-    if (fd >= 0) {
-      close(fd);
-    }
     return CT_EIO;
   }
   for (const struct dirent *entry; (entry = readdir(stream)) != NULL;) {

@@ -130,6 +130,17 @@ ct_trace_empty(int dir_fd)
   walk(dir_fd, 0, remove_entry, NULL);
 }
 
+void
+ct_trace_remove(const char *path)
+{
+  int fd = open(path, OPEN_DIRECTORY);
+  if (fd >= 0) {
+    ct_trace_empty(fd);
+    close(fd);
+    rmdir(path);
+  }
+}
+
 struct owner {
   uid_t uid;
   gid_t gid;

@@ -15,6 +15,8 @@ int ct_trace_move_old(const char *dir, struct ct_diag *diag);
 
 /* Removes what is in the directory. */
 void ct_trace_empty(int dir_fd);
+/* The same, and the directory itself, if it is one and not a link to one. */
+void ct_trace_remove(const char *path);
 
 /* Gives the directory and what we have written into it to another user. What cannot be given stays as it is. */
 void ct_trace_give(int dir_fd, uid_t uid, gid_t gid);

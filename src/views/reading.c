@@ -326,8 +326,8 @@ read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_di
 
 /* ---- the processes of a family ---- */
 
-static bool
-is_wanted(const struct ct_filter *filter, json_int_t pid)
+bool
+ct_view_wants_process(const struct ct_filter *filter, json_int_t pid)
 {
   bool wanted = filter->pid_count == 0;
   for (size_t i = 0; i < filter->pid_count; i++) {
@@ -354,7 +354,7 @@ read_child(struct ct_view_reading *reading, const json_t *child, struct ct_diag 
   struct ct_trace *trace;
   struct ct_diag why = {""};
   char path[PATH_MAX];
-  if (directory == NULL || !is_wanted(reading->filter, pid)) {
+  if (directory == NULL || !ct_view_wants_process(reading->filter, pid)) {
     return 0; /* it was not recorded, which info shows; or it is not asked for */
   }
   int length = snprintf(path, sizeof(path), "%s/%s", ct_trace_path(reading->trace), directory);
@@ -411,7 +411,8 @@ ct_view_read(struct ct_view_reading *reading, struct ct_diag *diag)
   if (rc == 0 && reading->warnings == NULL) {
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the calls of the trace");
   }
-  bool first = !reading->family || is_wanted(reading->filter, json_integer_value(json_object_get(manifest, "pid")));
+  bool first =
+      !reading->family || ct_view_wants_process(reading->filter, json_integer_value(json_object_get(manifest, "pid")));
   rc = rc == 0 && first ? read_trace(reading, reading->trace, diag) : rc;
   json_array_foreach(json_object_get(manifest, "children"), i, child)
   {

@@ -60,6 +60,9 @@ struct ct_view_reading {
 int ct_view_read(struct ct_view_reading *reading, struct ct_diag *diag);
 void ct_view_reading_destroy(struct ct_view_reading *reading);
 
+/* Is the process of a family one of those that are asked for? */
+bool ct_view_wants_process(const struct ct_filter *filter, json_int_t pid);
+
 /* The number of a function of the trace at hand; CT_NO_NAME: out of memory. */
 static inline uint32_t
 ct_view_reading_name(const struct ct_view_reading *reading, uint32_t fn)
