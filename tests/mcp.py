@@ -432,9 +432,9 @@ def several(scene):
 @case
 def attached(scene):
     """A process that runs is let go as it was, by stop and when the client goes."""
-    process = scene.start(scene.own(TICKS, "ticks"))
+    process = scene.start(scene.own(TICKS, "ticksnamed"))  # other tests run at the same time
     client = Client(scene)
-    client.tool("attach", process="ticks", patterns=["spin"])
+    client.tool("attach", process="ticksnamed", patterns=["spin"])
     wait_for("calls", lambda: client.tool("query", sql="SELECT calls FROM functions WHERE name = 'spin'")["rows"] > [[3]])
     ended = client.refused("session", action="stop", end=True)
     expect("let go" in ended, ended)
@@ -565,7 +565,7 @@ def one_way(scene):
 
 @case
 def allowed(scene):
-    steps, ticks, process = scene.own(STEPS, "steps", "-DLOOKUPS=3"), scene.own(TICKS, "ticks"), None
+    steps, ticks, process = scene.own(STEPS, "steps", "-DLOOKUPS=3"), scene.own(TICKS, "ticksallowed"), None
     process = scene.start(ticks)
     client = Client(scene, "--allow", steps)
     expect(client.tool("launch", program=steps, wait_s=30)["state"] == "done", "the allowed one")
@@ -579,7 +579,7 @@ def allowed(scene):
     by_pid = Client(scene, "--allow", str(process.pid))
     by_pid.tool("attach", process=process.pid, patterns=["tick"])
     expect("--allow" in by_pid.refused("launch", program=ticks), "a program by its process")
-    expect(Client(scene, "--allow", scene.folder).tool("attach", process="ticks", patterns=["tick"])["state"] == "recording" if by_pid.end() == 0
+    expect(Client(scene, "--allow", scene.folder).tool("attach", process="ticksallowed", patterns=["tick"])["state"] == "recording" if by_pid.end() == 0
            else False, "by its directory")
 
 

@@ -88,9 +88,11 @@ add_costs(json_t *json, const struct ct_session_status *status, bool keeps_last)
 static void
 add_status(json_t *json, const struct ct_session_status *status, bool keeps_last)
 {
-  set_count(json, "functions", status->functions);
-  set_count(json, "hooked", status->hooked);
-  set_count(json, "threads", status->threads);
+  if (!status->ended && !status->detached) { /* of what is loaded; afterwards the trace has all that there was */
+    set_count(json, "functions", status->functions);
+    set_count(json, "hooked", status->hooked);
+    set_count(json, "threads", status->threads);
+  }
   if (status->dropped + status->child_dropped != 0) {
     set(json, "lost_by_reason", losses_json(status));
   }
