@@ -153,6 +153,15 @@ def timers_and_faults(scene):
     return text
 
 
+@case
+def interrupted_calls(scene):
+    """System calls that a signal interrupts: what fails is a step with its result, before the signal; what is made again is not there yet."""
+    program = scene.compile("steps/interrupted.c", "-O2", "-w")
+    text, numbers = scene.same((program,), LONG, least=3000)
+    expect(numbers["signals sent"] >= 100 and "the program has ended" in text, text)
+    return text
+
+
 def signals_at_random(scene, name, steps):
     """A program into which signals come from outside, at any instruction; all steps of the handlers are compared, too."""
     words, sent = words_of(scene, name), []

@@ -172,6 +172,13 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
   return true;
 }
 
+static void
+settle(struct ct_tracer *tracer, const struct ct_found_state *found, const struct user_regs_struct *regs)
+{
+  ct_recorder_close(tracer->recorder, &found->recovery, found->place, regs);
+  settle_call(tracer, found->waits || found->recovery.done != 0, regs);
+}
+
 bool
 ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before)
 {
@@ -187,8 +194,12 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
   if (found.waits || found.is_by_exit) {
     tracer->space->slots->exit = CT_ITRACE_EXIT_MISS; /* once */
   }
-  ct_recorder_close(tracer->recorder, &found.recovery, found.place, regs);
-  settle_call(tracer, found.waits || found.recovery.done != 0, regs);
+  if (tracer->held.is_held) {
+    tracer->held.found = found;
+    tracer->held.is_translated = true;
+  } else {
+    settle(tracer, &found, regs);
+  }
   return true;
 }
 
@@ -291,9 +302,14 @@ ct_tracer_go_on(struct ct_tracer *tracer, int signal)
 void
 ct_tracer_call_made(struct ct_tracer *tracer)
 {
-  struct user_regs_struct regs;
-  if (ct_tracer_records(tracer) && tracer->steps_call && ct_writes_memory(tracer->call.number) &&
-      ct_traced_regs(tracer->tid, &regs) == 0) {
+  struct user_regs_struct regs, before;
+  if (!ct_tracer_records(tracer) || !tracer->steps_call || ct_traced_regs(tracer->tid, &regs) != 0) {
+    return;
+  }
+  before = regs;
+  if (ct_traced_before_syscall(&before)) { /* fork, with a signal on its way */
+    ct_recorder_step_not_made(tracer->recorder, before.rip);
+  } else if (ct_writes_memory(tracer->call.number)) {
     tracer->call.result = (int64_t)regs.rax;
     ct_recorder_written(tracer->recorder, &tracer->call, ct_recorder_place(tracer->recorder));
   }
@@ -363,6 +379,41 @@ ct_tracer_note_not_made(struct ct_tracer *tracer, const struct user_regs_struct 
   }
 }
 
+static bool
+is_interrupted(const struct user_regs_struct *regs)
+{
+  struct user_regs_struct before = *regs;
+  return ct_traced_before_syscall(&before);
+}
+
+static void
+note_signal(struct ct_tracer *tracer, const struct user_regs_struct *regs)
+{
+  struct user_regs_struct at = *regs;
+  if (ct_tracer_records(tracer)) {
+    ct_traced_before_syscall(&at);
+    ct_recorder_signal(tracer->recorder, at.rip, &tracer->held.info);
+  }
+}
+
+void
+ct_tracer_settle_held(struct ct_tracer *tracer, const ucontext_t *frame)
+{
+  struct ct_held_signal *held = &tracer->held;
+  if (!held->is_held) {
+    return;
+  }
+  held->is_held = false;
+  if (frame != NULL && (uint64_t)frame->uc_mcontext.gregs[REG_RIP] == held->regs.rip) { /* it is not made again */
+    held->regs.rax = (uint64_t)frame->uc_mcontext.gregs[REG_RAX];
+    held->regs.orig_rax = ~0ull;
+  }
+  if (held->is_translated) {
+    settle(tracer, &held->found, &held->regs);
+  }
+  note_signal(tracer, &held->regs);
+}
+
 int
 ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
 {
@@ -384,6 +435,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
   }
   uint64_t pc = regs.rip;
   bool is_before;
+  tracer->held = (struct ct_held_signal){.is_held = does == CT_DISPOSITION_CAUGHT && is_interrupted(&regs)};
   if (ct_tracer_recover(tracer, &regs, &spoilt, &is_before)) {
     if (spoilt) {
       return ct_fail(&tracer->diag, CT_EIO, "a signal came where the program's state is not known (0x%llx)",
@@ -403,10 +455,10 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
     }
   }
   ct_tracer_note_not_made(tracer, &regs);
-  if (ct_tracer_records(tracer)) {
-    struct user_regs_struct at = regs;
-    ct_traced_before_syscall(&at);
-    ct_recorder_signal(tracer->recorder, at.rip, &event->info);
+  tracer->held.info = event->info;
+  tracer->held.regs = regs;
+  if (!tracer->held.is_held) {
+    note_signal(tracer, &regs);
   }
   if (does == CT_DISPOSITION_DEFAULT) {
     tracer->state = CT_TRACER_NATIVE; /* it ends by that */
@@ -433,8 +485,10 @@ note_frame(struct ct_tracer *tracer)
   struct user_regs_struct regs;
   ucontext_t context;
   uint32_t extended = 0;
-  if (!ct_tracer_records(tracer) || ct_traced_regs(tracer->tid, &regs) != 0 ||
-      ct_process_read(&tracer->process, regs.rsp + sizeof(uint64_t), &context, CONTEXT_BYTES) != 0) {
+  bool is_there = ct_traced_regs(tracer->tid, &regs) == 0 &&
+                  ct_process_read(&tracer->process, regs.rsp + sizeof(uint64_t), &context, CONTEXT_BYTES) == 0;
+  ct_tracer_settle_held(tracer, is_there ? &context : NULL);
+  if (!ct_tracer_records(tracer) || !is_there) {
     return;
   }
   uint64_t floats = (uint64_t)context.uc_mcontext.fpregs;

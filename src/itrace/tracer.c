@@ -499,6 +499,7 @@ settle_records(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   bool spoilt;
+  ct_tracer_settle_held(tracer, NULL);
   if (tracer->recorder != NULL && ct_traced_regs(tracer->tid, &regs) == 0) {
     ct_tracer_recover(tracer, &regs, &spoilt, NULL);
     ct_tracer_note_not_made(tracer, &regs);
@@ -536,6 +537,7 @@ handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
     tracer->summary.has_ended = true;
     tracer->is_reaped = event->is_reaped;
     tracer->summary.wait_status = event->status;
+    ct_tracer_settle_held(tracer, NULL);
     if (tracer->recorder != NULL) {
       ct_recorder_end(tracer->recorder, WIFSIGNALED(event->status) ? CT_STREAM_KILLED : CT_STREAM_EXITED,
                       event->status);

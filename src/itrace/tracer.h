@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <ucontext.h>
 
 enum ct_tracer_state {
   CT_TRACER_TRANSLATED,
@@ -55,6 +56,27 @@ struct ct_itrace {
   int done_fd;
 };
 
+/* How the program's state was made out of a thread's. */
+struct ct_found_state {
+  struct ct_recovery recovery;
+  uint64_t place;  /* where the record that is under way begins, or the next one */
+  bool is_spoilt;  /* there is no way to tell */
+  bool waits;      /* for what a system call has written to be read */
+  bool is_by_exit; /* the exit that has led there says what was executed */
+};
+
+/*
+ * A signal with a handler has interrupted a system call. Whether that call has failed, or is made again when the
+ * handler returns, is seen in the handler's frame; what was being executed, and the signal, are recorded then.
+ */
+struct ct_held_signal {
+  bool is_held;
+  siginfo_t info;
+  struct user_regs_struct regs;
+  struct ct_found_state found; /* if it was translated code */
+  bool is_translated;
+};
+
 /* Of one thread. */
 struct ct_tracer {
   struct ct_itrace *all;
@@ -90,9 +112,10 @@ struct ct_tracer {
   pid_t children[CT_CHILDREN];         /* that it has made, and that have not stopped yet */
   bool flushes_after;                  /* the step that goes on may change code ... */
   uint64_t changed_start, changed_end; /* ... there */
-  bool is_reaped;                      /* its end has been seen, with its status */
-  bool has_new_image;                  /* the step that goes on ends at the first instruction of another program */
-  uint64_t asked_ns;                   /* when it was asked to stop */
+  struct ct_held_signal held;
+  bool is_reaped;     /* its end has been seen, with its status */
+  bool has_new_image; /* the step that goes on ends at the first instruction of another program */
+  uint64_t asked_ns;  /* when it was asked to stop */
   struct ct_itrace_summary summary;
   struct ct_code_cache_stats stats; /* of spaces that are gone */
   int code_of_end;
@@ -112,14 +135,6 @@ struct ct_tracer {
   _Atomic uint32_t no_bell;
 };
 
-/* How the program's state was made out of a thread's. */
-struct ct_found_state {
-  struct ct_recovery recovery;
-  uint64_t place;  /* where the record that is under way begins, or the next one */
-  bool is_spoilt;  /* there is no way to tell */
-  bool waits;      /* for what a system call has written to be read */
-  bool is_by_exit; /* the exit that has led there says what was executed */
-};
 /* The program's state out of a stopped thread's. False: it was the program's. Nothing else changes. */
 bool ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *regs, struct ct_found_state *out);
 /*
@@ -138,7 +153,7 @@ bool ct_tracer_is_syscall(const struct ct_tracer *tracer, uint64_t pc);
 void ct_tracer_flush(struct ct_tracer *tracer);
 /* The thread has stopped, and its registers are the program's: it goes on translated. */
 int ct_tracer_enter(struct ct_tracer *tracer);
-/* A step has ended: if it was a system call, what that wrote belongs to the records. */
+/* A step has ended: if it was a system call, what that wrote belongs to the records; nothing, if it is made again. */
 void ct_tracer_call_made(struct ct_tracer *tracer);
 /* It is at the first instruction of a handler. */
 void ct_tracer_in_handler(struct ct_tracer *tracer);
@@ -153,6 +168,8 @@ int ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs
 void ct_tracer_note_not_made(struct ct_tracer *tracer, const struct user_regs_struct *regs);
 /* After a stop that changes nothing it goes on, with a signal that has no handler, or 0. */
 int ct_tracer_go_on(struct ct_tracer *tracer, int signal);
+/* What waits for a handler's frame is recorded; NULL: there is none, the thread ends. */
+void ct_tracer_settle_held(struct ct_tracer *tracer, const ucontext_t *frame);
 /* It is about to get a signal. */
 int ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event);
 

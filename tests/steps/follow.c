@@ -9,6 +9,7 @@
 #include "inputs.h"
 #include "stepping.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -185,24 +186,42 @@ take_memory(const struct noted *noted)
   }
 }
 
-/* A string instruction that the signal has found half done; its frame tells how far it was. */
-static void
-go_into_repeated(const struct noted *frame)
+static bool
+frame_register(const struct noted *frame, int number, uint64_t *value)
 {
-  struct ct_stream_memory memory;
-  uint64_t left;
-  size_t at = sizeof(memory) + sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs) + 8ull * REG_RCX;
+  size_t at = sizeof(struct ct_stream_memory) + sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs) +
+              8ull * (unsigned)number;
+  if (frame == NULL || frame->kind != CT_STREAM_MEMORY || frame->bytes < at + sizeof(*value)) {
+    return false;
+  }
+  memcpy(value, frame->data + at, sizeof(*value));
+  return true;
+}
+
+/*
+ * An instruction that the signal has found half done, as its frame tells: a string instruction, or a system call that
+ * is made again, and has left its two registers as it does.
+ */
+static void
+go_into(const struct noted *frame)
+{
+  uint64_t left, flags;
   uint8_t code[15];
   struct ct_effects effects;
   int value;
-  if (frame == NULL || frame->kind != CT_STREAM_MEMORY || frame->bytes < at + sizeof(left)) {
-    return;
-  }
   size_t size = machine_peek(f.pid, f.real.cpu.rip, code, sizeof(code));
-  if (!ct_effects_of(code, size, &effects) || (effects.traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) == 0) {
+  if (!frame_register(frame, REG_RCX, &left) || !frame_register(frame, REG_R11, &flags) ||
+      !ct_effects_of(code, size, &effects)) {
     return;
   }
-  memcpy(&left, frame->data + at, sizeof(left));
+  if (effects.flow == CT_INSN_FLOW_SYSCALL && left == f.real.cpu.rip + effects.length) {
+    f.real.cpu.reg[CT_RCX] = left;
+    f.real.cpu.reg[CT_R11] = flags;
+    machine_set(f.pid, &f.real.cpu);
+  }
+  if ((effects.traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) == 0) {
+    return;
+  }
   uint64_t pc = f.real.cpu.rip;
   while (!f.is_over && f.real.cpu.rip == pc && f.real.cpu.reg[CT_RCX] > left) {
     if (machine_step(f.pid, 0, &value) != MACHINE_STEPPED) {
@@ -248,7 +267,7 @@ take_signal(const struct noted *noted, const struct noted *frame)
     differ("signal %d is at %" PRIx64, f.signal.signal, f.signal.pc);
     return;
   }
-  go_into_repeated(frame);
+  go_into(frame);
   if (!is_at_signal()) {
     if (f.signal.code == SI_TKILL || !machine_send(f.pid, f.signal.signal, f.signal.code)) {
       differ("signal %d has not come", f.signal.signal);
@@ -423,7 +442,9 @@ call(const struct ct_steps_step *step, const struct ct_steps_state *after)
   struct ct_cpu before = f.real.cpu, with_ids = before;
   uint64_t number = f.call = before.reg[CT_RAX];
   f.is_other_file = inputs_is_other_file(f.pid, number, before.reg[CT_RDI]);
-  if (inputs_is_not_made(number)) {
+  bool is_interrupted = number != SYS_rt_sigreturn && (int64_t)after->cpu.reg[CT_RAX] == -EINTR;
+  f.is_other_file |= is_interrupted;
+  if (inputs_is_not_made(number) || is_interrupted) {
     skip_call(after);
     return;
   }
