@@ -1065,6 +1065,132 @@ def flamegraph_in_a_browser(scene):
     return f"{hits} hits"
 
 
+TWO = r"""
+#include <stdlib.h>
+#include <unistd.h>
+#define OWN __attribute__((noinline, noipa))
+static volatile long sum;
+OWN long leaf(long n) { for (long i = 0; i < n; i++) sum += i; return sum; }
+OWN long parse(long n) { for (long i = 0; i < n; i++) leaf(20); return sum; }
+OWN long stem(long n) __asm__(STEM);
+OWN long stem(long n) { for (long i = 0; i < n; i++) leaf(20); return sum; }
+OWN long ways(long n) __asm__(WAYS);
+OWN long ways(long n) { for (long i = 0; i < n; i++) leaf(20); return sum; }
+int main(int argc, char **argv) {
+  for (int i = 0; i < 50; i++) { parse(40); stem(10 * atoi(argv[1])); ways(10 * atoi(argv[1])); }
+  usleep(1000 * atoi(argv[1]));
+  return argc == 9;
+}
+"""
+
+
+def folded_twice(data):
+    """(before, after) by path."""
+    paths = collections.defaultdict(lambda: [0, 0])
+    for line in data.decode().splitlines():
+        path, before, after = line.rsplit(" ", 2)
+        paths[tuple(path.split(";"))][0] += int(before)
+        paths[tuple(path.split(";"))][1] += int(after)
+    return {path: tuple(numbers) for path, numbers in paths.items()}
+
+
+def two_traces(scene):
+    """Of two programs, whose file and some of whose functions have other names."""
+    source, traces = scene.write("two.c", TWO), []
+    for version, stem, ways in ((1, "stem", "old_way"), (2, "stem.part.0", "new_way")):
+        program = scene.path(f"two{version}")
+        scene.run("gcc", "-O1", f'-DSTEM="{stem}"', f'-DWAYS="{ways}"', "-o", program, source)
+        traces.append(scene.path(f"trace{version}"))
+        scene.run(scene.contrail, "record", "-q", "-o", traces[-1], "--", program, str(version))
+    return traces
+
+
+def changes(data):
+    """(name, row, x, width, mark, change as a signed width, title) of each frame of the picture of a difference."""
+    ns = "{http://www.w3.org/2000/svg}"
+    frames = []
+    for group in xml.etree.ElementTree.fromstring(data).findall(ns + "g"):
+        rects = group.findall(ns + "rect")
+        x, width, change = float(group.get("data-x")), float(group.get("data-w")), 0.0
+        expect(len(rects) in (1, 2) and float(rects[0].get("width")) == width, "rectangles")
+        if len(rects) == 2:
+            change = float(rects[1].get("width"))
+            expect(abs(float(rects[1].get("x")) + change - x - width - 10) < 0.01, "the change is not at the end of the frame")
+            change *= {"url(#more)": 1, "url(#less)": -1}[rects[1].get("fill")]
+        label = group.find(ns + "text").text or ""
+        expect(not label or label.startswith(group.get("data-m")), label)
+        frames.append((group.get("data-n"), int(group.get("data-d")), x, width, group.get("data-m"), change, group.find(ns + "title").text))
+    return frames
+
+
+@case
+def two_traces_folded(scene):
+    """The weights of both in a line, path by path: those that each trace has by itself; of what was renamed by the compiler
+    too; of a piece; with filters."""
+    before, after = two_traces(scene)
+    for options in ((), ("--weight", "calls"), ("--weight", "off"), ("--function", "leaf"), ("--time", "cpu")):
+        both = folded_twice(scene.export("folded", *options, before, trace=after))
+        for side, trace in enumerate((before, after)):
+            wanted = collections.Counter()
+            for path, weight in folded(scene.export("folded", *options, trace=trace)).items():
+                wanted[tuple("stem.part.0" if name == "stem" and any("stem.part.0" in p for p in both) else name for name in path)] += weight
+            found = {path: numbers[side] for path, numbers in both.items() if numbers[side]}
+            expect(found == dict(wanted), f"{options} {side}: {set(found.items()) ^ set(wanted.items())}")
+    calls = {path[-2:]: numbers for path, numbers in folded_twice(scene.export("folded", "--weight", "calls", before, trace=after)).items()}
+    wanted = {("main", "parse"): (50, 50), ("parse", "leaf"): (2000, 2000), ("main", "stem.part.0"): (50, 50),
+              ("stem.part.0", "leaf"): (500, 1000), ("old_way", "leaf"): (500, 0), ("new_way", "leaf"): (0, 1000)}
+    expect({key: calls.get(key) for key in wanted} == wanted, str(calls))
+    piece = folded_twice(scene.export("folded", f"{before}@1ms..", trace=after + "@..1ns"))
+    expect(not any(numbers[1] for path, numbers in piece.items() if path[-1] == "leaf"), "a piece")
+    same = folded_twice(scene.export("folded", before, trace=before))
+    expect(same and all(a == b for a, b in same.values()), "a trace differs from itself")
+    for words, why in (("--thread 1", "in its name"), ("--from 1", "in its name"), (f"{after}", "at a time"), ("--to pprof", "one trace")):
+        line = scene.run_bad("export", *(() if "pprof" in words else ("--to", "folded")), *words.split(), before, after, status=2)
+        expect(why in line and line.count("\n") == 1, f"{words}: {line}")
+    return f"{len(both)} paths"
+
+
+@case
+def flamegraph_of_a_difference(scene):
+    """A frame is as wide as the wider of both; what is hatched is what its own weight has changed by; all of it without a
+    colour too: by the hatchings, marks and titles. Chromium runs it, and a hatched part stays where it is in its frame."""
+    before, after = two_traces(scene)
+    for weight in ("calls", "time", "off"):
+        both = folded_twice(scene.export("folded", "--weight", weight, before, trace=after))
+        frames = changes(scene.export("flamegraph", "--weight", weight, before, trace=after))
+        scale = 1180 / sum(max(numbers) for numbers in both.values())
+        sums = [sum(numbers[side] for numbers in both.values()) * scale for side in (0, 1)]
+        expect(abs(sum(frame[5] for frame in frames) - (sums[1] - sums[0])) < THIN * len(both), f"{weight}: the changes are not all of it")
+        open_frames, own = [], {}
+        for name, row, x, width, mark, change, title in frames:
+            del open_frames[row:]
+            open_frames.append(name)
+            own[tuple(open_frames[1:])] = own.get(tuple(open_frames[1:]), 0) + change
+            expect((mark in ("+ ", "\u2212 ")) == ("(" not in title), f"{mark} {title}")
+        for path, (a, b) in both.items():
+            expect(abs(own.get(path, 0) - (b - a) * scale) < THIN * 2, f"{weight}: {path}: {own.get(path)}, not {(b - a) * scale}")
+    frames = {frame[0]: frame for frame in changes(scene.export("flamegraph", "--weight", "calls", before, trace=after, into="x.svg"))}
+    marks = {name: frames[name][4] for name in ("parse", "stem.part.0", "old_way", "new_way", "main")}
+    expect(marks == {"parse": "", "stem.part.0": "\u25b2 ", "old_way": "\u2212 ", "new_way": "+ ", "main": "\u25b2 "}, str(marks))
+    title = frames["stem.part.0"][6]
+    expect(title == "stem.part.0: 1,050 calls, before 550 calls: +500 calls (+90.9 %); own 0 calls (+0.0 %); 50 calls, before 50", title)
+    browser = harness.need("chromium")
+    with open(scene.path("x.svg"), encoding="utf-8") as file:
+        svg = file.read()
+    tail = ("<script><![CDATA[const f=[...frames].find(g=>g.dataset.n==='new_way');zoom(f);const r=f.querySelector('rect'),"
+            "l=[...frames].filter(g=>g.dataset.n==='leaf'&&!g.classList.contains('h'))[0],b=l.querySelector('rect'),e=l.querySelector('.e');"
+            "const n=(x,a)=>+x.getAttribute(a);document.documentElement.setAttribute('data-result',[n(r,'width'),n(b,'x'),n(b,'width'),"
+            "n(e,'x'),n(e,'width'),l.querySelector('text').textContent].join(' '));]]></script></svg>")
+    page = scene.write("page.svg", svg.replace("</svg>", tail))
+    dom = scene.run(browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={scene.path('profile')}",
+                    "--virtual-time-budget=3000", "--dump-dom", "file://" + page)
+    result = re.search(r'data-result="([\d. ]+) \+ leaf"', dom)
+    expect(result is not None, dom[:300])
+    width, x, inner, part, part_width = map(float, result[1].split())
+    expect(width == 1180 and abs(part - x) < 0.5 and abs(part_width - inner) < 0.5, result[1])
+    return f"{len(frames)} names"
+
+
 # ---- pprof ----
 
 def pprof(data):

@@ -23,6 +23,7 @@ struct ct_export_format {
   bool is_directory;   /* of what is written; else it is a file */
   bool has_weight;     /* it takes a weight: it is of sums, and not of single calls */
   bool takes_filters;  /* of functions, calls, processes; else only threads, and the range of the trace */
+  bool takes_two;      /* it can show the difference of two traces */
 };
 /* n from 0 on; NULL after the last one. */
 const struct ct_export_format *ct_export_format(size_t n);
@@ -43,6 +44,8 @@ struct ct_export_options {
   int fd;           /* where a file goes when path is NULL, more than 0; it stays open */
   unsigned workers; /* threads to read with, where sums are made; 0: one */
   uint64_t single;  /* html: about so many calls at most have an entry of their own, the longest; 0: two millions */
+  struct ct_trace *before; /* NULL, or a trace that the trace is compared with, of a format that takes two ... */
+  const struct ct_filter *before_filter; /* ... and what is chosen of it; NULL: all */
 };
 
 struct ct_export_summary {
@@ -61,7 +64,8 @@ struct ct_export_summary {
 int ct_export_write(struct ct_trace *trace, const struct ct_export_options *options, struct ct_export_summary *summary,
                     struct ct_view_notes *notes, struct ct_diag *diag);
 
-/* Whether the directory, or file, has instructions (contrail itrace): ct_export_steps writes them, not ct_export_write. */
+/* Whether the directory, or file, has instructions (contrail itrace): ct_export_steps writes them, not ct_export_write.
+ */
 bool ct_export_has_steps(const char *path);
 
 struct ct_export_steps_options {

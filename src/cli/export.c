@@ -17,6 +17,7 @@ struct wanted {
   const char *format, *path;
   enum ct_export_weight weight;
   bool by_instructions;
+  struct ct_trace_view before; /* of two traces the first */
 };
 
 #define STEPS_FORMAT "itrace"   /* of recordings of instructions only */
@@ -152,7 +153,9 @@ write_export(void *context, struct ct_trace *trace, const struct ct_filter *filt
                                      .weight = wanted->weight,
                                      .fd = fileno(out),
                                      .workers = ct_reading_workers(),
-                                     .progress = *progress};
+                                     .progress = *progress,
+                                     .before = wanted->before.trace,
+                                     .before_filter = wanted->before.trace != NULL ? &wanted->before.filter : NULL};
   struct ct_export_summary summary = {.struct_size = sizeof(summary)};
   int rc = ct_export_write(trace, &export, &summary, notes, diag);
   int saved = errno;
@@ -238,19 +241,47 @@ write_it(const struct wanted *wanted, const char *dir)
   return ct_show_view(&ct_command_export, dir, &wanted->selected, true, write_export, (void *)wanted);
 }
 
+/* The difference of two traces: pieces and threads of one of them are told in its name. */
+static int
+write_difference(struct wanted *wanted, const char *before, const char *after)
+{
+  const struct ct_view_selection *selected = &wanted->selected;
+  const struct ct_export_format *format = format_of(wanted->format);
+  if (format == NULL || !format->takes_two) {
+    return ct_usage_error(&ct_command_export, "%s is of one trace, and two are given (flamegraph and folded compare)",
+                          wanted->format);
+  }
+  if (selected->from != NULL || selected->to != NULL || selected->window != 0 || selected->tids.count != 0 ||
+      selected->pids.count != 0 || wanted->by_instructions) {
+    return ct_usage_error(&ct_command_export,
+                          "of two traces each has its piece and its thread in its name: DIR@FROM..TO#TID");
+  }
+  int code = ct_open_trace_form(&ct_command_export, before, selected, &wanted->before);
+  if (code == CT_EXIT_OK) {
+    code = ct_show_view(&ct_command_export, after, selected, true, write_export, wanted);
+    ct_trace_close(wanted->before.trace);
+  }
+  return code;
+}
+
 static int
 run(int argc, char **argv)
 {
   struct wanted wanted = {.selected.many_processes = true};
   int code = ct_parse(&ct_command_export, argc, argv, &wanted);
   wanted.path = wanted.path != NULL && strcmp(wanted.path, "-") == 0 ? NULL : wanted.path;
-  const char *dir = code == -1 ? ct_trace_argument(&ct_command_export, argc, argv) : NULL;
+  bool is_difference = code == -1 && argc - optind == 2;
+  const char *dir = is_difference ? argv[optind]
+                    : code == -1  ? ct_trace_argument(&ct_command_export, argc, argv)
+                                  : NULL;
   if (dir != NULL && wanted.format == NULL) {
     code = ct_usage_error(&ct_command_export, "which format? --to FORMAT");
   } else if (dir != NULL && wanted.path == NULL && needs_path(wanted.format)) {
     code = ct_usage_error(&ct_command_export, "where to? -o PATH");
   } else if (dir != NULL && wanted.selected.window != 0 && wanted.selected.to != NULL) {
     code = ct_usage_error(&ct_command_export, "--window and --to %s contradict each other", wanted.selected.to);
+  } else if (is_difference) {
+    code = write_difference(&wanted, dir, argv[optind + 1]);
   } else if (dir != NULL) {
     code = write_it(&wanted, dir);
   }
@@ -261,9 +292,10 @@ run(int argc, char **argv)
 const struct ct_command ct_command_export = {
     .name = "export",
     .summary = "write a trace in the format of other programs",
-    .synopsis = "--to FORMAT [-o PATH] [OPTION]... [DIR]",
+    .synopsis = "--to FORMAT [-o PATH] [OPTION]... [[BEFORE] DIR]",
     .about = "Writes the trace in DIR (default " CT_DEFAULT_TRACE "), or a piece of it, in another format. What the\n"
              "format cannot hold is counted on standard error.\n"
+             "Of two traces, BEFORE and DIR, flamegraph and folded show the difference, path by path.\n"
              "Of a recording of instructions (contrail itrace), --to contrail writes a trace of the calls,\n"
              "with times interpolated between time stamps; --to itrace the stream of one thread: blocks, their\n"
              "code, and the registers that they wrote (docs/format.md).\n",

@@ -54,6 +54,9 @@ take_filter(const struct ct_export_options *options, const struct ct_export_form
   if (err == CT_OK && format->has_weight && filter->limit != 0) {
     return ct_fail(diag, CT_EINVAL, "%s is made of sums, not of single calls: leave out --limit", format->name);
   }
+  if (err == CT_OK && options->before != NULL && !format->takes_two) {
+    return ct_fail(diag, CT_EINVAL, "%s is of one trace, and two are given", format->name);
+  }
   if (err == CT_OK && !format->has_weight && options->weight != CT_WEIGHT_TIME) {
     return ct_fail(diag, CT_EINVAL, "%s is made of single calls: leave out --weight", format->name);
   }
@@ -84,6 +87,9 @@ ct_export_write(struct ct_trace *trace, const struct ct_export_options *given, s
   options.filter = &filter;
   options.tids = filter.tids;
   options.tid_count = filter.tid_count;
+  struct ct_filter before_filter;
+  err = err == CT_OK ? ct_filter_take(options.before_filter, &before_filter, diag) : err;
+  options.before_filter = &before_filter;
   struct ct_export_job job = {trace, &options, &own, &notes};
   err = err == CT_OK ? writer->write(&job, diag) : err;
   if (err == CT_OK && summary != NULL) {
@@ -95,16 +101,15 @@ ct_export_write(struct ct_trace *trace, const struct ct_export_options *given, s
   return err;
 }
 
-void
-ct_export_warn(const struct ct_export_job *job)
+static void
+warn_of(struct ct_trace *trace, const char *which, struct ct_export_summary *summary)
 {
-  struct ct_export_summary *summary = job->summary;
-  json_t *list = ct_export_warnings(job->trace), *line;
-  size_t i, at = 0;
+  json_t *list = ct_export_warnings(trace), *line;
+  size_t i, at = strlen(summary->warnings);
   json_array_foreach(list, i, line)
   {
     size_t room = sizeof(summary->warnings) - at;
-    int length = snprintf(summary->warnings + at, room, "%s\n", json_string_value(line));
+    int length = snprintf(summary->warnings + at, room, "%s%s\n", which, json_string_value(line));
     if (length < 0 || (size_t)length >= room) {
       snprintf(summary->warnings + at, room, "...\n");
       break;
@@ -112,6 +117,15 @@ ct_export_warn(const struct ct_export_job *job)
     at += (size_t)length;
   }
   json_decref(list);
+}
+
+void
+ct_export_warn(const struct ct_export_job *job)
+{
+  if (job->options->before != NULL) {
+    warn_of(job->options->before, "before: ", job->summary);
+  }
+  warn_of(job->trace, "", job->summary);
 }
 
 int

@@ -5,7 +5,12 @@
  * which without it shows all the same. Names are text in it, never markup or script.
  *
  * What is thinner than a fifth of a pixel is left out; the last line says how much that is.
+ *
+ * Of two traces: the tree of both (difference.h). A frame is as wide as the wider of the two, and the part of it that
+ * has no callee on it, its own, is hatched for what that has changed by: red lines for more, blue dots for less. So the
+ * red area less the blue one is the whole change, and shows where it is. Labels say it once more, without colours.
  */
+#include "export/difference.h"
 #include "export/json.h"
 #include "export/sums.h"
 #include "views/text.h"
@@ -17,11 +22,13 @@
 
 enum { WIDTH = 1200, MARGIN = 10, ROW = 17, TOP = 60, BOTTOM = 40, CHARACTER = 7, DEPTH_MAX = 2000 };
 #define LEAST_PIXELS 0.2
+enum { CHANGE_CHARS = CT_COUNT_CHARS + 64 };
 
 struct flame {
   struct ct_sink *out;
   const struct ct_export_job *job;
   const struct ct_paths *paths;
+  const struct ct_change *changes; /* of a difference: of each path; else NULL */
   uint64_t total;
   double scale; /* pixels for one of the weight */
   uint32_t rows, height;
@@ -35,10 +42,25 @@ static const char style[] =
     ".f:hover rect{stroke:#000;stroke-width:1}.f.m rect{fill:#b040e0!important}.f.m text{fill:#fff}.f.p "
     "rect{opacity:.4}\n"
     ".c{cursor:pointer;text-decoration:underline}.h{display:none}\n"
+    ".e{stroke:none!important;pointer-events:none}.e~text{paint-order:stroke;stroke:#eee;stroke-width:3px}\n"
     "@media (prefers-color-scheme:dark){svg,rect.b{background:#16181c;fill:#16181c}text{fill:#ddd}.f "
     "rect{stroke:#16181c}\n"
     ".f:hover rect{stroke:#fff}}\n"
     "</style>\n";
+
+/* Of a difference: what the hatchings mean, and they. */
+static const char legend[] =
+    "<defs><pattern id=\"more\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\"><rect width=\"7\" "
+    "height=\"7\" "
+    "fill=\"#f28b74\"/><path d=\"M-1,1L1,-1M0,7L7,0M6,8L8,6\" stroke=\"#a01808\" stroke-width=\"1.8\"/></pattern>\n"
+    "<pattern id=\"less\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><rect width=\"6\" height=\"6\" "
+    "fill=\"#a9c8f5\"/><circle cx=\"3\" cy=\"3\" r=\"1.5\" fill=\"#1846a0\"/></pattern></defs>\n"
+    "<rect x=\"10\" y=\"51\" width=\"28\" height=\"14\" fill=\"url(#more)\"/><text x=\"43\" y=\"62\">own: more</text>\n"
+    "<rect x=\"120\" y=\"51\" width=\"28\" height=\"14\" fill=\"url(#less)\"/><text x=\"153\" y=\"62\">own: "
+    "less</text>\n"
+    "<text x=\"240\" y=\"62\">\u25b2 \u25bc more, less with all above it, + new, \u2212 gone; a frame is as wide as "
+    "the "
+    "wider of the two</text>\n";
 
 /* data-x, data-w: pixels of the whole; data-d: the row. Names only ever become text content. */
 static const char script[] =
@@ -48,15 +70,17 @@ static const char script[] =
     " found=document.getElementById('found'),reset=document.getElementById('reset');\n"
     "const of=g=>({x:+g.dataset.x,w:+g.dataset.w,d:+g.dataset.d});\n"
     "const nameOf=g=>g.dataset.n;\n"
-    "function fit(g,w){const t=g.querySelector('text'),n=nameOf(g),k=Math.floor((w-6)/7);\n"
-    " t.textContent=k<3?'':n.length<=k?n:n.slice(0,k-2)+'..';}\n"
+    "function fit(g,w){const t=g.querySelector('text'),n=nameOf(g),m=g.dataset.m,k=Math.floor((w-6)/7)-m.length;\n"
+    " t.textContent=k<3?'':m+(n.length<=k?n:n.slice(0,k-2)+'..');}\n"
     "function zoom(to){const a=of(to),s=W/a.w;\n"
     " for(const g of frames){const b=of(g),r=g.querySelector('rect');\n"
     "  const over=b.d<a.d&&b.x<=a.x+1e-6&&b.x+b.w>=a.x+a.w-1e-6;\n"
     "  const inside=b.d>=a.d&&b.x>=a.x-1e-6&&b.x+b.w<=a.x+a.w+1e-6;\n"
     "  g.classList.toggle('h',!(over||inside));g.classList.toggle('p',over);\n"
     "  if(over||inside){const x=over?X0:X0+(b.x-a.x)*s,w=over?W:b.w*s;\n"
-    "   r.setAttribute('x',x);r.setAttribute('width',w);g.querySelector('text').setAttribute('x',x+3);fit(g,w);}}\n"
+    "   r.setAttribute('x',x);r.setAttribute('width',w);g.querySelector('text').setAttribute('x',x+3);fit(g,w);\n"
+    "   const e=g.querySelector('.e');if(e){const c=of(e);e.classList.toggle('h',over);\n"
+    "    e.setAttribute('x',X0+(c.x-a.x)*s);e.setAttribute('width',c.w*s);}}}\n"
     " reset.classList.toggle('h',a.d===0);}\n"
     "function search(text){let test;if(!text){for(const g of "
     "frames)g.classList.remove('m');found.textContent='';return;}\n"
@@ -83,17 +107,29 @@ put_pixels(struct ct_sink *out, double pixels)
   ct_out_text(out, text);
 }
 
-/* A warm colour that is the same for a name in every picture. */
+/* A warm colour that is the same for a name in every picture; a grey one where colours are for changes. */
 static void
-put_colour(struct ct_sink *out, const char *name)
+put_colour(struct ct_sink *out, const char *name, bool is_grey)
 {
   uint32_t hash = 2166136261u;
   char text[40];
   for (; *name != '\0' && *name != '('; name++) {
     hash = (hash ^ (uint8_t)*name) * 16777619u;
   }
+  if (is_grey) {
+    snprintf(text, sizeof(text), "hsl(45,10%%,%u%%)", 78 + hash % 12);
+    ct_out_text(out, text);
+    return;
+  }
   snprintf(text, sizeof(text), "hsl(%u,%u%%,%u%%)", 10 + hash % 45, 65 + (hash >> 8) % 25, 62 + (hash >> 16) % 12);
   ct_out_text(out, text);
+}
+
+static uint64_t
+weigh(const struct flame *flame, uint32_t at)
+{
+  const struct ct_path *path = &flame->paths->paths[at];
+  return flame->changes != NULL ? path->total_ticks : ct_export_total_weight(flame->job, path);
 }
 
 static const char *
@@ -101,62 +137,148 @@ weight_text(const struct flame *flame, uint64_t weight, char text[CT_COUNT_CHARS
 {
   char number[CT_COUNT_CHARS];
   if (flame->job->options->weight == CT_WEIGHT_CALLS) {
-    snprintf(text, CT_COUNT_CHARS + 8, "%s calls", ct_format_count(number, weight));
+    snprintf(text, CT_COUNT_CHARS + 8, "%s call%s", ct_format_count(number, weight), weight == 1 ? "" : "s");
   } else {
     ct_format_duration(text, weight);
   }
   return text;
 }
 
+/* mark: what the label begins with. */
 static void
-put_label(struct ct_sink *out, const char *name, double pixels)
+put_label(struct ct_sink *out, const char *mark, const char *name, double pixels)
 {
-  size_t columns = pixels > 6 ? (size_t)((pixels - 6) / CHARACTER) : 0;
-  char *clean = columns >= 3 ? ct_utf8_copy(name) : NULL;
+  size_t columns = pixels > 6 ? (size_t)((pixels - 6) / CHARACTER) : 0, taken = ct_text_columns(mark);
+  char *clean = columns >= 3 + taken ? ct_utf8_copy(name) : NULL;
   if (clean == NULL) {
     return;
   }
+  columns -= taken;
   bool is_cut = ct_text_columns(clean) > columns;
   if (is_cut) {
     clean[ct_text_bytes_of_columns(clean, columns - 2)] = '\0';
   }
+  ct_out_text(out, mark);
   ct_out_xml(out, clean);
   ct_out_text(out, is_cut ? ".." : "");
   free(clean);
 }
 
+static double
+percent(uint64_t part, uint64_t whole)
+{
+  return whole != 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* "+3.1 ms (+12 %)"; of what was not there before, or is not any more, without the share. */
+static const char *
+change_text(const struct flame *flame, const uint64_t sides[2], char text[CHANGE_CHARS])
+{
+  char weight[CT_COUNT_CHARS + 8], share[40] = "";
+  bool is_more = sides[1] >= sides[0];
+  uint64_t by = is_more ? sides[1] - sides[0] : sides[0] - sides[1];
+  if (sides[0] != 0 && sides[1] != 0) {
+    snprintf(share, sizeof(share), " (%s%.1f %%)", is_more ? "+" : "-", percent(by, sides[0]));
+  }
+  snprintf(text, CHANGE_CHARS, "%s%s%s", by == 0 ? "" : is_more ? "+" : "-", weight_text(flame, by, weight), share);
+  return text;
+}
+
+/* What a label of a difference begins with: a change by less than a hundredth has none. */
+static const char *
+mark_of(const struct ct_change *change)
+{
+  const uint64_t *total = change->total;
+  uint64_t more = total[1] > total[0] ? total[1] - total[0] : 0, less = total[0] > total[1] ? total[0] - total[1] : 0;
+  return total[0] == 0           ? "+ "
+         : total[1] == 0         ? "\u2212 "
+         : more > total[0] / 100 ? "\u25b2 "
+         : less > total[0] / 100 ? "\u25bc "
+                                 : "";
+}
+
 static void
-put_frame(const struct flame *flame, const char *name, const struct ct_path *path, double x, double pixels,
-          uint32_t row)
+put_title(const struct flame *flame, uint32_t at)
+{
+  char weights[2][CT_COUNT_CHARS + 8], calls[2][CT_COUNT_CHARS], change[2][CHANGE_CHARS], text[400];
+  const struct ct_path *path = &flame->paths->paths[at];
+  if (flame->changes == NULL) {
+    uint64_t total = weigh(flame, at);
+    snprintf(text, sizeof(text), ": %s, %.2f %%; %s calls", weight_text(flame, total, weights[0]),
+             percent(total, flame->total), ct_format_count(calls[0], path->calls));
+  } else {
+    const struct ct_change *of = &flame->changes[at];
+    snprintf(text, sizeof(text), ": %s, before %s: %s; own %s; %s calls, before %s",
+             weight_text(flame, of->total[1], weights[1]), weight_text(flame, of->total[0], weights[0]),
+             change_text(flame, of->total, change[0]), change_text(flame, of->self, change[1]),
+             ct_format_count(calls[1], of->calls[1]), ct_format_count(calls[0], of->calls[0]));
+  }
+  ct_out_text(flame->out, text);
+}
+
+static void
+put_rectangle(struct ct_sink *out, double x, uint32_t y, double pixels)
+{
+  char text[60];
+  ct_out_literal(out, " x=\"");
+  put_pixels(out, MARGIN + x);
+  snprintf(text, sizeof(text), "\" y=\"%u\" height=\"%d\" width=\"", y, ROW - 1);
+  ct_out_text(out, text);
+  put_pixels(out, pixels);
+}
+
+/* The part of the frame that its own change is, at its right end, where no callee is. */
+static void
+put_change(const struct flame *flame, const struct ct_change *change, double end, uint32_t y)
 {
   struct ct_sink *out = flame->out;
-  char weight[CT_COUNT_CHARS + 8], calls[CT_COUNT_CHARS], text[160];
-  uint64_t total = ct_export_total_weight(flame->job, path);
+  bool is_more = change->self[1] > change->self[0];
+  uint64_t by = is_more ? change->self[1] - change->self[0] : change->self[0] - change->self[1];
+  double pixels = (double)by * flame->scale;
+  if (pixels < LEAST_PIXELS) {
+    return;
+  }
+  ct_out_literal(out, "<rect class=\"e\" data-x=\"");
+  put_pixels(out, end - pixels);
+  ct_out_literal(out, "\" data-w=\"");
+  put_pixels(out, pixels);
+  ct_out_literal(out, "\"");
+  put_rectangle(out, end - pixels, y, pixels);
+  ct_out_text(out, is_more ? "\" fill=\"url(#more)\"/>" : "\" fill=\"url(#less)\"/>");
+}
+
+static void
+put_frame(const struct flame *flame, uint32_t at, double x, double pixels, uint32_t row)
+{
+  struct ct_sink *out = flame->out;
+  const char *name = at == CT_PATH_TOP ? "all" : ct_paths_name(flame->paths, flame->paths->paths[at].name);
+  const struct ct_change *change = flame->changes != NULL ? &flame->changes[at] : NULL;
+  const char *mark = change != NULL ? mark_of(change) : "";
+  char text[160];
   uint32_t y = flame->height - BOTTOM - (row + 1) * ROW;
   ct_out_literal(out, "<g class=\"f\" data-x=\"");
   put_pixels(out, x);
   ct_out_literal(out, "\" data-w=\"");
   put_pixels(out, pixels);
-  snprintf(text, sizeof(text), "\" data-d=\"%u\" data-n=\"", row);
+  snprintf(text, sizeof(text), "\" data-d=\"%u\" data-m=\"%s\" data-n=\"", row, mark);
   ct_out_text(out, text);
   ct_out_xml(out, name);
   ct_out_literal(out, "\"><title>");
   ct_out_xml(out, name);
-  snprintf(text, sizeof(text), ": %s, %.2f %%; %s calls", weight_text(flame, total, weight),
-           flame->total != 0 ? 100.0 * (double)total / (double)flame->total : 0.0, ct_format_count(calls, path->calls));
-  ct_out_text(out, text);
-  ct_out_literal(out, "</title><rect x=\"");
-  put_pixels(out, MARGIN + x);
-  snprintf(text, sizeof(text), "\" y=\"%u\" height=\"%d\" width=\"", y, ROW - 1);
-  ct_out_text(out, text);
-  put_pixels(out, pixels);
+  put_title(flame, at);
+  ct_out_literal(out, "</title><rect");
+  put_rectangle(out, x, y, pixels);
   ct_out_literal(out, "\" fill=\"");
-  put_colour(out, name);
-  ct_out_literal(out, "\"/><text x=\"");
+  put_colour(out, name, change != NULL);
+  ct_out_literal(out, "\"/>");
+  if (change != NULL) {
+    put_change(flame, change, x + pixels, y);
+  }
+  ct_out_literal(out, "<text x=\"");
   put_pixels(out, MARGIN + x + 3);
   snprintf(text, sizeof(text), "\" y=\"%u\">", y + 12);
   ct_out_text(out, text);
-  put_label(out, name, pixels);
+  put_label(out, mark, name, pixels);
   ct_out_literal(out, "</text></g>\n");
 }
 
@@ -175,12 +297,12 @@ visit(struct flame *flame, bool draws)
   }
   for (uint32_t at = CT_PATH_TOP; at != CT_PATH_NONE;) {
     const struct ct_path *path = &paths->paths[at];
-    uint64_t weight = ct_export_total_weight(flame->job, path);
+    uint64_t weight = weigh(flame, at);
     double pixels = (double)weight * flame->scale, x = next[row];
     bool is_wide = pixels >= LEAST_PIXELS && row < DEPTH_MAX;
     next[row] = x + pixels;
     if (is_wide && draws) {
-      put_frame(flame, at == CT_PATH_TOP ? "all" : ct_paths_name(paths, path->name), path, x, pixels, row);
+      put_frame(flame, at, x, pixels, row);
     } else if (is_wide) {
       flame->rows = row + 1 > flame->rows ? row + 1 : flame->rows;
     } else if (!draws && weight != 0) {
@@ -213,14 +335,35 @@ put_line(struct ct_sink *out, double x, uint32_t y, const char *attributes, cons
   ct_out_literal(out, "</text>\n");
 }
 
+/* What the picture is of. */
 static void
-put_head(const struct flame *flame)
+put_caption(const struct flame *flame)
 {
   static const char *const names[] = {
       [CT_WEIGHT_TIME] = "time", [CT_WEIGHT_CALLS] = "calls", [CT_WEIGHT_OFF] = "time off the processor"};
+  const struct ct_export_job *job = flame->job;
+  char text[600], weights[2][CT_COUNT_CHARS + 8], calls[CT_COUNT_CHARS], change[CHANGE_CHARS];
+  bool is_calls = job->options->weight == CT_WEIGHT_CALLS;
+  if (flame->changes != NULL) {
+    const struct ct_change *all = &flame->changes[CT_PATH_TOP];
+    snprintf(text, sizeof(text), "%.100s by %s: %s, before %s: %s", ct_export_program(job->trace),
+             names[job->options->weight], weight_text(flame, all->total[1], weights[1]),
+             weight_text(flame, all->total[0], weights[0]), change_text(flame, all->total, change));
+  } else {
+    const struct ct_export_summary *summary = job->summary;
+    snprintf(text, sizeof(text), "%.100s by %s: %s%s%s%s of %llu thread%s", ct_export_program(job->trace),
+             names[job->options->weight], weight_text(flame, flame->total, weights[0]), is_calls ? "" : " in ",
+             is_calls ? "" : ct_format_count(calls, summary->events), is_calls ? "" : " calls",
+             (unsigned long long)summary->threads, summary->threads == 1 ? "" : "s");
+  }
+  put_line(flame->out, MARGIN, 20, " font-weight=\"bold\"", text);
+}
+
+static void
+put_head(const struct flame *flame)
+{
   struct ct_sink *out = flame->out;
-  const struct ct_export_summary *summary = flame->job->summary;
-  char text[400], weight[CT_COUNT_CHARS + 8], calls[CT_COUNT_CHARS];
+  char text[400];
   snprintf(text, sizeof(text),
            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
            "height=\"%u\" "
@@ -229,16 +372,14 @@ put_head(const struct flame *flame)
   ct_out_text(out, text);
   ct_out_literal(out, style);
   ct_out_literal(out, "<rect class=\"b\" width=\"100%\" height=\"100%\"/>\n");
-  bool is_calls = flame->job->options->weight == CT_WEIGHT_CALLS;
-  snprintf(text, sizeof(text), "%.100s by %s: %s%s%s%s of %llu thread%s", ct_export_program(flame->job->trace),
-           names[flame->job->options->weight], weight_text(flame, flame->total, weight), is_calls ? "" : " in ",
-           is_calls ? "" : ct_format_count(calls, summary->events), is_calls ? "" : " calls",
-           (unsigned long long)summary->threads, summary->threads == 1 ? "" : "s");
-  put_line(out, MARGIN, 20, " font-weight=\"bold\"", text);
+  put_caption(flame);
   put_line(out, WIDTH - 120, 20, " class=\"c\" id=\"search\"", "search (/)");
   put_line(out, WIDTH - 200, 20, " class=\"c h\" id=\"reset\"", "show all");
   put_line(out, MARGIN, 42, " id=\"info\"", "a click goes into a frame");
   put_line(out, WIDTH - 320, 42, " id=\"found\"", "");
+  if (flame->changes != NULL) {
+    ct_out_literal(out, legend);
+  }
 }
 
 /* What is not in the picture, or not to be believed of it. */
@@ -255,32 +396,44 @@ put_foot(const struct flame *flame)
     length += snprintf(text + length, sizeof(text) - (size_t)length, "%s events were lost; ",
                        ct_format_count(count, flame->job->summary->lost));
   }
-  snprintf(text + length, sizeof(text) - (size_t)length, "recursion is one frame; contrail " CT_VERSION);
+  snprintf(text + length, sizeof(text) - (size_t)length, "recursion is one frame; %scontrail " CT_VERSION,
+           flame->changes != NULL ? "noise is not taken out: contrail diff says what is beyond it; " : "");
   put_line(flame->out, MARGIN, flame->height - 15, "", text);
+}
+
+static int
+draw(struct flame *flame)
+{
+  flame->total = weigh(flame, CT_PATH_TOP);
+  flame->scale = flame->total != 0 ? (WIDTH - 2.0 * MARGIN) / (double)flame->total : 0;
+  int err = visit(flame, false);
+  if (err == CT_OK) {
+    flame->height = TOP + (flame->changes != NULL ? ROW : 0) + BOTTOM + (flame->rows + 1) * ROW;
+    put_head(flame);
+    err = visit(flame, true);
+    put_foot(flame);
+    ct_out_literal(flame->out, script);
+    ct_out_literal(flame->out, "</svg>\n");
+  }
+  return err;
 }
 
 static int
 write_flamegraph(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag)
 {
-  struct ct_export_sums sums;
-  struct flame flame = {.out = out, .job = job, .paths = &sums.paths};
-  int err = ct_export_sums_collect(job, &sums, diag);
+  struct ct_export_sums sums = {0};
+  struct ct_difference difference = {0};
+  bool is_difference = job->options->before != NULL;
+  int err = is_difference ? ct_difference_collect(job, &difference, diag) : ct_export_sums_collect(job, &sums, diag);
   if (err == CT_OK) {
-    flame.total = ct_export_total_weight(job, &sums.paths.paths[CT_PATH_TOP]);
-    flame.scale = flame.total != 0 ? (WIDTH - 2.0 * MARGIN) / (double)flame.total : 0;
-    err = visit(&flame, false);
+    struct flame flame = {.out = out,
+                          .job = job,
+                          .paths = is_difference ? &difference.paths : &sums.paths,
+                          .changes = difference.changes};
+    err = draw(&flame);
+    err = err == CT_ENOMEM ? ct_fail(diag, err, "out of memory for the paths of calls") : err;
   }
-  if (err == CT_OK) {
-    flame.height = TOP + BOTTOM + (flame.rows + 1) * ROW;
-    put_head(&flame);
-    err = visit(&flame, true);
-    put_foot(&flame);
-    ct_out_literal(out, script);
-    ct_out_literal(out, "</svg>\n");
-  }
-  if (err == CT_ENOMEM) {
-    ct_fail(diag, err, "out of memory for the paths of calls");
-  }
+  ct_difference_destroy(&difference);
   ct_export_sums_destroy(&sums);
   return err;
 }
@@ -295,6 +448,7 @@ const struct ct_export_writer ct_export_flamegraph = {
     .format = {.name = "flamegraph",
                .summary = "a flame graph, an SVG that needs nothing else",
                .has_weight = true,
-               .takes_filters = true},
+               .takes_filters = true,
+               .takes_two = true},
     .write = write_format,
 };

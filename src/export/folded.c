@@ -2,9 +2,10 @@
 /*
  * Folded stacks: a line for each path of calls, its functions from the outermost on with ';' between them, a blank, and
  * its weight: nanoseconds of its own (self), calls, or nanoseconds off the processor. What flame graph programs read.
+ * Of two traces: the weight before and the weight after, as the programs read that make pictures of a difference.
  */
+#include "export/difference.h"
 #include "export/out.h"
-#include "export/sums.h"
 
 /* One function of the line. ';' separates, so it is none of a name. */
 static void
@@ -14,15 +15,13 @@ put_name(struct ct_sink *out, const struct ct_paths *paths, uint32_t path)
 }
 
 static int
-write_folded(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag)
+put_lines(const struct ct_export_job *job, const struct ct_paths *paths, const struct ct_change *changes,
+          struct ct_sink *out)
 {
-  struct ct_export_sums sums;
   uint32_t *line = NULL, depth, room = 0;
-  int err = ct_export_sums_collect(job, &sums, diag);
-  const struct ct_paths *paths = &sums.paths;
-  for (uint32_t at = CT_PATH_TOP; err == CT_OK && (at = ct_paths_next(paths, at, true)) != CT_PATH_NONE;) {
-    uint64_t weight = ct_export_weight(job, &paths->paths[at]);
-    if (weight == 0) {
+  for (uint32_t at = CT_PATH_TOP; (at = ct_paths_next(paths, at, true)) != CT_PATH_NONE;) {
+    uint64_t weight = changes != NULL ? changes[at].self[1] : ct_export_weight(job, &paths->paths[at]);
+    if (weight == 0 && (changes == NULL || changes[at].self[0] == 0)) {
       continue;
     }
     depth = 0;
@@ -32,8 +31,7 @@ write_folded(const struct ct_export_job *job, struct ct_sink *out, struct ct_dia
         uint32_t *grown = reallocarray(line, room, sizeof(*line));
         if (grown == NULL) {
           free(line);
-          ct_export_sums_destroy(&sums);
-          return ct_fail(diag, CT_ENOMEM, "out of memory for the paths of calls");
+          return CT_ENOMEM;
         }
         line = grown;
       }
@@ -43,10 +41,29 @@ write_folded(const struct ct_export_job *job, struct ct_sink *out, struct ct_dia
       put_name(out, paths, line[depth]);
       ct_out_byte(out, depth != 0 ? ';' : ' ');
     }
+    if (changes != NULL) {
+      ct_out_decimal(out, changes[at].self[0]);
+      ct_out_byte(out, ' ');
+    }
     ct_out_decimal(out, weight);
     ct_out_byte(out, '\n');
   }
   free(line);
+  return CT_OK;
+}
+
+static int
+write_folded(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag)
+{
+  struct ct_export_sums sums = {0};
+  struct ct_difference difference = {0};
+  bool is_difference = job->options->before != NULL;
+  int err = is_difference ? ct_difference_collect(job, &difference, diag) : ct_export_sums_collect(job, &sums, diag);
+  if (err == CT_OK) {
+    err = put_lines(job, is_difference ? &difference.paths : &sums.paths, difference.changes, out);
+    err = err == CT_ENOMEM ? ct_fail(diag, err, "out of memory for the paths of calls") : err;
+  }
+  ct_difference_destroy(&difference);
   ct_export_sums_destroy(&sums);
   return err;
 }
@@ -61,6 +78,7 @@ const struct ct_export_writer ct_export_folded = {
     .format = {.name = "folded",
                .summary = "stacks and their weight, a line each",
                .has_weight = true,
-               .takes_filters = true},
+               .takes_filters = true,
+               .takes_two = true},
     .write = write_format,
 };
