@@ -66,6 +66,7 @@ GROUPS = {
     "atf": Group(["atf.py", "cut.py"], parts=2),
     "export": Group(["export.py"], parts=2, seconds=1200),
     "html": Group(["page.py"]),
+    "fleet": Group(["fleet.py"], "waits"),
     "filters": Group(["filters.py"]),
     "sql": Group(["sql.py"]),
     "passover": Group(["passover.py"]),

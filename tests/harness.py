@@ -19,6 +19,7 @@ N skipped`, and each result has a line before it.
 import argparse
 import ast
 import collections
+import fcntl
 import fnmatch
 import functools
 import gc
@@ -103,6 +104,31 @@ def check(name):
         case(name)(play)
         return function
     return wrap
+
+
+def npm(build, *packages, seconds=300):
+    """The folder of node_modules with these packages of the npm registry, installed once for a build folder; skips the case,
+    with npm's reason, where they are not to be had."""
+    need("npm", "node")
+    top = os.path.join(build, "tests", "npm")
+    folder = os.path.join(top, re.sub(r"[^a-z0-9-]+", "_", "+".join(packages)))
+    os.makedirs(top, exist_ok=True)
+    with open(folder + ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another group may want the same
+        if not os.path.exists(folder):
+            with tempfile.TemporaryDirectory(dir=top) as scratch:
+                try:
+                    result = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--prefix", scratch, *packages], cwd=scratch, text=True,
+                                            stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
+                except subprocess.TimeoutExpired as late:
+                    raise Skip(f"npm has not given {' '.join(packages)} in {seconds} s") from late
+                if result.returncode != 0:
+                    reason = next((line for line in result.stderr.splitlines() if "npm error" in line), "npm failed")
+                    raise Skip(f"no {' '.join(packages)}: {reason[:200]}")
+                os.mkdir(os.path.join(scratch, "made"))
+                os.rename(os.path.join(scratch, "node_modules"), os.path.join(scratch, "made", "node_modules"))
+                os.rename(os.path.join(scratch, "made"), folder)
+    return os.path.join(folder, "node_modules")
 
 
 class Scene:
