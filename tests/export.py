@@ -248,9 +248,9 @@ def compare_spans(scene, form, decode, timed=True, renamed=lambda name: name):
 
 
 def microseconds(value):
-    """Nanoseconds of a decimal number of microseconds, without an error."""
+    """Nanoseconds of a decimal number of microseconds, without an error: what is beyond them is for floating point numbers."""
     whole, _, rest = str(value).partition(".")
-    return int(whole) * 1000 + int((rest + "000")[:3])
+    return int(whole) * 1000 + int((rest + "000")[:3]) + (len(rest) > 3 and rest[3] >= "5")
 
 
 # ---- chrome ----

@@ -82,6 +82,31 @@ begin_thread(void *arg, const struct ct_walk_place *place)
   return 0;
 }
 
+/*
+ * Readers add begin and duration as floating point numbers. Where that is not the end as a number, calls that end
+ * together cross by a rounding error, and DevTools leaves one of them out; so further digits say what is missing there.
+ */
+static void
+put_duration(struct ct_sink *out, uint64_t begin, uint64_t end)
+{
+  double from = (double)begin / 1000, to = (double)end / 1000, ns = (double)(end - begin) / 1000;
+  if (CT_LIKELY(from + ns == to)) {
+    ct_out_microseconds(out, end - begin);
+    return;
+  }
+  double more = (to - from - ns) * 1000; /* of a nanosecond; far less than one */
+  uint64_t whole = end - begin - (more < 0 && end != begin);
+  uint64_t rest = (uint64_t)((more < 0 ? more + 1 : more) * 1e13);
+  char text[20];
+  ct_out_decimal(out, whole / 1000);
+  snprintf(text, sizeof(text), ".%03u", (unsigned)(whole % 1000));
+  ct_out_text(out, text);
+  for (size_t i = 13; i-- > 0; rest /= 10) {
+    text[i] = (char)('0' + rest % 10);
+  }
+  ct_out_put(out, text, 13);
+}
+
 static int
 put_span(struct chrome *chrome, const struct ct_walk_place *place, const struct ct_span *span)
 {
@@ -107,7 +132,7 @@ put_span(struct chrome *chrome, const struct ct_walk_place *place, const struct 
   ct_out_microseconds(out, begin);
   if (is_call) {
     ct_out_literal(out, ",\"dur\":");
-    ct_out_microseconds(out, ct_walk_ns(place, span->end_tsc) - begin);
+    put_duration(out, begin, ct_walk_ns(place, span->end_tsc));
   } else {
     ct_out_literal(out, ",\"s\":\"t\"");
   }
