@@ -65,6 +65,7 @@ GROUPS = {
     "pieces": Group(["pieces.py"]),
     "atf": Group(["atf.py", "cut.py"], parts=2),
     "export": Group(["export.py"], parts=2, seconds=1200),
+    "readers": Group(["readers.py"], "waits"),
     "html": Group(["page.py"]),
     "fleet": Group(["fleet.py"], "waits"),
     "filters": Group(["filters.py"]),
