@@ -6,6 +6,7 @@ frames are sent that no contrail sends.
 
     tests/streams.py [--filter PATTERN] [--build DIR]
 """
+import glob
 import json
 import os
 import shutil
@@ -361,6 +362,138 @@ def sender_killed(scene):
     expect(len(there["thread_1/index.ctb"]) > 200, "nothing has arrived")
     scene.run(scene.contrail, "recover", scene.there)
     expect(scene.rows(trace=scene.there)["quick"]["calls"] > 100, "the calls are not there")
+
+
+def arrived(scene):
+    """Bytes of events that are there."""
+    return sum(map(os.path.getsize, glob.glob(scene.path("there", "thread_*", "index.ctb"))))
+
+
+@case("attach --to")
+def attached(scene):
+    """A process that runs already: sent while it is recorded, and after the detach all is there."""
+    program = scene.compile("programs/ticks.c", "-O1", "-pthread", compiler="cc")
+    target = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    scene.children.append(target)
+    expect(target.stdout.readline() == "ready\n", "the program does not begin")
+    receiver = scene.receive()
+    recorder = scene.begin("attach", "-o", scene.trace, "--to", scene.unix, str(target.pid))
+    wait_for("events at the other end", lambda: arrived(scene) > 5000)
+    recorder.send_signal(signal.SIGINT)
+    scene.end(recorder)
+    scene.end(receiver)
+    expect(target.poll() is None, "the program has ended")
+    target.stdin.close()
+    target.stdin = None
+    scene.compare()
+    result = scene.execute(scene.contrail, "attach", "-o", scene.path("other"), "--to", scene.unix, str(os.getpid()))
+    expect(result.returncode == 125 and not os.path.exists(scene.path("other")), f"no receiver: {result}")
+
+
+@case("send after a kill")
+def sent_later(scene):
+    """What a recorder that was killed had not sent: the receiver that waits for it gets the rest, and no more than that."""
+    receiver = scene.receive("--wait", "60")
+    recorder = scene.start("--to", scene.unix)
+    wait_for("events", lambda: arrived(scene) > 5000)
+    time.sleep(1)
+    index = max((path for path in glob.glob(scene.path("there", "thread_*", "index.ctb"))), key=os.path.getsize)
+    mark = files_of(scene.trace)[".sending"]
+    result = scene.execute(scene.contrail, "send", "--to", scene.unix, scene.trace)
+    expect(result.returncode == 1 and "is being recorded" in result.stderr, f"{result}")
+    recorder.send_signal(signal.SIGSTOP)  # so that there is something that it has not sent
+    recorder.kill()
+    recorder.wait()
+    with open(index.replace(scene.there, scene.trace), "ab") as file:
+        file.write(b"more")  # of a block that did not become whole
+    before = os.path.getsize(index)
+    inode = os.stat(index).st_ino
+    said = scene.execute(scene.contrail, "send", "--to", scene.unix, scene.trace)
+    expect(said.returncode == 0 and "sent to unix:" in said.stderr, f"{said}")
+    errors = scene.end(receiver)
+    expect("the sender is back" in errors, errors)
+    expect(os.stat(index).st_ino == inode and os.path.getsize(index) >= before + 4, "it began anew")
+    here, there = files_of(scene.trace), files_of(scene.there)
+    expect(here == there and ".sending" not in here and len(mark) == 33, f"{set(here) ^ set(there)}")
+    for trace in (scene.trace, scene.there):
+        scene.run(scene.contrail, "recover", trace)
+    expect(scene.rows(trace=scene.there)["quick"]["calls"] == scene.rows()["quick"]["calls"] > 0, "the calls are not there")
+
+
+@case("send a trace that is complete")
+def sent_whole(scene):
+    """To a new receiver, twice; what is no trace is not sent, and nobody is spoken to."""
+    scene.record("-q", "--", "/bin/true")
+    for n in range(2):
+        receiver = scene.receive(directory=scene.path(f"there{n}"))
+        scene.run(scene.contrail, "send", "-q", "--to", scene.unix, scene.trace)
+        scene.end(receiver)
+        scene.compare(scene.path(f"there{n}"))
+    for words, status, why in ((("--to", scene.unix, scene.folder), 1, "no trace"), (("--to", scene.unix, scene.path("none")), 1, "No such file"),
+                               (("--to", scene.unix, scene.trace), 1, "socket"), ((scene.trace,), 2, "where to"),
+                               (("--to", "fd:77", scene.trace), 1, "Bad file descriptor"), (("--to", "fd:1", scene.trace), 2, "from 3 on"),
+                               (("--to", "fd:x", scene.trace), 2, "fd:N"), (("--token", TOKEN, scene.trace), 2, "where to")):
+        result = scene.execute(scene.contrail, "send", *words)
+        expect(result.returncode == status and why in result.stderr and result.stderr.count("\n") == 1, f"{words}: {result}")
+
+
+@case("down a pipe")
+def piped(scene):
+    """--to -: the trace goes to standard output, and what the program writes there to standard error; fd:3: the program's standard
+    output stays its own, and it does not inherit the pipe; by way of a file; families too."""
+    script = 'exec "$0" record -q -o "$1" --to - --follow -- /bin/sh -c "echo out; echo err >&2; ls -l /proc/self/fd | wc -l" | "$0" receive -q -o "$2" -'
+    result = scene.execute("sh", "-c", script, scene.contrail, scene.trace, scene.there)
+    plain = scene.execute("sh", "-c", "ls -l /proc/self/fd | wc -l").stdout
+    expect(result.returncode == 0 and result.stdout == "" and sorted(result.stderr.split()) == sorted(["out", "err", plain.strip()]), f"{result}")
+    scene.compare()
+    shutil.rmtree(scene.trace)
+    script = 'exec 4>&1; { "$0" record -q -o "$1" --to fd:3 -- /bin/sh -c "echo out; ls -l /proc/self/fd | wc -l" 3>&1 >&4 4>&-; } | "$0" receive -q -o "$2" - 4>&-'
+    result = scene.execute("sh", "-c", script, scene.contrail, scene.trace, scene.path("there3"))
+    expect(result.returncode == 0 and result.stdout == "out\n" + plain and result.stderr == "", f"{result}")
+    scene.compare(scene.path("there3"))
+    scene.run("sh", "-c", '"$0" send -q --to - "$1" >file && "$0" receive -q -o later - <file', scene.contrail, scene.trace)
+    scene.compare(scene.path("later"))
+    return f"{os.path.getsize(scene.path('file'))} bytes"
+
+
+@case("a pipe that ends")
+def pipe_ends(scene):
+    """The reader goes, or the stream ends in its middle, or is none: each end says so, and the trace here is whole."""
+    result = scene.execute("bash", "-c", '"$0" record -o "$1" --to - -- /usr/bin/python3 -c "print(1)" | head -c 1000 >/dev/null; echo ${PIPESTATUS[0]}',
+                           scene.contrail, scene.trace)
+    expect(result.stdout == "125\n" and "nobody reads it any more" in result.stderr and scene.manifest()["state"] == "complete", f"{result}")
+    scene.run("sh", "-c", '"$0" send -q --to - "$1" >file', scene.contrail, scene.trace)
+    with open(scene.path("file"), "rb") as file:
+        data = file.read()
+    for name, text, why in (("half", data[:len(data) // 2], "has ended"), ("none", b"x" * 4000, "no stream of contrail"), ("empty", b"", "in time"),
+                            ("other", data[:2000] + b"\xff" * 64 + data[2064:], "")):
+        scene.write("in", text)
+        result = scene.execute("sh", "-c", '"$0" receive -o "$1" - <in', scene.contrail, scene.path(name))
+        expect(result.returncode == 1 and why in result.stderr, f"{name}: {result}")
+
+
+@case("a pipe whose reader is slow")
+def pipe_slow(scene):
+    """Twelve seconds nobody reads: longer than a connection may be silent. The program does not wait for it, and nothing is lost."""
+    fifo = scene.path("fifo")
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(fifo, os.O_WRONLY)
+    os.set_inheritable(writer, True)
+    os.dup2(writer, 30)
+    recorder = scene.begin("record", "-q", "-o", scene.trace, "--to", "fd:30", "--", "/usr/bin/python3", "-c", "print(sum(range(9)))", pass_fds=[30])
+    os.close(30)
+    os.close(writer)
+    expect(recorder.stdout.readline() == "36\n", "the program's output")
+    wait_for("the end of the recording", lambda: os.path.exists(scene.path("trace", "manifest.json")) and scene.manifest()["state"] == "complete")
+    time.sleep(12)
+    expect(recorder.poll() is None, "it does not wait for the reader")
+    os.set_blocking(reader, True)
+    receiver = subprocess.run([scene.contrail, "receive", "-q", "-o", scene.there, "-"], stdin=reader, capture_output=True, check=False)
+    os.close(reader)
+    expect(receiver.returncode == 0, f"{receiver}")
+    scene.end(recorder)
+    scene.compare()
 
 
 @case("no receiver")

@@ -5,6 +5,8 @@
  * can be read while it grows. docs/streams.md has the protocol.
  *
  * An address is unix:PATH or tcp://HOST:PORT. Nothing is encrypted: over a network that others read, use a tunnel.
+ * fd:N is one too, a descriptor of a pipe or file that the sender only writes and the receiver only reads: nothing is
+ * confirmed to the sender, and when its reader has gone it fails.
  */
 #ifndef CONTRAIL_STREAM_H
 #define CONTRAIL_STREAM_H
@@ -38,6 +40,12 @@ int ct_stream_token(const char *given, char **token, struct ct_diag *diag);
  * given to ct_sender_finish or ct_sender_destroy.
  */
 int ct_sender_connect(const char *address, const char *token, struct ct_sender **sender, struct ct_diag *diag);
+/*
+ * The same, for a trace whose recording is over: when a sender of it has not come to its end, killed or cut, it goes on
+ * with the stream of that one, at the receiver that waits for it. CT_EFORMAT: no trace; CT_EEXIST: it is being recorded.
+ */
+int ct_sender_resume(const char *address, const char *token, const char *directory, struct ct_sender **sender,
+                     struct ct_diag *diag);
 /* Sends the trace in directory from now on, by a thread of its own, which connects again when it must. Once. */
 int ct_sender_follow(struct ct_sender *sender, const char *directory, struct ct_diag *diag);
 /*

@@ -4,6 +4,7 @@
 #include "cli/processes.h"
 #include "cli/quantity.h"
 #include "cli/recording.h"
+#include "cli/sending.h"
 
 #include <contrail/control.h>
 #include <contrail/session.h>
@@ -21,6 +22,7 @@ enum { STEP_MS = 50 };
 
 struct attach {
   struct ct_session_options options;
+  struct ct_sending sending;
   pid_t pid;
   double seconds;     /* 0: until it ends or is interrupted */
   const char *format; /* NULL: our own */
@@ -84,6 +86,7 @@ static const struct ct_option options[] = {
          "in DIR",
      .apply = ct_apply_flag,
      .offset = offsetof(struct attach, options.follow)},
+    CT_OPTION_GROUP(ct_sending_options, struct attach, sending),
     CT_OPTION_GROUP(ct_recording_options, struct attach, options),
     {.name = "quiet",
      .letter = 'q',
@@ -197,6 +200,9 @@ attach_to(const struct attach *attach, struct ct_session *session, const sigset_
 {
   struct ct_session_status status = {.struct_size = sizeof(status)};
   int code = ct_session_attach(session, attach->pid, diag);
+  if (code == 0 && attach->sending.sender != NULL) {
+    code = ct_sender_follow(attach->sending.sender, attach->options.directory, diag);
+  }
   if (code != 0) {
     return code;
   }
@@ -231,7 +237,7 @@ attach_to(const struct attach *attach, struct ct_session *session, const sigset_
 }
 
 static int
-attach_it(const struct attach *attach)
+attach_it(struct attach *attach)
 {
   struct ct_session *session;
   struct ct_session_status status = {.struct_size = sizeof(status)};
@@ -246,7 +252,8 @@ attach_it(const struct attach *attach)
   sigprocmask(SIG_BLOCK, &stops, NULL);
   signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
-  int code = ct_session_create(&attach->options, &session, &diag);
+  int code = ct_sending_connect(&attach->sending, NULL, &diag);
+  code = code == CT_OK ? ct_session_create(&attach->options, &session, &diag) : code;
   if (code == 0) {
     code = attach_to(attach, session, &stops, &diag);
     sigprocmask(SIG_BLOCK, &stops, NULL); /* the session goes */
@@ -256,6 +263,7 @@ attach_it(const struct attach *attach)
       diag = closing;
     }
   }
+  int sent = ct_sending_finish(&attach->sending, attach->options.directory, false, attach->quiet);
   if (code != 0) {
     fprintf(stderr, "contrail: %s\n", diag.text);
     return CT_EXIT_RECORDING;
@@ -266,7 +274,7 @@ attach_it(const struct attach *attach)
   ct_recording_warn(&attach->options, &status);
   bool is_good = status.ended || ct_report_gaps(&attach->options, &status);
   code = ct_convert_trace(&attach->options, attach->format, attach->quiet);
-  return is_good ? code : CT_EXIT_RECORDING;
+  return is_good && sent == CT_EXIT_OK ? code : CT_EXIT_RECORDING;
 }
 
 static int
@@ -277,10 +285,14 @@ run_attach(int argc, char **argv)
   if (code == -1 && ct_check_format(&ct_command_attach, &attach.options, attach.format) != CT_EXIT_OK) {
     code = CT_EXIT_USAGE;
   }
+  if (code == -1 && ct_sending_check(&ct_command_attach, &attach.sending) != CT_EXIT_OK) {
+    code = CT_EXIT_USAGE;
+  }
   if (code == -1) {
     ct_place_trace(&attach.options);
     code = take_operands(&attach, argc, argv);
     code = code == CT_EXIT_OK ? attach_it(&attach) : code;
+    ct_sender_destroy(attach.sending.sender);
   }
   ct_recording_options_free(&attach.options);
   return code;

@@ -38,6 +38,7 @@ struct ct_command {
 extern const struct ct_command ct_command_record;
 extern const struct ct_command ct_command_attach;
 extern const struct ct_command ct_command_receive;
+extern const struct ct_command ct_command_send;
 extern const struct ct_command ct_command_clean;
 extern const struct ct_command ct_command_plan;
 extern const struct ct_command ct_command_cache;

@@ -108,12 +108,13 @@ run(int argc, char **argv)
     return code;
   }
   if (argc - optind != 1) {
-    return ct_usage_error(&ct_command_receive, "one address is needed: unix:PATH or tcp://HOST:PORT");
+    return ct_usage_error(&ct_command_receive,
+                          "one address is needed: unix:PATH, tcp://HOST:PORT, or - for standard input");
   }
   if (wanted.options.directory == NULL) {
     return ct_usage_error(&ct_command_receive, "where to? -o DIR");
   }
-  wanted.options.address = argv[optind];
+  wanted.options.address = strcmp(argv[optind], "-") == 0 ? "fd:0" : argv[optind];
   int rc = receive(&wanted, &diag);
   if (rc == CT_OK) {
     return CT_EXIT_OK;
@@ -125,10 +126,10 @@ run(int argc, char **argv)
 const struct ct_command ct_command_receive = {
     .name = "receive",
     .summary = "the other end of record --to: a trace from another machine",
-    .synopsis = "[OPTION]... -o DIR unix:PATH|tcp://HOST:PORT",
-    .about = "Waits for one `contrail record --to` and writes what it sends as a trace directory,\n"
-             "which can be read while it grows. Nothing is encrypted: over a network that others\n"
-             "read, use a tunnel (ssh -L, stunnel).\n",
+    .synopsis = "[OPTION]... -o DIR unix:PATH|tcp://HOST:PORT|-",
+    .about = "Waits for one `contrail record --to`, attach or send, or reads what it has written from standard\n"
+             "input (-) or a descriptor (fd:N), and writes it as a trace directory, which can be read while it\n"
+             "grows. Nothing is encrypted: over a network that others read, use a tunnel (ssh -L, stunnel).\n",
     .options = options,
     .closing = "contrail recover makes a trace readable to its end that stays incomplete.\n"
                "Exits with 0 when all of the trace is there, by the checksums of its files; 1 when it\n"

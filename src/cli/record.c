@@ -2,12 +2,12 @@
 /* contrail record: run a program and record it. */
 #include "cli/closing.h"
 #include "cli/recording.h"
+#include "cli/sending.h"
 #include "cli/signals.h"
 
 #include <contrail/control.h>
 #include <contrail/exclude.h>
 #include <contrail/session.h>
-#include <contrail/stream.h>
 #include <contrail/text.h>
 
 #include <errno.h>
@@ -32,16 +32,15 @@ failure(int exec_errno, const struct ct_diag *diag)
   return exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-enum { STEP_MS = 50, PATIENCE_S = 60 };
+enum { STEP_MS = 50 };
 
 /* A recording under way, and what the options choose. */
 struct run {
   struct ct_session_options options;
   struct ct_session *session;
   struct ct_signals *signals;
-  const char *format;       /* NULL: our own */
-  const char *to, *token;   /* where the trace is sent while it is recorded, or NULL */
-  struct ct_sender *sender; /* NULL: nowhere, or no more */
+  const char *format; /* NULL: our own */
+  struct ct_sending sending;
   bool verbose, quiet;
 };
 
@@ -78,20 +77,7 @@ static const struct ct_option options[] = {
      .help = "hook by a trap what no jump fits; the program must leave SIGTRAP alone",
      .apply = ct_apply_flag,
      .offset = offsetof(struct run, options.int3)},
-    {.name = "to",
-     .argument = "ADDRESS",
-     .help = "send the trace, while it is recorded, to `contrail receive` at unix:PATH or tcp://HOST:PORT; the one in "
-             "DIR stays, "
-             "and is what is sent again after a cut of the connection",
-     .against = "last max-size",
-     .apply = ct_apply_text,
-     .offset = offsetof(struct run, to)},
-    {.name = "token",
-     .argument = "FILE|TEXT",
-     .help = "what the receiver of --to asks for: the first line of FILE, or TEXT itself; needed for tcp",
-     .values = CT_COMPLETE_FILE,
-     .apply = ct_apply_text,
-     .offset = offsetof(struct run, token)},
+    CT_OPTION_GROUP(ct_sending_options, struct run, sending),
     CT_OPTION_GROUP(ct_recording_options, struct run, options),
     {.name = "verbose",
      .letter = 'v',
@@ -163,7 +149,7 @@ run_program(struct run *run, char **argv, int *exec_errno, struct ct_diag *diag)
              "cannot start a thread: out of memory, or the user's limit of processes (ulimit -u) is reached");
     return CT_ENOMEM;
   }
-  code = run->sender != NULL ? ct_sender_follow(run->sender, run->options.directory, diag) : CT_OK;
+  code = run->sending.sender != NULL ? ct_sender_follow(run->sending.sender, run->options.directory, diag) : CT_OK;
   if (code != CT_OK) {
     return code;
   }
@@ -193,58 +179,6 @@ run_program(struct run *run, char **argv, int *exec_errno, struct ct_diag *diag)
   return code;
 }
 
-/* Before there is a program: a receiver that is not there, or that refuses, is better known now. */
-static int
-connect_sender(struct run *run, struct ct_diag *diag)
-{
-  char *token = NULL;
-  int code = run->token != NULL ? ct_stream_token(run->token, &token, diag) : CT_OK;
-  if (code == CT_OK) {
-    code = ct_sender_connect(run->to, token, &run->sender, diag);
-  }
-  free(token);
-  return code;
-}
-
-/* Signals that came since the program's end, which nobody else takes: the user does not want to wait any longer. */
-static bool
-has_come(void *unused)
-{
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-  struct timespec at_once = {0, 0};
-  sigset_t set;
-  (void)unused;
-  sigemptyset(&set);
-  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-    sigaddset(&set, numbers[i]);
-  }
-  return sigtimedwait(&set, NULL, &at_once) > 0;
-}
-
-/* The trace is complete here; till it is there, too. CT_EXIT_RECORDING after a message. */
-static int
-finish_sender(struct run *run)
-{
-  struct ct_stream_summary summary = {.struct_size = sizeof(summary)};
-  struct ct_diag diag = {""};
-  if (run->sender == NULL) {
-    return CT_EXIT_OK;
-  }
-  int code = ct_sender_finish(run->sender, PATIENCE_S, has_come, NULL, &summary, &diag);
-  run->sender = NULL;
-  if (code != CT_OK && code != CT_EINVAL) {
-    fprintf(stderr, "contrail: the trace was not sent whole: %s; it is whole in %s\n", diag.text,
-            run->options.directory);
-    return CT_EXIT_RECORDING;
-  }
-  if (run->verbose || (!run->quiet && summary.cuts != 0)) {
-    char bytes[CT_DURATION_CHARS];
-    fprintf(stderr, "contrail: sent to %s: %" PRIu64 " files, %s; the connection was lost %" PRIu64 " time%s\n",
-            run->to, summary.files, ct_format_bytes(bytes, summary.bytes), summary.cuts, summary.cuts == 1 ? "" : "s");
-  }
-  return CT_EXIT_OK;
-}
-
 static int
 record_it(struct run *run, char **argv)
 {
@@ -252,7 +186,7 @@ record_it(struct run *run, char **argv)
   struct ct_diag diag = {""}, closing = {""};
   int exec_errno = 0;
   run->options.signal_mask = ct_signals_mask(run->signals);
-  int code = run->to != NULL ? connect_sender(run, &diag) : CT_OK;
+  int code = ct_sending_connect(&run->sending, NULL, &diag);
   code = code == CT_OK ? ct_session_create(&run->options, &run->session, &diag) : code;
   if (code == 0) {
     code = run_program(run, argv, &exec_errno, &diag);
@@ -264,7 +198,7 @@ record_it(struct run *run, char **argv)
     }
   }
   if (code != 0) {
-    finish_sender(run); /* what there is of it */
+    ct_sending_finish(&run->sending, run->options.directory, run->verbose, run->quiet); /* what there is of it */
     return failure(exec_errno, &diag);
   }
   if (!run->quiet) {
@@ -273,13 +207,13 @@ record_it(struct run *run, char **argv)
       ct_report_trace(run->options.directory);
     }
   }
-  int sent = finish_sender(run);
+  int sent = ct_sending_finish(&run->sending, run->options.directory, run->verbose, run->quiet);
   int converted = ct_convert_trace(&run->options, run->format, run->quiet);
   if (converted != CT_EXIT_OK) {
     return converted;
   }
   if (sent != CT_EXIT_OK) {
-    return sent;
+    return CT_EXIT_RECORDING;
   }
   if (WIFSIGNALED(status.wait_status)) {
     ct_signals_die_of(run->signals, WTERMSIG(status.wait_status));
@@ -296,8 +230,8 @@ run_record(int argc, char **argv)
   if (code == -1 && optind >= argc) {
     code = ct_usage_error(&ct_command_record, "which program?");
   }
-  if (code == -1 && run.token != NULL && run.to == NULL) {
-    code = ct_usage_error(&ct_command_record, "--token is for --to");
+  if (code == -1 && ct_sending_check(&ct_command_record, &run.sending) != CT_EXIT_OK) {
+    code = CT_EXIT_USAGE;
   }
   if (code == -1 && ct_check_format(&ct_command_record, &run.options, run.format) != CT_EXIT_OK) {
     code = CT_EXIT_USAGE;
@@ -307,7 +241,7 @@ run_record(int argc, char **argv)
     run.signals = ct_signals_create();
     code =
         run.signals != NULL ? record_it(&run, argv + optind) : ct_command_failed(&ct_command_record, "out of memory");
-    ct_sender_destroy(run.sender);
+    ct_sender_destroy(run.sending.sender);
     ct_signals_destroy(run.signals);
   }
   ct_recording_options_free(&run.options);

@@ -7,6 +7,7 @@
 #include <contrail/stream.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,6 +22,7 @@
 
 #define UNIX "unix:"
 #define TCP  "tcp://"
+#define FD   "fd:"
 enum { CONNECT_MS = 5000, BACKLOG = 8 };
 
 /* Host and port of tcp://HOST:PORT, HOST perhaps in brackets. */
@@ -47,10 +49,30 @@ split_tcp(const char *address, char host[256], char port[8])
   return true;
 }
 
+/* Of fd:N; -1 for other addresses. */
+static int
+number_of(const char *address)
+{
+  const char *digits = address + strlen(FD);
+  bool is_number = strncmp(address, FD, strlen(FD)) == 0 && digits[0] != '\0' && strlen(digits) <= 6 &&
+                   strspn(digits, "0123456789") == strlen(digits);
+  return is_number ? atoi(digits) : -1;
+}
+
+bool
+ct_address_is_one_way(const char *address)
+{
+  return number_of(address) >= 0;
+}
+
 int
 ct_address_check(const char *address, bool *is_tcp, struct ct_diag *diag)
 {
   char host[256], port[8];
+  if (number_of(address) >= 0) {
+    *is_tcp = false;
+    return CT_OK;
+  }
   if (strncmp(address, TCP, strlen(TCP)) == 0 && split_tcp(address, host, port)) {
     *is_tcp = true;
     return CT_OK;
@@ -65,7 +87,7 @@ ct_address_check(const char *address, bool *is_tcp, struct ct_diag *diag)
     *is_tcp = false;
     return CT_OK;
   }
-  return ct_fail(diag, CT_EINVAL, "'%s' is no address: unix:PATH or tcp://HOST:PORT", address);
+  return ct_fail(diag, CT_EINVAL, "'%s' is no address: unix:PATH, tcp://HOST:PORT, or fd:N", address);
 }
 
 static int
@@ -150,6 +172,14 @@ ct_address_connect(const char *address, int *fd, struct ct_diag *diag)
   int code = ct_address_check(address, &is_tcp, diag);
   if (code != CT_OK) {
     return code;
+  }
+  if (number_of(address) >= 0) {
+    int own = fcntl(number_of(address), F_DUPFD_CLOEXEC, 3);
+    if (own < 0) {
+      return ct_fail(diag, CT_EIO, "%s: %s", address, strerror(errno));
+    }
+    *fd = own;
+    return CT_OK;
   }
   if (is_tcp) {
     return open_tcp(address, false, fd, diag);

@@ -4,10 +4,15 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 bool
 ct_frame_create(struct ct_frame *frame)
@@ -88,30 +93,91 @@ wait_for(int fd, short events, uint64_t until_ms)
   }
 }
 
-bool
-ct_frame_send(int fd, struct ct_frame *frame)
+/*
+ * What is no socket: a pipe or a file. Its descriptor may be shared with other programs, so it stays as it is; a pipe
+ * that poll calls writable takes PIPE_BUF bytes at once. A SIGPIPE is ours alone, and nobody's business.
+ */
+static ssize_t
+write_some(int fd, const uint8_t *data, size_t size)
+{
+  struct pollfd entry = {.fd = fd, .events = POLLOUT};
+  int ready = poll(&entry, 1, 0);
+  if (ready <= 0) {
+    errno = ready == 0 ? EAGAIN : errno;
+    return -1;
+  }
+  static const struct timespec at_once = {0, 0};
+  sigset_t pipe_signal, old;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, &old);
+  ssize_t n = write(fd, data, size < PIPE_BUF ? size : PIPE_BUF);
+  int err = errno;
+  if (n < 0 && err == EPIPE && sigismember(&old, SIGPIPE) == 0) {
+    sigtimedwait(&pipe_signal, NULL, &at_once);
+  }
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  errno = err;
+  return n;
+}
+
+static ssize_t
+put_some(int fd, const uint8_t *data, size_t size)
+{
+  ssize_t n = send(fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return n < 0 && errno == ENOTSOCK ? write_some(fd, data, size) : n;
+}
+
+int
+ct_frame_continue(int fd, struct ct_frame *frame, size_t *done, int timeout_ms)
 {
   uint8_t head[CT_LINK_HEADER_BYTES] = {[4] = frame->type};
   memcpy(head, &frame->bytes, sizeof(frame->bytes));
   memcpy(frame->data, head, sizeof(head));
-  size_t size = CT_LINK_HEADER_BYTES + (size_t)frame->bytes, done = 0;
-  while (done < size) {
-    ssize_t n = send(fd, frame->data + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+  size_t size = CT_LINK_HEADER_BYTES + (size_t)frame->bytes;
+  while (*done < size) {
+    ssize_t n = put_some(fd, frame->data + *done, size - *done);
     if (n > 0) {
-      done += (size_t)n;
-    } else if (n < 0 && errno != EINTR &&
-               ((errno != EAGAIN && errno != EWOULDBLOCK) || !wait_for(fd, POLLOUT, now_ms() + CT_LINK_IDLE_MS))) {
-      return false;
+      *done += (size_t)n;
+    } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      if (!wait_for(fd, POLLOUT, now_ms() + (uint64_t)timeout_ms)) {
+        return CT_ETIMEOUT;
+      }
+    } else if (n == 0 || errno != EINTR) {
+      return CT_EIO;
     }
   }
-  return true;
+  return CT_OK;
+}
+
+bool
+ct_frame_send(int fd, struct ct_frame *frame)
+{
+  size_t done = 0;
+  return ct_frame_continue(fd, frame, &done, CT_LINK_IDLE_MS) == CT_OK;
+}
+
+static ssize_t
+take_some(int fd, uint8_t *data, size_t size)
+{
+  ssize_t n = recv(fd, data, size, MSG_DONTWAIT);
+  if (n >= 0 || errno != ENOTSOCK) {
+    return n;
+  }
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  int ready = poll(&entry, 1, 0);
+  if (ready > 0) {
+    return read(fd, data, size);
+  }
+  errno = ready == 0 ? EAGAIN : errno;
+  return -1;
 }
 
 static int
 receive_all(int fd, uint8_t *data, size_t size, uint64_t until_ms)
 {
   for (size_t done = 0; done < size;) {
-    ssize_t n = recv(fd, data + done, size - done, MSG_DONTWAIT);
+    ssize_t n = take_some(fd, data + done, size - done);
     if (n > 0) {
       done += (size_t)n;
     } else if (n == 0) {

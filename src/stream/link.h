@@ -73,17 +73,21 @@ uint32_t ct_get32(const uint8_t *p);
 uint64_t ct_get64(const uint8_t *p);
 /* False: the connection is lost, or the other end takes nothing for CT_LINK_IDLE_MS. */
 bool ct_frame_send(int fd, struct ct_frame *frame);
+/* The same in turns of timeout_ms: *done bytes of it have gone. CT_ETIMEOUT: no more was taken now; CT_EIO: lost. */
+int ct_frame_continue(int fd, struct ct_frame *frame, size_t *done, int timeout_ms);
 /*
  * 0; CT_ETIMEOUT: it was not there after timeout_ms; CT_EIO: the connection is lost; CT_EFORMAT: no frame of ours, or
  * larger than most bytes.
  */
 int ct_frame_receive(int fd, struct ct_frame *frame, uint32_t most, int timeout_ms);
 
-/* CT_OK or CT_EINVAL: whether it is one of the two forms. */
+/* CT_OK or CT_EINVAL: whether it is one of the forms. */
 int ct_address_check(const char *address, bool *is_tcp, struct ct_diag *diag);
 /* *fd: a connected socket, or one that listens. */
 int ct_address_connect(const char *address, int *fd, struct ct_diag *diag);
 int ct_address_listen(const char *address, int *fd, struct ct_diag *diag);
+/* fd:N: a stream that only goes one way. Connecting gives a descriptor of our own for it. */
+bool ct_address_is_one_way(const char *address);
 /* In a time that does not depend on where they differ. */
 bool ct_token_equal(const char *own, const uint8_t *given, size_t size);
 

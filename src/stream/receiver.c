@@ -29,7 +29,7 @@ struct receiver {
   struct ct_receive_options options;
   struct stored stored;
   struct ct_frame frame;
-  bool is_tcp;
+  bool is_tcp, is_one_way;
   int listen_fd, fd;
   bool was_served; /* a sender was let in, and has gone */
   uint64_t cuts;
@@ -56,6 +56,9 @@ note(const struct receiver *receiver, const char *fmt, ...)
 static void
 refuse(struct receiver *receiver, const char *text)
 {
+  if (receiver->is_one_way) {
+    return;
+  }
   ct_frame_begin(&receiver->frame, CT_FRAME_REFUSED);
   ct_frame_add(&receiver->frame, text, strlen(text));
   if (ct_frame_send(receiver->fd, &receiver->frame)) {
@@ -100,6 +103,9 @@ objection(struct receiver *receiver)
     return "the stream is of another version";
   }
   const char *token = receiver->options.token;
+  if (receiver->is_one_way) { /* whoever gave us the descriptor has chosen who writes it */
+    return NULL;
+  }
   if (token != NULL ? !ct_token_equal(token, data + HELLO_HEAD, frame->bytes - HELLO_HEAD) : !is_ours(receiver)) {
     return token != NULL ? "wrong token" : "another user's process";
   }
@@ -146,7 +152,7 @@ judge_file(void *context, struct stored_file *file)
   verdict->wrong++;
   ct_frame_begin(&receiver->frame, CT_FRAME_WRONG);
   ct_frame_add(&receiver->frame, file->name, strlen(file->name));
-  return ct_frame_send(receiver->fd, &receiver->frame);
+  return receiver->is_one_way || ct_frame_send(receiver->fd, &receiver->frame);
 }
 
 /* END: all files are as the sender's, or which are not. */
@@ -161,6 +167,11 @@ judge(struct receiver *receiver, struct ct_diag *diag)
   struct verdict verdict = {.receiver = receiver};
   bool good = ct_stored_each(&receiver->stored, judge_file, &verdict);
   receiver->is_whole = good && verdict.wrong == 0;
+  if (receiver->is_one_way) {
+    return receiver->is_whole
+               ? CT_OK
+               : ct_fail(diag, CT_EFORMAT, "%" PRIu32 " files are not what the sender had", verdict.wrong);
+  }
   ct_frame_begin(&receiver->frame, CT_FRAME_VERDICT);
   ct_frame_add32(&receiver->frame, verdict.wrong);
   good = good && ct_frame_send(receiver->fd, &receiver->frame);
@@ -199,7 +210,7 @@ let_in(struct receiver *receiver, bool *in, struct ct_diag *diag)
   if (why != NULL) {
     refuse(receiver, why);
     note(receiver, "a connection was refused: %s", why);
-    return CT_OK;
+    return receiver->is_one_way ? ct_fail(diag, CT_EFORMAT, "%s", why) : CT_OK;
   }
   if (!receiver->stored.has_id) {
     uint8_t id[CT_LINK_ID_BYTES];
@@ -212,6 +223,10 @@ let_in(struct receiver *receiver, bool *in, struct ct_diag *diag)
   }
   ct_stored_begin(&receiver->stored);
   receiver->checks = 0;
+  if (receiver->is_one_way) {
+    *in = true;
+    return CT_OK;
+  }
   *in = ct_stored_each(&receiver->stored, send_have, receiver);
   ct_frame_begin(&receiver->frame, CT_FRAME_READY);
   *in = *in && ct_frame_send(receiver->fd, &receiver->frame);
@@ -239,6 +254,14 @@ serve(struct receiver *receiver, struct ct_diag *diag)
     return CT_OK;
   }
   receiver->cuts++;
+  if (receiver->is_one_way) {
+    bool is_said = strcmp(why.text, "the connection is lost") != 0 && why.text[0] != '\0';
+    return ct_fail(diag, code, "%s",
+                   is_said               ? why.text
+                   : code == CT_EFORMAT  ? "no frame of a stream"
+                   : code == CT_ETIMEOUT ? "the stream has stopped, and the trace is not whole"
+                                         : "the stream has ended, and the trace is not whole");
+  }
   if (code == CT_EFORMAT) {
     if (why.text[0] == '\0' || strcmp(why.text, "the connection is lost") == 0) {
       snprintf(why.text, sizeof(why.text), "no frame of a stream");
@@ -303,6 +326,39 @@ receive_all(struct receiver *receiver, struct ct_diag *diag)
   return code;
 }
 
+/* The stream of a descriptor: one, and no other comes. */
+static int
+receive_one_way(struct receiver *receiver, struct ct_diag *diag)
+{
+  int code = ct_address_connect(receiver->options.address, &receiver->fd, diag);
+  if (code == CT_OK) {
+    code = ct_stored_open(&receiver->stored, receiver->options.directory, receiver->options.limit_bytes, diag);
+    code = code == CT_OK ? serve(receiver, diag) : code;
+    close(receiver->fd);
+  }
+  return code;
+}
+
+/* At a socket, from as many connections as it takes. */
+static int
+receive_at_socket(struct receiver *receiver, struct ct_diag *diag)
+{
+  int code = ct_address_listen(receiver->options.address, &receiver->listen_fd, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  code = ct_stored_open(&receiver->stored, receiver->options.directory, receiver->options.limit_bytes, diag);
+  if (code == CT_OK) {
+    note(receiver, "waiting at %s", receiver->options.address);
+    code = receive_all(receiver, diag);
+  }
+  close(receiver->listen_fd);
+  if (!receiver->is_tcp) {
+    unlink(receiver->options.address + strlen("unix:"));
+  }
+  return code;
+}
+
 static int
 check_options(struct receiver *receiver, const struct ct_receive_options *options, struct ct_diag *diag)
 {
@@ -315,6 +371,7 @@ check_options(struct receiver *receiver, const struct ct_receive_options *option
     return ct_fail(diag, CT_EINVAL, "an address and a directory are needed");
   }
   code = ct_address_check(options->address, &receiver->is_tcp, diag);
+  receiver->is_one_way = ct_address_is_one_way(options->address);
   if (code == CT_OK && receiver->is_tcp && options->token == NULL) {
     code = ct_fail(diag, CT_EINVAL, "%s needs a token", options->address);
   }
@@ -339,18 +396,7 @@ ct_receive(const struct ct_receive_options *options, struct ct_stream_summary *s
   if (!ct_frame_create(&receiver.frame)) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  code = ct_address_listen(receiver.options.address, &receiver.listen_fd, diag);
-  if (code == CT_OK) {
-    code = ct_stored_open(&receiver.stored, receiver.options.directory, receiver.options.limit_bytes, diag);
-    if (code == CT_OK) {
-      note(&receiver, "waiting at %s", receiver.options.address);
-      code = receive_all(&receiver, diag);
-    }
-    close(receiver.listen_fd);
-    if (!receiver.is_tcp) {
-      unlink(receiver.options.address + strlen("unix:"));
-    }
-  }
+  code = receiver.is_one_way ? receive_one_way(&receiver, diag) : receive_at_socket(&receiver, diag);
   struct ct_stream_summary own = {.struct_size = sizeof(own), .bytes = receiver.stored.bytes, .cuts = receiver.cuts};
   ct_stored_each(&receiver.stored, count_file, &own.files);
   ct_stored_close(&receiver.stored);

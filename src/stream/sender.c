@@ -11,6 +11,11 @@
  * of the file here is the same, sending goes on from there, else the file is sent anew. At the end each file is read
  * once more for its checksum; the receiver says which of its own differ, and these are sent anew, TRIES times.
  *
+ * One way (fd:N) nobody answers: all is sent from the begin, and whoever reads it judges by the checksums.
+ *
+ * The directory has a file .sending, with the id of the stream, until all has arrived: ct_sender_resume goes on with
+ * it.
+ *
  * One lock guards what the thread shares with its owner: ending, abandoned, the connection's descriptor, the outcome.
  */
 #include "stream/link.h"
@@ -18,7 +23,10 @@
 #include "stream/sending.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/sized.h"
+#include "trace/format.h"
+#include "trace/tree.h"
 
 #include <contrail/stream.h>
 
@@ -34,6 +42,7 @@
 #include <unistd.h>
 
 enum { ROUND_MS = 20, RETRY_MS = 200, ASK_MS = 50, TRIES = 3 };
+#define MARK ".sending"
 
 static void
 set_fd(struct ct_sender *sender, int fd)
@@ -73,10 +82,40 @@ receive(struct ct_sender *sender)
   return code == CT_OK;
 }
 
+/* A reader of a pipe may be slow, and is waited for: until the end of the recording, then for as long as was asked. */
+static bool
+put_one_way(struct ct_sender *sender)
+{
+  size_t done = 0, before;
+  uint64_t moved_ns = ct_now_ns();
+  for (;;) {
+    before = done;
+    int code = ct_frame_continue(sender->fd, &sender->frame, &done, RETRY_MS);
+    if (code != CT_ETIMEOUT) {
+      if (code != CT_OK && sender->refusal[0] == '\0') {
+        snprintf(sender->refusal, sizeof(sender->refusal), "%s: nobody reads it any more", sender->address);
+      }
+      sender->moved_ns = ct_now_ns();
+      return code == CT_OK;
+    }
+    moved_ns = done != before ? ct_now_ns() : moved_ns;
+    pthread_mutex_lock(&sender->lock);
+    bool is_enough = sender->is_abandoned || (sender->end_asked && ct_now_ns() - moved_ns > sender->patience_ns);
+    pthread_mutex_unlock(&sender->lock);
+    if (is_enough) {
+      snprintf(sender->refusal, sizeof(sender->refusal), "%s: nothing was taken for some time", sender->address);
+      return false;
+    }
+  }
+}
+
 bool
 ct_sender_put(struct ct_sender *sender)
 {
   sender->sent_ns = ct_now_ns();
+  if (sender->is_one_way) {
+    return put_one_way(sender);
+  }
   if (ct_frame_send(sender->fd, &sender->frame)) {
     /* The kernel takes the first frame for a receiver that is stopped, each time anew. */
     if (sender->frame.type != CT_FRAME_HELLO && sender->frame.type != CT_FRAME_PING) {
@@ -136,7 +175,7 @@ connect_once(struct ct_sender *sender, struct ct_diag *diag)
   ct_frame_add(&sender->frame, sender->id, CT_LINK_ID_BYTES);
   ct_frame_add(&sender->frame, sender->token, strlen(sender->token));
   bool good = ct_sender_put(sender);
-  while (good && (good = receive(sender)) && sender->frame.type != CT_FRAME_READY) {
+  while (good && !sender->is_one_way && (good = receive(sender)) && sender->frame.type != CT_FRAME_READY) {
     good = sender->frame.type == CT_FRAME_HAVE && take_have(sender);
   }
   if (!good) {
@@ -161,6 +200,9 @@ confirm(struct ct_sender *sender)
   ct_frame_add32(&sender->frame, count);
   if (!ct_sender_put(sender)) {
     return -1;
+  }
+  if (sender->is_one_way) {
+    return 1;
   }
   while (receive(sender)) {
     const struct ct_frame *frame = &sender->frame;
@@ -242,7 +284,8 @@ is_abandoned(struct ct_sender *sender)
 static void
 lose(struct ct_sender *sender)
 {
-  if (sender->refusal[0] == '\0' && ct_frame_receive(sender->fd, &sender->frame, CT_LINK_PAYLOAD_MAX, 0) == CT_OK &&
+  if (!sender->is_one_way && sender->refusal[0] == '\0' &&
+      ct_frame_receive(sender->fd, &sender->frame, CT_LINK_PAYLOAD_MAX, 0) == CT_OK &&
       sender->frame.type == CT_FRAME_REFUSED) {
     refuse(sender, &sender->frame);
   }
@@ -288,8 +331,53 @@ follow_main(void *context)
   return NULL;
 }
 
-int
-ct_sender_connect(const char *address, const char *token, struct ct_sender **sender, struct ct_diag *diag)
+/* Of the stream whose sender has not come to its end, if there was one; else a new one. */
+static int
+take_id(struct ct_sender *sender, const char *directory, struct ct_diag *diag)
+{
+  char text[2 * CT_LINK_ID_BYTES + 1] = "";
+  int dir_fd = directory != NULL ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  int fd = dir_fd >= 0 ? openat(dir_fd, MARK, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+  bool is_whole = fd >= 0 && ct_read_at(fd, text, sizeof(text) - 1, 0) == sizeof(text) - 1;
+  for (size_t i = 0; i < CT_LINK_ID_BYTES && is_whole; i++) {
+    unsigned byte;
+    is_whole = sscanf(text + 2 * i, "%2x", &byte) == 1;
+    sender->id[i] = (uint8_t)byte;
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (dir_fd >= 0) {
+    close(dir_fd);
+  }
+  if (!is_whole && getrandom(sender->id, sizeof(sender->id), 0) != sizeof(sender->id)) {
+    return ct_fail(diag, CT_EIO, "no random numbers: %s", strerror(errno));
+  }
+  return CT_OK;
+}
+
+/* A trace that nobody writes any more. */
+static int
+check_directory(const char *directory, struct ct_diag *diag)
+{
+  int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    int err = errno;
+    return ct_fail(diag, ct_err_from_errno(err), "%s: %s", directory, strerror(err));
+  }
+  int code = CT_OK;
+  if (faccessat(fd, CT_TRACE_MANIFEST, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+    code = ct_fail(diag, CT_EFORMAT, "%s is no trace: it has no " CT_TRACE_MANIFEST, directory);
+  } else if (ct_trace_is_held(fd)) {
+    code = ct_fail(diag, CT_EEXIST, "%s is being recorded: send it when that is over", directory);
+  }
+  close(fd);
+  return code;
+}
+
+static int
+connect_for(const char *address, const char *token, const char *directory, struct ct_sender **sender,
+            struct ct_diag *diag)
 {
   bool is_tcp;
   int code = ct_address_check(address, &is_tcp, diag);
@@ -312,10 +400,10 @@ ct_sender_connect(const char *address, const char *token, struct ct_sender **sen
     code = ct_fail(diag, CT_ENOMEM, "out of memory");
   } else if (strlen(made->token) > CT_LINK_TOKEN_MAX) {
     code = ct_fail(diag, CT_EINVAL, "a token has at most %d bytes", CT_LINK_TOKEN_MAX);
-  } else if (getrandom(made->id, sizeof(made->id), 0) != sizeof(made->id)) {
-    code = ct_fail(diag, CT_EIO, "no random numbers: %s", strerror(errno));
   } else {
-    code = connect_once(made, diag);
+    made->is_one_way = ct_address_is_one_way(address);
+    code = take_id(made, directory, diag);
+    code = code == CT_OK ? connect_once(made, diag) : code;
   }
   if (code != CT_OK) {
     ct_sender_destroy(made);
@@ -326,6 +414,39 @@ ct_sender_connect(const char *address, const char *token, struct ct_sender **sen
 }
 
 int
+ct_sender_connect(const char *address, const char *token, struct ct_sender **sender, struct ct_diag *diag)
+{
+  return connect_for(address, token, NULL, sender, diag);
+}
+
+int
+ct_sender_resume(const char *address, const char *token, const char *directory, struct ct_sender **sender,
+                 struct ct_diag *diag)
+{
+  int code = check_directory(directory, diag);
+  return code == CT_OK ? connect_for(address, token, directory, sender, diag) : code;
+}
+
+/* What a later sender needs, should this one be killed. Without it that one begins anew. */
+static void
+put_mark(const struct ct_sender *sender)
+{
+  char text[2 * CT_LINK_ID_BYTES + 2];
+  for (size_t i = 0; i < CT_LINK_ID_BYTES; i++) {
+    snprintf(text + 2 * i, 3, "%02x", sender->id[i]);
+  }
+  unlinkat(sender->dir_fd, MARK, 0);
+  int fd = openat(sender->dir_fd, MARK, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd >= 0) {
+    text[sizeof(text) - 2] = '\n';
+    if (write(fd, text, sizeof(text) - 1) != (ssize_t)sizeof(text) - 1) {
+      unlinkat(sender->dir_fd, MARK, 0);
+    }
+    close(fd);
+  }
+}
+
+int
 ct_sender_follow(struct ct_sender *sender, const char *directory, struct ct_diag *diag)
 {
   sigset_t all, old;
@@ -333,6 +454,9 @@ ct_sender_follow(struct ct_sender *sender, const char *directory, struct ct_diag
   if (sender->dir_fd < 0) {
     int err = errno;
     return ct_fail(diag, ct_err_from_errno(err), "%s: %s", directory, strerror(err));
+  }
+  if (!sender->is_one_way) {
+    put_mark(sender);
   }
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -403,6 +527,9 @@ ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(voi
   if (followed && code != CT_OK) {
     ct_fail(diag, code, "%s", sender->diag.text);
   }
+  if (code == CT_OK && !sender->is_one_way) {
+    unlinkat(sender->dir_fd, MARK, 0);
+  }
   ct_sender_sums(sender, &own);
   ct_sender_destroy(sender);
   if (summary != NULL) {
@@ -424,7 +551,7 @@ ct_sender_destroy(struct ct_sender *sender)
   }
   pthread_mutex_unlock(&sender->lock);
   join(sender);
-  if (sender->fd >= 0) { /* a receiver that has all is not there any more */
+  if (sender->fd >= 0 && !sender->is_one_way) { /* a receiver that has all is not there any more */
     ct_frame_begin(&sender->frame, CT_FRAME_BYE);
     (void)ct_frame_send(sender->fd, &sender->frame);
   }

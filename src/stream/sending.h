@@ -33,6 +33,7 @@ struct ct_sender {
   bool has_thread, is_ending;
   char *address, *token;
   uint8_t id[CT_LINK_ID_BYTES];
+  bool is_one_way; /* fd:N: nobody answers, and there is no other connection */
   int dir_fd;
   struct ct_frame frame;
   uint64_t sent_ns;  /* when the last frame was begun */

@@ -9,6 +9,7 @@
 #include "trace/batch.h"
 #include "trace/kept.h"
 #include "trace/reader_internal.h"
+#include "trace/tree.h"
 #include "trace/writer_internal.h"
 
 #include <dirent.h>
@@ -300,19 +301,6 @@ ct_recover_memory(const char *path, struct ct_recover_report *report, struct ct_
 
 /* ---- of a trace ---- */
 
-/* Whether its recorder lives: that holds a lock on the function table. */
-static bool
-is_held(int dir_fd)
-{
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-  int fd = openat(dir_fd, CT_TRACE_FUNCTIONS, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  bool held = fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-  if (fd >= 0) {
-    close(fd);
-  }
-  return held;
-}
-
 /* Takes away what follows the last whole block, unless there is another whole one in it. Returns how much that was. */
 static uint64_t
 cut_tail(int dir_fd, const char *name, uint64_t whole, uint64_t bytes)
@@ -507,7 +495,7 @@ ct_recover_trace(const char *directory, ct_recover_loss_visit *loss, void *conte
     code = CT_EFORMAT;
   } else if (!is_recording(r.manifest)) {
     code = ct_fail(diag, CT_ENOENT, "%s has an end: there is nothing to recover", directory);
-  } else if (is_held(r.dir_fd)) {
+  } else if (ct_trace_is_held(r.dir_fd)) {
     code = ct_fail(diag, CT_EEXIST, "%s is being recorded", directory);
   } else if (json_object_get(json_object_get(r.manifest, "kept"), "memory") != NULL) {
     code = check_memory(json_object_get(r.manifest, "kept"), directory, diag);

@@ -124,6 +124,18 @@ ct_trace_move_old(const char *dir, struct ct_diag *diag)
   return 0;
 }
 
+bool
+ct_trace_is_held(int dir_fd)
+{
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  int fd = openat(dir_fd, CT_TRACE_FUNCTIONS, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  bool held = fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return held;
+}
+
 void
 ct_trace_empty(int dir_fd)
 {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /*
@@ -12,6 +13,9 @@
  * is empty or no trace: nothing is moved then. CT_EEXIST: it is still being recorded, or the other is no trace.
  */
 int ct_trace_move_old(const char *dir, struct ct_diag *diag);
+
+/* Whether the recorder of the trace lives: that holds a lock on the function table. */
+bool ct_trace_is_held(int dir_fd);
 
 /* Removes what is in the directory. */
 void ct_trace_empty(int dir_fd);
