@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One Parquet file, written row by row: see parquet_file.c. All columns are required, numbers or texts. Rows of a group
- * are in memory until it is full.
+ * are in memory, packed, until it is full.
  */
 #ifndef CT_EXPORT_PARQUET_H
 #define CT_EXPORT_PARQUET_H
 
 #include "export/out.h"
 
-enum { CT_PARQUET_COLUMNS_MAX = 24, CT_PARQUET_GROUP_ROWS = 1 << 17 };
+enum { CT_PARQUET_COLUMNS_MAX = 24, CT_PARQUET_GROUP_ROWS = 1 << 17, CT_PARQUET_BLOCK = 128 };
 
 enum ct_parquet_type { CT_PARQUET_INT32 = 1, CT_PARQUET_INT64 = 2, CT_PARQUET_TEXT = 6 }; /* as the format has them */
 
@@ -17,14 +17,24 @@ struct ct_parquet_column {
   enum ct_parquet_type type;
 };
 
-struct ct_parquet; /* opaque */
+/* What a file begins with. The numbers of a few rows, by column, which stay in the processor's cache. */
+struct ct_parquet_rows {
+  uint64_t numbers[CT_PARQUET_COLUMNS_MAX][CT_PARQUET_BLOCK + 1];
+  uint32_t count;
+};
+struct ct_parquet; /* opaque but for that */
 /*
  * A new file; columns live as long as it. *out goes to ct_parquet_close. 0, CT_ENOMEM, and as ct_out_open.
  */
 int ct_parquet_open(const char *path, const struct ct_parquet_column *columns, unsigned count, struct ct_parquet **out,
                     struct ct_diag *diag);
 /* The next value of the row; text: valid UTF-8 of so many bytes. */
-void ct_parquet_number(struct ct_parquet *file, unsigned column, uint64_t value);
+static inline void
+ct_parquet_number(struct ct_parquet *file, unsigned column, uint64_t value)
+{
+  struct ct_parquet_rows *rows = (struct ct_parquet_rows *)file;
+  rows->numbers[column][rows->count] = value;
+}
 void ct_parquet_text(struct ct_parquet *file, unsigned column, const char *text, size_t bytes);
 /* All columns have one. 0, CT_ENOMEM or CT_EIO. */
 int ct_parquet_end_row(struct ct_parquet *file);

@@ -9,6 +9,9 @@
  *
  *   delta:  128 to a block, 4 parts in a block, how many values, the first one; then of each block the least
  * difference, the width of each part in bits, and the parts: 32 differences less the least one, lowest bits first
+ *
+ * A block is packed as soon as it is full: its numbers have not left the processor's cache then, and of a column that
+ * does not change, as many are, nothing is looked at but that.
  */
 #include "export/parquet.h"
 
@@ -18,7 +21,7 @@
 #include <zstd.h>
 
 enum {
-  BLOCK = 128,
+  BLOCK = CT_PARQUET_BLOCK,
   PARTS = 4,
   PART = BLOCK / PARTS,
   PLAIN = 0,
@@ -26,7 +29,8 @@ enum {
   RLE = 3,
   ZSTD = 6,
   LEVEL = 1,
-  PAGE_HEADER_MAX = 80
+  DELTA_HEAD_MAX = 24, /* how many values, and the first one: known at the end of a group */
+  BLOCK_MAX = 10 + PARTS + BLOCK * 8
 };
 enum thrift { T_I32 = 5, T_I64 = 6, T_BINARY = 8, T_LIST = 9, T_STRUCT = 12 };
 
@@ -36,19 +40,20 @@ struct bytes {
 };
 
 struct column {
-  uint64_t *numbers;
-  struct bytes texts; /* PLAIN already */
+  struct bytes page; /* of numbers: room for DELTA_HEAD_MAX, then blocks; of texts: PLAIN already */
+  uint64_t first, last;
   int64_t least, greatest;
 };
 
 struct ct_parquet {
+  struct ct_parquet_rows fresh; /* not packed yet */
   struct ct_sink out;
   const struct ct_parquet_column *columns;
   unsigned count;
   struct column values[CT_PARQUET_COLUMNS_MAX];
-  uint32_t rows; /* of the group */
+  uint32_t rows; /* of the group, without the fresh ones */
   uint64_t all_rows, offset;
-  struct bytes page, packed, groups; /* groups: their metadata */
+  struct bytes packed, groups; /* groups: their metadata */
   uint32_t group_count;
   bool failed; /* no memory */
 };
@@ -161,77 +166,128 @@ width_of(uint64_t value)
   return value == 0 ? 0 : 64 - (unsigned)__builtin_clzll(value);
 }
 
-/* The differences of a part, so many bits each; n of them are there, the others are 0. */
+/* The differences of a part, so many bits each. */
 static uint8_t *
 pack_part(uint8_t *at, const uint64_t *values, unsigned width)
 {
-  unsigned __int128 pending = 0;
+  uint64_t pending = 0;
   unsigned bits = 0;
   for (unsigned i = 0; i < PART; i++) {
-    pending |= (unsigned __int128)values[i] << bits;
-    for (bits += width; bits >= 8; bits -= 8) {
-      *at++ = (uint8_t)pending;
-      pending >>= 8;
+    pending |= values[i] << bits;
+    bits += width;
+    if (bits >= 64) {
+      memcpy(at, &pending, sizeof(pending)); /* little-endian, as this machine */
+      at += sizeof(pending);
+      bits -= 64;
+      pending = bits != 0 ? values[i] >> (width - bits) : 0;
     }
+  }
+  memcpy(at, &pending, sizeof(uint32_t)); /* 32 values: it ends there, or four bytes later */
+  return at + bits / 8;
+}
+
+static uint8_t *
+pack_block(uint8_t *at, struct column *column, const uint64_t *values, uint32_t count)
+{
+  uint64_t deltas[BLOCK], last = column->last;
+  bool is_constant = values[0] == last && memcmp(values, values + 1, (count - 1) * sizeof(*values)) == 0;
+  if (is_constant) { /* the least difference 0, and four times no bits */
+    memset(at, 0, 1 + PARTS);
+    return at + 1 + PARTS;
+  }
+  int64_t least = column->least, greatest = column->greatest, least_delta = INT64_MAX;
+  for (uint32_t i = 0; i < count; i++) {
+    int64_t value = (int64_t)values[i], delta = (int64_t)(values[i] - last);
+    deltas[i] = (uint64_t)delta;
+    last = values[i];
+    least = value < least ? value : least;
+    greatest = value > greatest ? value : greatest;
+    least_delta = delta < least_delta ? delta : least_delta;
+  }
+  column->last = last;
+  column->least = least;
+  column->greatest = greatest;
+  for (uint32_t i = count; i < BLOCK; i++) {
+    deltas[i] = (uint64_t)least_delta;
+  }
+  at = ct_varint_put(at, zigzag(least_delta));
+  uint8_t *widths = at;
+  at += PARTS;
+  for (unsigned part = 0; part < PARTS; part++) {
+    uint64_t all = 0, *differences = &deltas[part * PART];
+    for (uint32_t i = 0; i < PART; i++) {
+      differences[i] -= (uint64_t)least_delta;
+      all |= differences[i];
+    }
+    widths[part] = (uint8_t)width_of(all);
+    at = all != 0 ? pack_part(at, differences, widths[part]) : at;
   }
   return at;
 }
 
+/* The fresh rows of a column of numbers. The first value of a group is in no block. */
 static int
-pack_numbers(struct bytes *page, const uint64_t *values, uint32_t count)
+pack_numbers(struct column *column, const uint64_t *values, uint32_t count, bool is_first)
 {
-  size_t most = 64 + (size_t)(count / BLOCK + 1) * (10 + PARTS + BLOCK * sizeof(uint64_t));
-  page->size = 0;
-  uint8_t *at = room(page, most);
+  if (is_first) {
+    column->page.size = 0;
+    column->first = column->last = values[0];
+    column->least = column->greatest = (int64_t)values[0];
+  }
+  uint8_t *at = room(&column->page, DELTA_HEAD_MAX + BLOCK_MAX);
   if (at == NULL) {
     return CT_ENOMEM;
   }
-  at = ct_varint_put(ct_varint_put(ct_varint_put(at, BLOCK), PARTS), count);
-  at = ct_varint_put(at, zigzag((int64_t)values[0]));
-  for (uint32_t begin = 1; begin < count; begin += BLOCK) {
-    uint64_t deltas[BLOCK] = {0};
-    uint32_t n = count - begin < BLOCK ? count - begin : BLOCK;
-    int64_t least = INT64_MAX;
-    for (uint32_t i = 0; i < n; i++) {
-      deltas[i] = values[begin + i] - values[begin + i - 1];
-      least = (int64_t)deltas[i] < least ? (int64_t)deltas[i] : least;
-    }
-    at = ct_varint_put(at, zigzag(least));
-    uint8_t *widths = at;
-    at += PARTS;
-    for (unsigned part = 0; part < PARTS; part++) {
-      uint64_t all = 0;
-      for (uint32_t i = part * PART; i < (part + 1) * PART; i++) {
-        deltas[i] = i < n ? deltas[i] - (uint64_t)least : 0;
-        all |= deltas[i];
-      }
-      widths[part] = (uint8_t)width_of(all);
-      at = widths[part] != 0 ? pack_part(at, &deltas[part * PART], widths[part]) : at;
-    }
+  column->page.size += is_first ? DELTA_HEAD_MAX : 0;
+  at = column->page.data + column->page.size;
+  if (count > is_first) {
+    at = pack_block(at, column, values + is_first, count - is_first);
   }
-  page->size = (size_t)(at - page->data);
+  column->page.size = (size_t)(at - column->page.data);
   return CT_OK;
 }
 
-void
-ct_parquet_number(struct ct_parquet *file, unsigned column, uint64_t value)
+static int
+pack_rows(struct ct_parquet *file)
 {
-  struct column *values = &file->values[column];
-  values->numbers[file->rows] = value;
-  values->least = file->rows == 0 || (int64_t)value < values->least ? (int64_t)value : values->least;
-  values->greatest = file->rows == 0 || (int64_t)value > values->greatest ? (int64_t)value : values->greatest;
+  int rc = file->failed ? CT_ENOMEM : CT_OK;
+  for (unsigned i = 0; i < file->count && file->fresh.count != 0 && rc == CT_OK; i++) {
+    if (file->columns[i].type != CT_PARQUET_TEXT) {
+      rc = pack_numbers(&file->values[i], file->fresh.numbers[i], file->fresh.count, file->rows == 0);
+    }
+  }
+  file->rows += file->fresh.count;
+  file->fresh.count = 0;
+  return rc;
+}
+
+/* The page of a column: of numbers with its head, which fits before the blocks. */
+static const uint8_t *
+page_of(struct column *column, bool is_text, uint32_t rows, size_t *bytes)
+{
+  uint8_t head[DELTA_HEAD_MAX];
+  if (is_text) {
+    *bytes = column->page.size;
+    return column->page.data;
+  }
+  uint8_t *end = ct_varint_put(ct_varint_put(ct_varint_put(head, BLOCK), PARTS), rows);
+  end = ct_varint_put(end, zigzag((int64_t)column->first));
+  size_t length = (size_t)(end - head);
+  uint8_t *begin = column->page.data + DELTA_HEAD_MAX - length;
+  memcpy(begin, head, length);
+  *bytes = column->page.size - DELTA_HEAD_MAX + length;
+  return begin;
 }
 
 void
 ct_parquet_text(struct ct_parquet *file, unsigned column, const char *text, size_t bytes)
 {
-  struct bytes *texts = &file->values[column].texts;
+  struct bytes *texts = &file->values[column].page;
   uint8_t *at = room(texts, bytes + 4);
   file->failed |= at == NULL;
   if (at != NULL) {
-    for (int i = 0; i < 4; i++) {
-      at[i] = (uint8_t)(bytes >> (8 * i));
-    }
+    uint32_t length = (uint32_t)bytes;
+    memcpy(at, &length, sizeof(length));
     memcpy(at + 4, text, bytes);
     texts->size += bytes + 4;
   }
@@ -246,20 +302,18 @@ put_column(struct ct_parquet *file, unsigned number, struct writer *meta, uint64
   struct column *column = &file->values[number];
   const struct ct_parquet_column *info = &file->columns[number];
   bool is_text = info->type == CT_PARQUET_TEXT;
-  if (!is_text && pack_numbers(&file->page, column->numbers, file->rows) != CT_OK) {
-    return CT_ENOMEM;
-  }
-  const struct bytes *page = is_text ? &column->texts : &file->page;
+  size_t bytes;
+  const uint8_t *page = page_of(column, is_text, file->rows, &bytes);
   file->packed.size = 0;
-  uint8_t *to = room(&file->packed, ZSTD_compressBound(page->size));
-  size_t packed = to != NULL ? ZSTD_compress(to, ZSTD_compressBound(page->size), page->data, page->size, LEVEL) : 0;
+  uint8_t *to = room(&file->packed, ZSTD_compressBound(bytes));
+  size_t packed = to != NULL ? ZSTD_compress(to, ZSTD_compressBound(bytes), page, bytes, LEVEL) : 0;
   if (to == NULL || ZSTD_isError(packed)) {
     return CT_ENOMEM;
   }
   struct bytes head = {0};
   struct writer w = {.to = &head};
   add_number(&w, 1, T_I32, 0);
-  add_number(&w, 2, T_I32, (int64_t)page->size);
+  add_number(&w, 2, T_I32, (int64_t)bytes);
   add_number(&w, 3, T_I32, (int64_t)packed);
   add_field(&w, 5, T_STRUCT);
   int outer = begin_struct(&w);
@@ -273,7 +327,7 @@ put_column(struct ct_parquet *file, unsigned number, struct writer *meta, uint64
     ct_out_put(&file->out, head.data, head.size);
     ct_out_put(&file->out, to, packed);
   }
-  uint64_t unpacked_bytes = head.size + page->size, packed_bytes = head.size + packed;
+  uint64_t unpacked_bytes = head.size + bytes, packed_bytes = head.size + packed;
   free(head.data);
   int chunk = begin_struct(meta);
   add_number(meta, 2, T_I64, (int64_t)file->offset);
@@ -290,18 +344,18 @@ put_column(struct ct_parquet *file, unsigned number, struct writer *meta, uint64
   add_number(meta, 7, T_I64, (int64_t)packed_bytes);
   add_number(meta, 9, T_I64, (int64_t)file->offset);
   if (!is_text) {
-    size_t bytes = info->type == CT_PARQUET_INT32 ? 4 : 8; /* little-endian, as this machine */
+    size_t size = info->type == CT_PARQUET_INT32 ? 4 : 8; /* little-endian, as this machine */
     add_field(meta, 12, T_STRUCT);
     int statistics = begin_struct(meta);
     add_field(meta, 5, T_BINARY);
-    add_binary(meta, &column->greatest, bytes);
+    add_binary(meta, &column->greatest, size);
     add_field(meta, 6, T_BINARY);
-    add_binary(meta, &column->least, bytes);
+    add_binary(meta, &column->least, size);
     end_struct(meta, statistics);
   }
   end_struct(meta, inner);
   end_struct(meta, chunk);
-  column->texts.size = 0;
+  column->page.size = 0;
   file->offset += packed_bytes;
   *total += packed_bytes;
   return w.failed || meta->failed ? CT_ENOMEM : CT_OK;
@@ -312,9 +366,9 @@ put_group(struct ct_parquet *file)
 {
   struct writer meta = {.to = &file->groups};
   uint64_t total = 0;
-  int rc = CT_OK;
-  if (file->rows == 0) {
-    return CT_OK;
+  int rc = pack_rows(file);
+  if (file->rows == 0 || rc != CT_OK) {
+    return rc;
   }
   add_list(&meta, 1, T_STRUCT, file->count);
   for (unsigned i = 0; i < file->count && rc == CT_OK; i++) {
@@ -332,10 +386,15 @@ put_group(struct ct_parquet *file)
 int
 ct_parquet_end_row(struct ct_parquet *file)
 {
-  if (++file->rows < CT_PARQUET_GROUP_ROWS) {
+  uint32_t most = BLOCK + (file->rows == 0);
+  if (++file->fresh.count < most && file->rows + file->fresh.count < CT_PARQUET_GROUP_ROWS) {
     return file->failed ? CT_ENOMEM : CT_OK;
   }
-  int rc = put_group(file);
+  int rc = pack_rows(file);
+  if (rc != CT_OK || file->rows < CT_PARQUET_GROUP_ROWS) {
+    return rc;
+  }
+  rc = put_group(file);
   return rc == CT_OK && ct_out_failed(&file->out) ? CT_EIO : rc;
 }
 
@@ -389,10 +448,8 @@ static void
 free_file(struct ct_parquet *file)
 {
   for (unsigned i = 0; i < file->count; i++) {
-    free(file->values[i].numbers);
-    free(file->values[i].texts.data);
+    free(file->values[i].page.data);
   }
-  free(file->page.data);
   free(file->packed.data);
   free(file->groups.data);
   free(file);
@@ -404,12 +461,6 @@ ct_parquet_open(const char *path, const struct ct_parquet_column *columns, unsig
 {
   struct ct_parquet *file = calloc(1, sizeof(*file));
   bool has_room = file != NULL && count <= CT_PARQUET_COLUMNS_MAX;
-  for (unsigned i = 0; has_room && i < count; i++) {
-    file->count = i + 1;
-    file->values[i].numbers =
-        columns[i].type != CT_PARQUET_TEXT ? malloc(CT_PARQUET_GROUP_ROWS * sizeof(*file->values[i].numbers)) : NULL;
-    has_room = columns[i].type == CT_PARQUET_TEXT || file->values[i].numbers != NULL;
-  }
   int rc = has_room ? ct_out_open(&file->out, path, -1, CT_OUT_PLAIN, diag)
                     : ct_fail(diag, CT_ENOMEM, "out of memory for a Parquet file");
   if (rc != CT_OK) {
@@ -419,6 +470,7 @@ ct_parquet_open(const char *path, const struct ct_parquet_column *columns, unsig
     return rc;
   }
   file->columns = columns;
+  file->count = count;
   ct_out_literal(&file->out, "PAR1");
   file->offset = 4;
   *out = file;
