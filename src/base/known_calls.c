@@ -569,10 +569,9 @@ usual_name(const char *symbol)
 const char *
 ct_known_call(const char *symbol, bool is_glibc)
 {
-  symbol = usual_name(symbol);
   size_t variant = is_glibc ? variant_length(symbol) : 0;
+  symbol = variant != 0 ? symbol + 2 : usual_name(symbol);
   size_t wanted = variant != 0 ? variant : strlen(symbol);
-  symbol += variant != 0 ? 2 : 0;
   for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
     size_t length;
     const char *name = name_in(calls[i], &length);
