@@ -27,6 +27,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -226,6 +227,11 @@ def compiled(build, source, command):
     return target
 
 
+def processor_seconds():
+    """What this program and those that it has waited for have used."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
 def forgotten(path):
     """Faults in the file of a group: functions of a scene or a bench that nobody calls or decorates, names given twice."""
     with open(path, encoding="utf-8") as file:
@@ -287,7 +293,7 @@ class Group:
                 self.say(1, name, f": {count} cases of this name")
 
     def play(self, one, scene_class, options):
-        scene, begin = None, time.monotonic()
+        scene, begin, used = None, time.monotonic(), processor_seconds()
         with tempfile.TemporaryDirectory(prefix=f"{self.name}.", dir=options.top, ignore_cleanup_errors=True) as folder:
             try:
                 try:
@@ -300,7 +306,10 @@ class Group:
                     with self.lock:
                         self.counts = [a + b for a, b in zip(self.counts, facts)]
                 else:
-                    self.say(0, one.name, f"{f': {facts}' if facts else ''} ({time.monotonic() - begin:.1f} s)")
+                    took = f"{time.monotonic() - begin:.1f} s"
+                    if options.jobs == 1:  # else it is that of others too
+                        took += f", {processor_seconds() - used:.1f} of a processor"
+                    self.say(0, one.name, f"{f': {facts}' if facts else ''} ({took})")
             except Skip as why:
                 self.say(2, one.name, f": {why}")
             except Exception as error:  # pylint: disable=broad-except

@@ -371,6 +371,7 @@ def compared(scene):
         results, seconds = [], []
         trace = os.path.join(options.build, "tests", "traces", "program." + name)
         shutil.rmtree(trace, ignore_errors=True)
+        os.makedirs(os.path.dirname(trace), exist_ok=True)
         for folder, words in zip(folders, ([], [options.contrail, "record"] + shlex.split(options.record) + ["-o", trace, "--"])):
             shutil.rmtree(folder, ignore_errors=True)
             os.mkdir(folder)
