@@ -7,10 +7,10 @@
 A group is one or more programs that print what they like and, as their last line, `N passed, N failed, N skipped`. The
 unit tests are cmocka programs and are counted here from their TAP output.
 
-As many programs run side by side as there are processors, those beside them that mostly wait; a group can be played in
-several parts. What measures times, or has deadlines that a busy machine would miss, comes after that, alone: groups
-marked so here, and cases marked so in their files. What a group has printed is shown when all of it has ended; what has
-failed is said once more, just before the last line.
+As many programs run side by side as there are processors, and beside them as many that mostly wait; a group can be played
+in several parts. What has deadlines that a busy machine would miss comes after that, each with a processor of its own; what
+measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
+shown when all of it has ended; what has failed is said once more, just before the last line.
 """
 import argparse
 import collections
@@ -28,17 +28,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PROCESSORS = len(os.sched_getaffinity(0))
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
-# The programs with their words; how: "busy" keeps a processor, "waits" waits half of the time or more, "alone" is disturbed
-# by others; in how many parts each program is played; whether cases are marked, to be played alone; how long it may take.
-Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, False, 600))
+# The programs with their words; how: "busy" keeps a processor, "waits" waits half of the time or more, "late" needs a processor
+# of its own, "alone" is disturbed by any other; in how many parts each program is played; how cases are played that are marked
+# in its file, if there are any; how long it may take.
+Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, None, 600))
 GROUPS = {
     "static": Group(["static/layers.py", "static/agent.py", "static/hazards.py", "static/library.py", "static/manual.py",
                      "static/golden.py", "static/hardening.py", "static/harness.py"]),
-    "unit": Group([]),
+    "unit": Group([], parts=2),
     "fixtures": Group(["run.py"], parts=4, seconds=1800),
     "exclude": Group(["exclude.py"], parts=4),
     "patterns": Group(["patterns.py"]),
-    "light": Group(["light.py"], marked=True),
+    "light": Group(["light.py"], marked="alone"),
     "times": Group(["times.py"], "alone"),
     "values": Group(["values.py", "run.py --record=--args --filter=[rvact]*/gcc-O2"]),
     "abi": Group(["abi.py"]),
@@ -46,17 +47,17 @@ GROUPS = {
     "witness_values": Group(["valuesgdb.py"]),
     "detail": Group(["detail.py", "run.py --record=--detail=all --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
                      "--filter=graph/gcc-O2-witness --filter=longjmp/gcc-O2-witness --filter=recursion/gcc-O2-witness"]),
-    "errors": Group(["errors.py"], "waits", marked=True),
-    "crash": Group(["crash.py"], "waits", marked=True),
+    "errors": Group(["errors.py"], "waits", marked="late"),
+    "crash": Group(["crash.py"], "waits", parts=2, marked="late"),
     "output": Group(["output.py"], "waits"),
-    "attach": Group(["attach.py --turns 6"], "alone", parts=2),
-    "follow": Group(["follow.py"], "waits", marked=True),
-    "changes": Group(["changes.py"], "alone"),
-    "losses": Group(["losses.py"], "alone"),
-    "killed": Group(["killed.py --seconds 3"], "alone", parts=2),
-    "hostile": Group(["hostile.py --seconds 10"], "alone"),
+    "attach": Group(["attach.py --turns 6"], "late", parts=2),
+    "follow": Group(["follow.py"], "waits", marked="late"),
+    "changes": Group(["changes.py"], "late", parts=2),
+    "losses": Group(["losses.py"], "late", parts=2),
+    "killed": Group(["killed.py --seconds 3"], "late", parts=2),
+    "hostile": Group(["hostile.py --seconds 10"], "late"),
     "cache": Group(["cache.py"], "waits"),
-    "graph": Group(["graph.py"], marked=True),
+    "graph": Group(["graph.py"], parts=2, marked="late"),
     "library": Group(["library.py"], "waits"),
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),
@@ -69,46 +70,48 @@ GROUPS = {
     "html": Group(["page.py"]),
     "fleet": Group(["fleet.py"], "waits"),
     "filters": Group(["filters.py"]),
-    "sql": Group(["sql.py"]),
-    "passover": Group(["passover.py"]),
-    "budget": Group(["budget.py"], "alone"),
+    "sql": Group(["sql.py"], parts=2),
+    "passover": Group(["passover.py"], parts=3),
+    "budget": Group(["budget.py"], "late", marked="alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),
     "lanes": Group(["lanes.py"], "waits"),
     "check": Group(["check.py"]),
-    "diff": Group(["diff.py"], "alone"),
-    "live": Group(["live.py"], "waits", marked=True),
+    "diff": Group(["diff.py"], "late"),
+    "live": Group(["live.py"], "waits", marked="late"),
     "streams": Group(["streams.py"], "waits"),
-    "control": Group(["control.py"], "waits", marked=True),
-    "mcp": Group(["mcp.py", "mcphttp.py"], "waits", marked=True),
-    "signals": Group(["signals.py"], "waits", marked=True),
-    "itrace": Group(["itrace.py"], "waits", marked=True),
-    "equal": Group(["equal.py"]),
+    "control": Group(["control.py"], "waits", marked="late"),
+    "mcp": Group(["mcp.py", "mcphttp.py"], "waits", marked="late"),
+    "signals": Group(["signals.py"], "waits", marked="late"),
+    "itrace": Group(["itrace.py"], parts=2, marked="late"),
+    "equal": Group(["equal.py"], parts=2),
     "programs": Group(["programs.py"]),
-    "kinds": Group(["kinds.py"], seconds=1800),
+    "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
     "translated": Group(["transparency.py --records --once --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py"]),
     "differential": Group(["differential/run.py"]),
-    "steps": Group(["steps.py"]),
-    "steps_sql": Group(["stepsql.py"], marked=True),
+    "steps": Group(["steps.py"], parts=2),
+    "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
     "fuzz": Group(["fuzz/run.py --seconds 3"]),
 }
+HOW = ("busy", "waits", "late", "alone")  # in this order, the first two at a time
 REASON_LINES = 8  # of a failure, that are said again at the end
-# Those that take long begin first, so that none of them is left over at the end.
-LONGEST_FIRST = ["fixtures", "exclude", "fuzz", "light", "kinds", "programs", "callgrind", "unit", "transparency", "signals",
-                 "follow", "crash"]
+# Those that take long begin first, so that none of them is left over at the end. Programs are longer than the parts of others.
+LONGEST_FIRST = ["fuzz", "light", "programs", "transparency", "translated", "detail", "fixtures", "kinds", "exclude", "crash", "signals", "export",
+                 "callgrind", "itrace", "equal", "graph", "static", "sql", "steps", "unit", "steps_sql", "follow", "patterns", "passover", "killed",
+                 "losses", "attach", "hostile"]
 
 
 class Job:
     """One program of a group, or a part of its cases."""
 
-    def __init__(self, group, words, is_alone):
-        self.group, self.words, self.is_alone = group, words, is_alone
+    def __init__(self, group, words, how, part=(0, 1)):
+        self.group, self.words, self.how, self.part = group, words, how, part
         self.lines, self.counts, self.begin, self.end, self.used = [], (0, 1, 0), 0, 0, 0
 
     def run(self, build):
@@ -116,7 +119,7 @@ class Job:
         # Sessions of ours are none of the user's, nor theirs ours.
         with tempfile.TemporaryDirectory(prefix="contrail-tests-") as sessions:
             environment = dict(os.environ, XDG_RUNTIME_DIR=sessions)
-            if not self.is_alone and GROUPS[self.group].how != "waits":
+            if self.how == "busy":
                 environment["CONTRAIL_TEST_JOBS"] = "1"
             try:
                 self.counts = self.run_unit(build, environment) if self.words is None else self.run_program(build, environment)
@@ -150,6 +153,7 @@ class Job:
 
     def run_unit(self, build, environment):
         names = sorted(name[:-2] for name in os.listdir(os.path.join(HERE, "unit")) if name.endswith(".c"))
+        names = names[self.part[0]::self.part[1]]
         environment.update(CMOCKA_MESSAGE_OUTPUT="TAP", CT_SOURCE_ROOT=ROOT, CT_BUILD_ROOT=build)
         return tuple(map(sum, zip(*(self.run_cmocka(os.path.join(build, "tests", name), environment) for name in names))))
 
@@ -176,15 +180,15 @@ class Job:
 def jobs_of(name):
     group, jobs = GROUPS[name], []
     if name == "unit":
-        return [Job(name, None, False)]
+        return [Job(name, None, group.how, (part, group.parts)) for part in range(group.parts)]
     for program in group.programs:
         words = program.split()
+        # Of marked cases there are few, which are not played in parts.
+        marked = [Job(name, words + ["--alone", "only"], group.marked)] if group.marked else []
         for part in range(group.parts):
             more = ["--part", f"{part + 1}/{group.parts}"] if group.parts > 1 else []
-            if group.marked:
-                jobs += [Job(name, words + more + ["--alone", which], which == "only") for which in ("none", "only")]
-            else:
-                jobs.append(Job(name, words + more, group.how == "alone"))
+            jobs.append(Job(name, words + more + (["--alone", "none"] if marked else []), group.how))
+        jobs += marked
     return jobs
 
 
@@ -216,8 +220,8 @@ class Board:
     def show(self, name, jobs):
         counts = [sum(column) for column in zip(*(job.counts for job in jobs))]
         self.total = [a + b for a, b in zip(self.total, counts)]
-        took = sum(max((job.end for job in jobs if job.is_alone == alone), default=0) -
-                   min((job.begin for job in jobs if job.is_alone == alone), default=0) for alone in (False, True))
+        took = sum(max((job.end for job in jobs if job.how == how), default=0) -
+                   min((job.begin for job in jobs if job.how == how), default=0) for how in HOW)
         said = [line for job in jobs for line in reasons(job.lines)]
         if counts[1]:
             self.failures += [f"== {name}: {counts[1]} failed"] + (said or [line for job in jobs for line in job.lines[-REASON_LINES:]])
@@ -227,16 +231,26 @@ class Board:
 
     def run_all(self):
         order = {name: i for i, name in enumerate(LONGEST_FIRST)}
-        jobs = sorted((job for job in self.jobs if not job.is_alone), key=lambda job: order.get(job.group, len(order)))
-        with concurrent.futures.ThreadPoolExecutor(PROCESSORS) as busy, concurrent.futures.ThreadPoolExecutor(PROCESSORS) as beside:
-            futures = [(beside if GROUPS[job.group].how == "waits" else busy).submit(self.run, job) for job in jobs]
-            for future in futures:
-                future.result()
-        # Alone, but for other parts of the same group.
-        for name in GROUPS:
-            own = [job for job in self.jobs if job.is_alone and job.group == name]
-            with concurrent.futures.ThreadPoolExecutor(min(PROCESSORS, len(own)) or 1) as pool:
-                list(pool.map(self.run, own))
+        left = {how: [] for how in HOW}
+        for job in sorted(self.jobs, key=lambda job: order.get(job.group, len(order))):
+            left[job.how].append(job)
+        # Who finds nothing of what keeps a processor any more plays what waits.
+        self.play(left, PROCESSORS * [("busy", "waits")] + PROCESSORS * [("waits",)])
+        self.play(left, PROCESSORS * [("late",)])
+        self.play(left, [("alone",)])
+
+    def play(self, left, players):
+        """Each player takes jobs of the kinds that it plays, in that order, until there are no more."""
+        def work(kinds):
+            while True:
+                with self.lock:
+                    job = next((left[how].pop(0) for how in kinds if left[how]), None)
+                if job is None:
+                    return
+                self.run(job)
+        with concurrent.futures.ThreadPoolExecutor(len(players)) as pool:
+            for played in [pool.submit(work, kinds) for kinds in players]:
+                played.result()
 
 
 def main():
@@ -247,7 +261,7 @@ def main():
     options = parser.parse_args()
     if options.list:
         for name, group in GROUPS.items():
-            is_serial = group.how == "alone" or group.marked or group.parts > 1
+            is_serial = group.how in ("late", "alone") or group.marked or group.parts > 1
             print(name, "serial" if is_serial else "parallel", group.seconds)
         return 0
     build = os.path.abspath(options.build)
@@ -262,9 +276,12 @@ def main():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     board = Board(dict.fromkeys(options.groups or GROUPS), build)
+    begin = time.monotonic()
     board.run_all()
     if board.failures:  # again, so that the end of the output alone says what has failed
         print("\n".join(["== what has failed"] + board.failures))
+    used = sum(job.used for job in board.jobs)
+    print(f"== in {time.monotonic() - begin:.0f} s ({used:.0f} s of a processor)")
     print("{} passed, {} failed, {} skipped".format(*board.total))
     return 1 if board.total[1] else 0
 

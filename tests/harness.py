@@ -84,7 +84,7 @@ def wait_for(what, condition, seconds=60):
 
 def case(function=None, /, **keywords):
     """Makes the function a case: @case, or @case("its name", build="gcc-O2"), whose scene is made with build="gcc-O2".
-    alone=True: on a busy machine it may fail, so that tests/all.py plays it while nothing else runs. also: further names,
+    alone=True: on a busy machine it may fail, so that tests/all.py plays it later, as its table says of the group. also: further names,
     by which --filter finds it."""
     if isinstance(function, str):
         keywords["name"], function = function, None
@@ -155,9 +155,11 @@ class Scene:
         return self.path(name)
 
     def compile(self, source, *words, name=None, compiler="gcc"):
-        """The program of a source file below tests/, in the scene's folder."""
+        """The program of a source file below tests/, or of one that the scene has written, in the scene's folder."""
         need(compiler)
         path = os.path.join(HERE, source)
+        if os.path.dirname(path) == self.folder:
+            path = lasting(self.build_dir, path)
         target = self.path(name or os.path.splitext(os.path.basename(source))[0])
         shutil.copy(compiled(self.build_dir, path, [compiler, *words]), target)
         return target
@@ -203,6 +205,21 @@ def parse_lines(text):
     for at in range(0, len(lines), 1000):
         values += json.loads("[" + ",".join(lines[at:at + 1000]) + "]")
     return values
+
+
+def lasting(build, source):
+    """A place of the same source that the next case has, too, and the next run: what is made of it is made once. What includes
+    others of its folder stays where it is."""
+    with open(source, "rb") as file:
+        text = file.read()
+    if b'#include "' in text:
+        return source
+    place = os.path.join(build, "tests", "compiled", "sources", hashlib.sha256(text).hexdigest()[:32], os.path.basename(source))
+    if not os.path.exists(place):
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(place)) as scratch:
+            os.rename(shutil.copy(source, scratch), place)
+    return place
 
 
 def compiled(build, source, command):

@@ -12,6 +12,7 @@ holds as many calls of some functions as the program, or arithmetic, says.
 
 A kind whose compiler is not installed is skipped, with the reason. tools/setup.sh installs the cheap ones.
 """
+import fcntl
 import fnmatch
 import hashlib
 import json
@@ -197,8 +198,12 @@ class Scene(harness.Scene):
     def make(self):
         """The folder that the kind's program is built in; kinds that are built in the same way share it."""
         folder = os.path.join(self.into, f"{hash_of(json.dumps(self.kind.build)):x}")
-        if made_before(self.kind, folder):
-            return folder
+        os.makedirs(self.into, exist_ok=True)
+        with open(folder + ".lock", "w", encoding="ascii") as lock:  # the other part of the group may make the same
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return folder if made_before(self.kind, folder) else self.make_anew(folder)
+
+    def make_anew(self, folder):
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         environment = dict(os.environ, GOCACHE=os.path.join(self.into, "gocache"), GO111MODULE="off", LC_ALL="C")

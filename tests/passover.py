@@ -3,7 +3,8 @@
 """Replay of some functions passes over what has none of their calls, by the index, and a piece of a trace begins at a place that the
 index knows: with it, all is byte for byte what it is without; with threads, coroutines, exceptions, longjmp, tail calls, lost events, sampling, values, children, and on traces of which a part is left.
 
-    tests/passover.py [--filter PATTERN] [--build DIR]
+    tests/passover.py [--filter PATTERN] [--build DIR]      of each function, three sets of options by lot: part of `make test`
+    tests/passover.py --long                                all of them
 """
 import json
 import os
@@ -79,11 +80,14 @@ MORE = ((), ("--json",), ("--type", "call"), ("--depth", "3..6"), ("--min-durati
         ("--limit", "7"), ("--reason", "longjmp"), ("--no-output",), ("--depth", "2"), ("--time", "cpu"))
 
 
+LONG = ("main", "coroutine", "held", "tailed", "switches", "leaf2", "leaf", "mid")  # of which there are many lines
+
+
 class Scene(harness.Scene):
     def make(self, *words, arguments=(), size=6000):
-        program = self.path("own")
-        subprocess.run(["g++", "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra", "-foptimize-sibling-calls", "-w", "-pthread", f"-DROUND={size}",
-                        "-o", program, self.write("own.cc", PROGRAM)], check=True)
+        self.write("own.cc", PROGRAM)
+        program = self.compile(self.path("own.cc"), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra", "-foptimize-sibling-calls", "-w", "-pthread",
+                               f"-DROUND={size}", compiler="g++")
         result = self.execute(self.contrail, "record", "-q", "-o", self.trace, *words, "--", program, *arguments)
         expect(os.path.exists(os.path.join(self.trace, "manifest.json")), f"nothing was recorded: {result}")
 
@@ -124,8 +128,8 @@ def compare(scene, trace=None, functions=FUNCTIONS):
     seed = random.randrange(1 << 30)
     lots, lines = random.Random(seed), 0
     for function in functions:
-        limit = ("--limit", "0") if function not in ("main", "coroutine", "held", "tailed", "switches") else ("--limit", "40000")
-        chosen = [(), ("--json",), *lots.sample(MORE, 4)]
+        limit = ("--limit", "0") if function not in LONG else ("--limit", "20000")
+        chosen = [lots.choice(((), ("--json",))), *lots.sample(MORE, 2)] if not scene.options.long else MORE
         for words in chosen:
             lines += same(scene, index, "--function", function, *(words if "--limit" in words else (*limit, *words)), trace)
     for words in (("--module", "libc*"), ("--module", "ld-linux*", "--json"), ("--module", "own", "--limit", "3000"), ("--file", "own.cc", "--limit", "3000"),
@@ -133,7 +137,7 @@ def compare(scene, trace=None, functions=FUNCTIONS):
         lines += same(scene, index, *(words if "--limit" in words else (*words, "--limit", "0")), trace)
     info = scene.info(trace)
     length = info["duration_ns"] if "duration_ns" in info else 1000000000
-    for _ in range(6):
+    for _ in range(6 if scene.options.long else 2):
         first, last = sorted(lots.randrange(length) for _ in range(2))
         function = lots.choice(("rare", "tails", "held", "yields", "lands"))
         lines += same(scene, index, "--function", function, "--to", f"{last}ns", "--limit", "20000", trace)
@@ -204,7 +208,7 @@ def values(scene):
 
 @case
 def detail(scene):
-    scene.make("--detail", "all", size=2000)
+    scene.make("--detail", "all", size=1000)
     return compare(scene, functions=("rare", "says", "recurs", "tails", "throws", "yields"))
 
 
@@ -226,7 +230,7 @@ def children(scene):
 @case
 def lost(scene):
     """Losses are shown whatever is asked for."""
-    scene.make("--ring-size", "1", "--no-wait", "--no-args", size=60000)
+    scene.make("--ring-size", "1", "--no-wait", "--no-args", size=20000)
     dropped = scene.info()["dropped"]
     if dropped == 0:
         raise Skip("contrail was fast enough: nothing was lost")
@@ -271,5 +275,9 @@ def damaged_index(scene):
     return f"seed {seed}"
 
 
+def arguments(parser):
+    parser.add_argument("--long", action="store_true", help="each function with each set of options")
+
+
 if __name__ == "__main__":
-    main(__doc__, Scene)
+    main(__doc__, Scene, arguments)
