@@ -139,8 +139,8 @@ for program in PROGRAMS:
 def raised_signals(scene):
     """Signals that a program sends to itself, and faults, at the very same instructions; handlers nested, on a stack of their own."""
     program = scene.compile("itrace/raises.c", "-O2", "-w", "-D_GNU_SOURCE")
-    text, numbers = scene.same((program,), max(asked(scene), 300000))
-    expect(numbers["signals"] > 100 and numbers["signals sent"] == 0 and numbers["with unknown registers"] == 0, text)
+    text, numbers = scene.same((program,), max(asked(scene), 230000))
+    expect(numbers["signals"] > 60 and numbers["signals sent"] == 0 and numbers["with unknown registers"] == 0, text)
     return text
 
 

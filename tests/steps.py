@@ -64,8 +64,8 @@ def without_vectors(scene):
 @case
 def signals(scene):
     """From a timer, by itself, nested, faults that are left by siglongjmp, and one that is ignored."""
-    program = scene.compile("steps/signals.c", "-O1", "-g", "-w")
-    return scene.compared(scene.stepped(program, steps=400000, options=("-v", "-s", "30000")))
+    program = scene.compile("steps/signals.c", "-O1", "-g", "-w", "-static")  # without the loader's steps
+    return scene.compared(scene.stepped(program, steps=120000, options=("-v", "-s", "30000")))
 
 
 @case

@@ -59,44 +59,51 @@ def usage(options):
         yield from (f"contrail help {command['name']}: long line: {line}" for line in text.splitlines() if len(line) > 100)
 
 
+# Of each question the number of its words and these, a line each; of each answer its words, and a line of its own.
 BASH = r"""
 source "$1"
-shift
-COMP_WORDS=("$@")
-COMP_CWORD=$(($# - 1))
-COMPREPLY=()
-_contrail
-printf '%s\n' "${COMPREPLY[@]}"
+while IFS= read -r count; do
+  COMP_WORDS=()
+  for ((i = 0; i < count; i++)); do IFS= read -r word; COMP_WORDS+=("$word"); done
+  (
+    COMP_CWORD=$((count - 1)) COMPREPLY=()
+    _contrail </dev/null
+    printf '%s\n' "${COMPREPLY[@]}" the-end
+  )
+done
 """
 
 
-def completed(options, *words):
+def completed(options, questions):
+    """The words that complete each of the questions; all are asked of one bash, which takes long to begin."""
     environment = {**os.environ, "PATH": os.path.abspath(options.build) + ":" + os.environ["PATH"]}
-    done = subprocess.run(["bash", "-c", BASH, "bash", os.path.join(options.build, "completions", "contrail"), "contrail", *words],
+    asked = "".join("\n".join([str(len(words) + 1), "contrail", *words]) + "\n" for words in questions)
+    done = subprocess.run(["bash", "-c", BASH, "bash", os.path.join(options.build, "completions", "contrail")], input=asked,
                           check=True, capture_output=True, text=True, env=environment)
-    return set(done.stdout.split())
+    return [set(answer.split()) for answer in done.stdout.split("the-end\n")[:-1]]
 
 
 @check("completion for bash")
 def completion(options):
     """bash completes all commands, all options and all values of options that are words."""
-    def faults(words, want):
-        missing = set(want) - completed(options, *words)
-        if missing:
-            yield f"contrail {' '.join(words)}: {' '.join(sorted(missing))} missing"
     everything = commands(options)
-    yield from faults([""], [command["name"] for command in everything])
+    wanted = [([""], [command["name"] for command in everything])]
     for command in everything:
         name = command["name"]
-        yield from faults([name, "--"], ["--" + option["name"] for option in command["options"]])
+        wanted.append(([name, "--"], ["--" + option["name"] for option in command["options"]]))
         for option in command["options"]:
             words = [word for word in option.get("values", []) if not word.startswith("@")]
-            yield from faults([name, "--" + option["name"], ""], words)
-            yield from faults([name, "--" + option["name"], "=", ""], words)
+            wanted += [([name, "--" + option["name"], ""], words), ([name, "--" + option["name"], "=", ""], words)]
             if "letter" in option:
-                yield from faults([name, "-" + option["letter"], ""], words)
-    yield from faults(["record", "--mode", "full", "--", "/bin/tr"], ["/bin/true"])
-    if completed(options, "record", "true", "--mo"):
+                wanted.append(([name, "-" + option["letter"], ""], words))
+    wanted.append((["record", "--mode", "full", "--", "/bin/tr"], ["/bin/true"]))
+    got = completed(options, [words for words, _ in wanted] + [["record", "true", "--mo"]])
+    if len(got) != len(wanted) + 1:
+        yield f"{len(got)} answers to {len(wanted) + 1} questions"
+    for (words, want), found in zip(wanted, got):
+        if not set(want) <= found:
+            yield f"contrail {' '.join(words)}: {' '.join(sorted(set(want) - found))} missing"
+    if got[-1]:
         yield "the program's own options are completed as record's"
 
 
