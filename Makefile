@@ -43,6 +43,7 @@ torture: setup build
 	@$(NICE) tests/run.py --every
 	@$(NICE) tests/kinds.py --long
 	@$(NICE) tests/equal.py --long
+	@$(NICE) tests/passover.py --long
 	@$(NICE) tests/transparency.py --long --keep --json $(BUILD)/torture.json
 	@$(NICE) tests/transparency.py --translated --once
 	@$(NICE) tests/transparency.py --records --once

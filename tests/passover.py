@@ -146,7 +146,8 @@ def compare(scene, trace=None, functions=FUNCTIONS):
         lines += same(scene, index, "--json", "--limit", "500", f"{trace}@{last}ns..{last + lots.randrange(100000)}ns")
     tids = [thread["tid"] for thread in info["threads"] if thread["events"]]
     lines += same(scene, index, "--function", "rare", "--limit", "0", f"{trace}#{lots.choice(tids)}")
-    return f"seed {seed}, {lines:,} lines"
+    part = "" if scene.options.long else f", 3 of {len(MORE)} sets of options for each function"
+    return f"seed {seed}, {lines:,} lines{part}"
 
 
 @case
