@@ -88,7 +88,7 @@ GROUPS = {
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
-    "translated": Group(["transparency.py --records --once --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
+    "translated": Group(["transparency.py --records --once --walk=45 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py"]),

@@ -82,8 +82,6 @@ exec {translated} -- "$@"
 RECORDED = """#!/bin/sh
 exec {translated} -l -o {traces} -- "$@"
 """
-WALKED_MAX = 40 << 20  # bytes of a file of steps that is read again, of all of a case WALKED_ALL
-WALKED_ALL = 120 << 20
 # The program keeps its process id, its parent and its children; who attaches to it is nobody's child.
 ATTACHED = """#!/bin/sh
 setsid -f flock -s {scratch}/attaching {scratch}/bin/attach_often $$ </dev/null >/dev/null 2>&1
@@ -346,10 +344,11 @@ def read_info(contrail, trace):
 
 def check_steps(checked, runner, options):
     """Records that contradict each other. Very long ones are not read: that takes longer than their case."""
-    tool, left = os.path.join(options.build, "tests", "stepped"), WALKED_ALL
+    tool, left = os.path.join(options.build, "tests", "stepped"), options.walk << 20
+    longest = left // 3
     for file in sorted(glob.glob(os.path.join(runner.traces, "**", "steps.*"), recursive=True), key=os.path.getsize):
         left -= os.path.getsize(file)
-        if os.path.getsize(file) > WALKED_MAX or left < 0:
+        if os.path.getsize(file) > longest or left < 0:
             continue
         walked = subprocess.run([tool, "walk", file], capture_output=True, text=True, timeout=600)
         if walked.returncode:
@@ -565,6 +564,7 @@ def arguments(parser):
     parser.add_argument("--translated", action="store_true", help="by translated code, in place of a recording")
     parser.add_argument("--records", action="store_true", help="--translated, and instructions are recorded")
     parser.add_argument("--once", action="store_true", help="untraced once only")
+    parser.add_argument("--walk", type=int, default=120, metavar="MB", help="so much of a case's records is read again, of a file a third of it")
     parser.add_argument("--record", type=shlex.split, default=[], help="further options for contrail record")
     parser.add_argument("--json", help="write numbers there")
     parser.add_argument("--show", action="store_true", help="print what is compared")
