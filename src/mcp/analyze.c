@@ -35,10 +35,11 @@ struct shown {
 
 typedef int write_view(struct shown *shown);
 
-static void
+static int
 on_progress(void *request, uint64_t done, uint64_t total)
 {
   mcp_progress(request, (double)done, (double)total, "reading the trace");
+  return mcp_is_cancelled(request);
 }
 
 /* The place of a word in a list that NULL ends; 0 for none. */

@@ -232,10 +232,11 @@ mcp_split_lines(const char *text, size_t size, size_t most, bool *has_more)
   return lines;
 }
 
-static void
+static int
 on_progress(void *request, uint64_t done, uint64_t total)
 {
   mcp_progress(request, (double)done, (double)total, "reading the trace");
+  return mcp_is_cancelled(request);
 }
 
 static bool

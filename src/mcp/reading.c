@@ -17,13 +17,14 @@ enum { QUERY_SECONDS = 60, DOUBTS_MAX = 6, LOCK_STEP_NS = 50000000 };
 /* ---- SQL ---- */
 
 /* While an index is made; the one whose query it is made for holds the lock. */
-static void
+static int
 on_progress(void *argument, uint64_t done, uint64_t total)
 {
   const struct mcp_held *held = argument;
   if (held->reader != NULL) {
     mcp_progress(held->reader, (double)done, (double)total, "making the index");
   }
+  return held->reader != NULL && mcp_is_cancelled(held->reader);
 }
 
 static unsigned

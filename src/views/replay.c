@@ -30,7 +30,7 @@ enum { KEEP_OPEN_LANES = 16 };
 static bool
 full(const struct replay *r)
 {
-  return r->lines.failed || r->sink_code != 0 || (r->sink != NULL && r->sink->is_done(r->sink->arg)) ||
+  return r->lines.failed || r->is_cancelled || r->sink_code != 0 || (r->sink != NULL && r->sink->is_done(r->sink->arg)) ||
          (r->options->filter->limit != 0 && r->line_count >= r->options->filter->limit);
 }
 
@@ -718,6 +718,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     rc = replay_live(&r, diag);
   } else if (rc == 0 && sink != NULL) {
     rc = replay_merge(&r, diag);
+    rc = rc == 0 && r.is_cancelled ? ct_fail(diag, CT_ECANCELED, "cancelled") : rc;
     rc = rc == 0 && r.sink_code != 0 ? ct_fail(diag, r.sink_code, "out of memory for the calls") : rc;
   } else if (rc == 0) {
     size_t columns;
