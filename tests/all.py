@@ -78,7 +78,7 @@ GROUPS = {
     "live": Group(["live.py"], "waits", marked=True),
     "streams": Group(["streams.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
-    "mcp": Group(["mcp.py", "mcphttp.py"], "waits", marked=True),
+    "mcp": Group(["mcp.py", "mcphttp.py", "mcpattack.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),
     "itrace": Group(["itrace.py"], "waits", marked=True),
     "equal": Group(["equal.py"]),

@@ -752,6 +752,47 @@ def sdk(scene):
     return said.strip()
 
 
+def inspect(scene, *target):
+    """A whole session by the inspector's client of the shell: each command is a process, the connection is their daemon's."""
+    folder = installed(scene, INSPECTOR)
+    program = os.path.join(folder, "node_modules", "@modelcontextprotocol", "inspector", "clients", "mcpdo", "build", "mcp-bin.js")
+    own = dict(os.environ, HOME=scene.path("home"), TMPDIR=scene.folder, MCP_INSPECTOR_DAEMON_DIR=scene.path("d"), MCP_INSPECTOR_DAEMON_TOKEN="t" * 40,
+               MCP_INSPECTOR_SECRET_STORE="memory")
+    os.makedirs(scene.path("home"), exist_ok=True)
+    ticks, count = scene.own(TICKS, "ticks"), "SELECT name, calls FROM functions WHERE name = 'spin'"
+
+    def command(*words):
+        return scene.run("node", program, "--format", "json", *words, env=own)
+
+    def tool(name, /, **arguments):
+        result = json.loads(command("@it", "tools/call", name, json.dumps(arguments)))
+        result = result.get("result", result)
+        expect(not result.get("isError"), str(result)[:500])
+        return result["structuredContent"]
+
+    try:
+        command("--connection", "it", "connect", *target)
+        expect(len(json.loads(command("@it", "tools/list"))["tools"]) == 8, "tools")
+        session = tool("launch", program=ticks, patterns=[])["session"]
+        expect(tool("trace", action="add", patterns=["spin", "tick"])["hooked"] == 2, "hooked")
+        live = wait_for("calls", lambda: [row for row in tool("query", sql=count)["rows"] if row[1] > 0])
+        tool("trace", action="mark", name="here")
+        expect(tool("session", action="stop", session=session)["state"] == "done", "stop")
+        expect(tool("query", trace=session, sql=count)["rows"][0][1] >= live[0][1], "afterwards")
+        expect(json.loads(command("@it", "resources/read", f"contrail://{session}/stdout"))["contents"][0]["text"].startswith("at 0"), "a resource")
+        command("disconnect", "it")
+    finally:
+        scene.execute("node", program, "daemon", "stop", env=own)
+    return "a whole session"
+
+
+@case
+def inspector_session(scene):
+    said = inspect(scene, "--", scene.contrail, "mcp")
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 30)
+    return said
+
+
 @case
 def inspector(scene):
     folder = installed(scene, INSPECTOR)

@@ -98,8 +98,8 @@ static int
 put_progress(const struct walk *walk, const struct ct_spans *spans)
 {
   const struct ct_view_progress *progress = &walk->job->options->progress;
-  bool is_wanted =
-      progress->update == NULL || progress->update(progress->arg, walk->done + ct_spans_offset(spans), walk->total) == 0;
+  bool is_wanted = progress->update == NULL ||
+                   progress->update(progress->arg, walk->done + ct_spans_offset(spans), walk->total) == 0;
   return is_wanted ? 0 : CT_ECANCELED;
 }
 

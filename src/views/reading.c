@@ -50,8 +50,8 @@ struct trace_read {
   struct ct_trace *trace;
   struct thread_read *threads; /* the longest first */
   size_t count;
-  _Atomic size_t next; /* relaxed: a plain counter */
-  _Atomic bool stop;   /* relaxed: likewise */
+  _Atomic size_t next;       /* relaxed: a plain counter */
+  _Atomic bool stop;         /* relaxed: likewise */
   _Atomic bool is_cancelled; /* relaxed: likewise */
   /* Under the lock: */
   pthread_mutex_t lock;
