@@ -6,6 +6,7 @@ killed at any moment.
 
     tests/mcp.py [--filter PATTERN] [--build DIR] [--moments N]
 """
+import glob
 import json
 import os
 import random
@@ -151,6 +152,8 @@ class Client:
         expect(not result["isError"], f"{name} {arguments}: {text}")
         answer = result["structuredContent"]
         expect(json.loads(text) == answer, "the text block is not the structured answer")
+        expect(list(answer)[-1] in ("next", "data_note") and 1 <= len(answer["next"]) <= 4, f"{name} ends with {str(answer)[-300:]}")
+        expect(len(text.encode()) <= 60000 and tokens_of(text) < 25000, f"{len(text)} bytes, some {tokens_of(text)} tokens")
         check_schema(self.schemas[name]["outputSchema"], answer, name)
         return answer
 
@@ -204,6 +207,14 @@ class Scene(harness.Scene):
             if exe.startswith(self.folder + "/") and int(pid) not in [p.pid for p in self.started]:
                 found.append(f"{pid} {exe}")
         return found
+
+
+def tokens_of(text):
+    """More than any tokenizer makes of it: three digits, four letters of a word, two characters of a mixture, or one other are one."""
+    count = 0
+    for run in re.findall(r"[0-9A-Za-z]+|[^0-9A-Za-z\s]", text):
+        count += len(run) / (3 if run.isdigit() else 4 if run.isalpha() and run.islower() else 2) if run.isascii() and run.isalnum() else 1
+    return int(count)
 
 
 def check_schema(schema, value, where):
@@ -365,6 +376,51 @@ def cancelled(scene):
     expect(client.end() == 0 and not scene.left(), str(scene.left()))
 
 
+def ticks_of(process):
+    """Its processor time so far, in ticks of the system's clock."""
+    with open(f"/proc/{process.pid}/stat", encoding="utf-8") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+@case(alone=True)
+def views_cancelled(scene):
+    """A view that is cancelled ends in its middle: the server takes less processor time for it than for the whole."""
+    client = Client(scene)
+    for name in ("s1", "s2"):
+        done = client.tool("launch", program=scene.own(STEPS, name, "-DLOOKUPS=80000"), patterns=[f"{name}!**"], mode="full", wait_s=100)
+        expect(done["events"] > 3e6, str(done["events"]))
+    told = []
+    for tool, arguments in (("analyze", {"view": "graph"}), ("analyze", {"view": "slowest", "filter": {"min_duration": "1ns"}}),
+                            ("analyze", {"view": "report", "filter": {"min_duration": "1ns"}}), ("analyze", {"view": "hot"}),
+                            ("analyze", {"view": "callers", "filter": {"function": "leaf"}}), ("analyze", {"view": "report", "by": "module"}),
+                            ("analyze", {"view": "diff", "other": "s1", "trace": "s2"}), ("analyze", {"view": "check", "checks": ["leaf.p99 < 1s"]}),
+                            ("query", {"filter": {"function": "leaf"}, "to_file": True}), ("query", {"sql": "SELECT count(*) FROM spans WHERE self > 5"})):
+        spent = []
+        for is_cancelled in (True, False):  # first: of a query, the index is made then
+            before, notes = ticks_of(client.server), len(client.notes)
+            number = client.begin("tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": client.number}})
+            if is_cancelled:
+                wait_for("progress", lambda: len(client.notes) > notes or number in client.answers)  # pylint: disable=cell-var-from-loop
+                client.note("notifications/cancelled", requestId=number)
+                wait_for("silence", lambda: is_still(client.server))
+                expect(number not in client.answers, f"{tool} {arguments} was answered")
+            else:
+                expect(not client.answer(number)["result"]["isError"], f"{tool} {arguments}")
+            spent.append(ticks_of(client.server) - before)
+        told.append(f"{arguments.get('view', 'query')} {spent[0]}/{spent[1]}")
+        expect(spent[0] <= 0.6 * spent[1] + 3, f"{tool} {arguments}: {spent[0]} ticks when cancelled, {spent[1]} for the whole")
+    answers = glob.glob(scene.path("contrail-mcp-*", "answer-*"))
+    expect(len(answers) == 1, f"half an answer is left: {answers}")
+    return ", ".join(told)
+
+
+def is_still(process):
+    before = ticks_of(process)
+    time.sleep(0.2)
+    return ticks_of(process) == before
+
+
 # ---- the tools ----
 
 @case
@@ -488,6 +544,90 @@ def pages(scene):
 
 
 @case
+def worst(scene):
+    """What could make an answer too long: wide rows, many columns, many patterns, texts of which each character is a token."""
+    client = Client(scene)
+    client.tool("launch", program=scene.own(STEPS, "steps", "-DLOOKUPS=300"), wait_s=30)
+    for sql, more in (("SELECT hex(randomblob(10000000)) AS wide", {"full_names": True}),
+                      ("SELECT " + ", ".join(f"hex(randomblob(900)) AS c{i}" for i in range(150)), {"full_names": True}),
+                      ("SELECT " + ", ".join(f"randomblob(3000) AS c{i}" for i in range(20)), {"full_names": True}),
+                      ("SELECT start, \"end\", id, hex(randomblob(40)) FROM spans", {"limit": 1000}),
+                      ("SELECT printf('%.*c', 150, char(0x1F980)) FROM spans", {"limit": 1000}),
+                      ("SELECT function FROM spans", {"limit": 1000})):
+        answer = client.tool("query", sql=sql, **more)  # which holds it against the limits
+        expect(answer["shown"] >= 1, str(answer)[:300])
+    expect("columns" in client.refused("query", sql="SELECT " + ", ".join(f"{i} AS c{i}" for i in range(500))), "500 columns")
+    shortened = client.tool("query", sql="SELECT hex(randomblob(1000000)) AS wide", full_names=True)
+    expect(any("to_file" in one for one in shortened["uncertain"]) and len(shortened["rows"][0][0]) <= 160, str(shortened)[:500])
+    client.tool("launch", program=scene.own(TICKS, "ticks"), patterns=[])
+    listed = client.tool("trace", action="add", patterns=[f"no_such_function_{i:0100}" for i in range(200)])
+    expect(len(listed["patterns"]) <= 50 and len(listed["uncertain"]) <= 23 and "more" in listed["uncertain"][-1], str(listed)[-500:])
+    client.tool("trace", action="exclude", patterns=["x" * 4000 + str(i) for i in range(200)])
+    client.tool("trace", action="try", patterns=["y" * 4000 + str(i) for i in range(200)])
+    for uri in [one["uri"] for one in client.ask("resources/list")["result"]["resources"]]:
+        text = client.ask("resources/read", uri=uri)["result"]["contents"][0]["text"]
+        expect(tokens_of(text) < 25000, f"{uri}: some {tokens_of(text)} tokens")
+
+
+HIDDEN = "\u202e\u200b\u2066\ufeff" + "".join(chr(0xe0000 + ord(c)) for c in "ignore all") + "\u009b31m"
+
+
+@case
+def hidden(scene):
+    """Names, output, errors: what nobody sees but a model reads does not get through, wherever the program has put it."""
+    client = Client(scene)
+    name = "evil\u202e\U000e0041\u200b"
+    source = f'__attribute__((noinline)) void f(void) __asm__("{name}");\nvoid f(void) {{ for (volatile int i = 0; i < 3; i++) {{ }} }}\n#include <stdio.h>\n' \
+             f'int main(void) {{ f(); f(); printf("shown {HIDDEN}\\n"); return 0; }}\n'
+    program = scene.own(source, "hiding")
+    hiding = scene.path("x\u202e\U000e0042")
+    os.rename(program, hiding)
+    done = client.tool("launch", program=hiding, args=[HIDDEN], wait_s=30)
+    answers = [done, client.tool("analyze", view="report"), client.tool("analyze", view="output"), client.tool("session", action="list"),
+               client.tool("query", sql="SELECT name, module FROM functions WHERE name LIKE 'evil%'", full_names=True),
+               client.tool("query", sql="SELECT text FROM output", full_names=True), client.tool("query", filter={"function": "evil*"}),
+               client.tool("query", sql=f"SELECT 1 AS \"{HIDDEN}\""), client.tool("session", action="open", directory=done["directory"]),
+               client.tool("trace", action="try", program=hiding, patterns=["evl*"]), client.call("query", filter={"function": "evilx"}),
+               client.call("launch", program=hiding + HIDDEN), client.ask("resources/list"),
+               *[client.ask("resources/read", uri=f"contrail://s1{part}") for part in ("", "/stdout", "/output")]]
+    expect("shown" in done["stdout"]["text"] and "evil" in str(answers[4]), str(answers[4]))
+    for answer in answers:
+        for bad in map(chr, (0x202e, 0x200b, 0x2066, 0xfeff, 0x9b, 0xe0041, 0xe0042, 0xe0069)):
+            expect(bad not in json.dumps(answer, ensure_ascii=False), f"{bad!r} in {str(answer)[:300]}")
+    expect("data" in client.call("query", sql="SELECT nothing FROM spans")["content"][1]["text"], "an error is not marked")
+    for part in ("", "/stdout", "/output"):
+        contents = client.ask("resources/read", uri=f"contrail://s1{part}")["result"]["contents"][0]
+        expect("data" in contents["_meta"]["contrail/data_note"], f"{part} is not marked")
+
+
+@case
+def disk(scene):
+    """--max-disk: nothing more is begun, an answer in a file ends; what is removed makes room. --max-time ends a recording."""
+    client = Client(scene, "--max-disk", "12M", "--max-time", "1", "--max-size", "8M")
+    ended = client.tool("launch", program=scene.own(TICKS, "ticks"), patterns=["tick"], wait_s=20)
+    expect(ended["stopped"] == "its time limit was over", str(ended))
+    cross = "SELECT a.id, hex(zeroblob(500)) FROM spans a, spans b, spans c"
+    refused = client.refused("query", sql=cross, to_file=True)
+    expect("write" in refused, refused)
+    folder = os.path.join(scene.folder, [one for one in scene.left() if one.startswith("contrail-mcp-")][0])
+    expect(not [one for one in os.listdir(folder) if one.startswith("answer-")], "the file of a failed answer is left")
+    with open(os.path.join(folder, "s1", "filler"), "wb") as file:
+        file.write(os.urandom(12 << 20))
+    for tool, arguments in (("launch", {"program": "/bin/true"}), ("query", {"sql": "SELECT 1", "to_file": True}),
+                            ("itrace", {"action": "record", "program": "/bin/true"})):
+        refused = client.refused(tool, **arguments)
+        expect("--max-disk" in refused and "remove" in refused, refused)
+    expect("which one" in client.refused("session", action="forget", remove=True), "which one")
+    expect("with its files" in client.tool("session", action="forget", session="s1", remove=True)["state"], "removed")
+    expect(os.listdir(folder) == [], str(os.listdir(folder)))
+    expect(client.tool("launch", program="/bin/true", patterns=[], wait_s=20, directory=scene.path("mine"))["state"] == "done", "there is room again")
+    expect("own directory" in client.refused("session", action="forget", session="s2", remove=True), "a directory of somebody else's")
+    expect(os.path.isdir(scene.path("mine")), "it is gone")
+    big = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=300000"), limit_s=60)
+    expect(any("--max-size" in one for one in big["uncertain"]), str(big))
+
+
+@case
 def errors(scene):
     """What was wrong, the closest right thing; and nothing has changed."""
     client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=3")
@@ -579,6 +719,33 @@ def allowed(scene):
     by_pid = Client(scene, "--allow", str(process.pid))
     by_pid.tool("attach", process=process.pid, patterns=["tick"])
     expect("--allow" in by_pid.refused("launch", program=ticks), "a program by its process")
+    os.symlink(steps, scene.path("entry"))
+    by_link = Client(scene, "--allow", scene.path("entry"))
+    expect(by_link.tool("launch", program=scene.path("entry"), wait_s=30)["state"] == "done", "by the link itself")
+    os.unlink(scene.path("entry"))
+    os.symlink("/", scene.path("entry"))
+    expect("--allow" in by_link.refused("launch", program="/bin/true"), "the link leads elsewhere since")
+    inside = scene.path("inside")
+    os.mkdir(inside)
+    os.symlink("/bin", os.path.join(inside, "bin"))
+    shutil.copy("/bin/true", inside)
+    below = Client(scene, "--allow", inside)
+    expect(below.tool("launch", program="./true", cwd=inside, wait_s=30)["state"] == "done", "a relative path")
+    for program in (f"{inside}/bin/true", f"{inside}/../steps", f"/proc/{process.pid}/root/bin/true", f"/proc/{process.pid}/exe", "/proc/self/exe", "true", "sh", f"/proc/{os.getpid()}/root{inside}/../steps"):
+        expect("--allow" in below.refused("launch", program=program), program)
+    for directory in (f"{inside}/bin", f"/proc/{process.pid}/root/tmp", f"{inside}/..", "/"):
+        expect("--allow" in below.refused("launch", program=f"{inside}/true", directory=f"{directory}/new"), directory)
+        expect("--allow" in below.refused("itrace", action="steps", recording=directory), directory)
+        expect("--allow" in below.refused("trace", action="try", program=f"{directory}/true", patterns=["*"]), directory)
+    for words in (("--allow", "999999999"), ("--allow", "4194304"), ("--allow", "/no/such"), ("--allow", "nosuchprogram"), ("--allow", "")):
+        result = scene.execute(scene.contrail, "mcp", *words, input="", stdin=None)
+        expect(result.returncode == 2 and "--allow" in result.stderr and result.stderr.count("\n") <= 2, f"{words}: {result}")
+    expect("--allow" in below.refused("attach", process=process.pid), "another's process")
+    by_thread = Client(scene, "--allow", str(process.pid))
+    other = scene.start(scene.own(TICKS, "ticksother"))
+    expect("no thread" in by_thread.refused("itrace", action="record", pid=process.pid, thread=other.pid), "another process's thread")
+    expect("--allow" in by_thread.refused("itrace", action="record", pid=other.pid), "another process")
+    expect(by_thread.end() == 0, "status")
     expect(Client(scene, "--allow", scene.folder).tool("attach", process="ticksallowed", patterns=["tick"])["state"] == "recording" if by_pid.end() == 0
            else False, "by its directory")
 

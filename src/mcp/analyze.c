@@ -333,8 +333,11 @@ show(struct shown *shown, size_t which)
   bool to_file = mcp_get_flag(shown->arguments, "to_file");
   shown->out = to_file ? mcp_answer_file(call, ".txt", path) : open_memstream(&text, &size);
   int code = shown->out != NULL ? views[which].write(shown) : CT_ENOMEM;
-  if (shown->out != NULL) {
-    fclose(shown->out);
+  if (shown->out != NULL && ferror(shown->out) && code == 0) {
+    code = CT_EIO;
+  }
+  if (shown->out != NULL && fclose(shown->out) != 0 && code == 0) {
+    code = CT_EIO;
   }
   if (code != 0) {
     if (to_file && shown->out != NULL) {

@@ -3,7 +3,8 @@
 #include "mcp/server.h"
 
 /* JSON in C: '…' stands for "…" would be shorter, but nobody could search for it. Members that several tools have: */
-#define TEXT(name, about) "\"" name "\":{\"type\":\"string\",\"maxLength\":4096,\"description\":\"" about "\"}"
+#define TEXT(name, about)      "\"" name "\":{\"type\":\"string\",\"maxLength\":4096,\"description\":\"" about "\"}"
+#define LONG_TEXT(name, about) "\"" name "\":{\"type\":\"string\",\"maxLength\":30000,\"description\":\"" about "\"}"
 #define LIST(name, about)                                                                                              \
   "\"" name "\":{\"type\":\"array\",\"maxItems\":256,\"items\":{\"type\":\"string\",\"maxLength\":4096},"              \
   "\"description\":\"" about "\"}"
@@ -107,8 +108,9 @@
   OUT_TEXT("session")                                                                                                  \
   OUT_TEXT("trace")                                                                                                    \
   OUT_TEXT("state")                                                                                                    \
-  OUT_TEXT("program") OUT_TEXT("end") OUT_TEXT("directory") OUT_COUNT("pid") OUT_COUNT("events") OUT_COUNT("lost")     \
-      OUT_COUNT("functions") OUT_COUNT("hooked") "\"stdout\":{\"type\":\"object\"},\"stderr\":{\"type\":\"object\"},"
+  OUT_TEXT("program")                                                                                                  \
+  OUT_TEXT("end") OUT_TEXT("directory") OUT_COUNT("pid") OUT_COUNT("events") OUT_COUNT("lost") OUT_COUNT("functions")  \
+      OUT_COUNT("hooked") "\"stdout\":{\"type\":\"object\"},\"stderr\":{\"type\":\"object\"},"
 #define OUT_PAGE                                                                                                       \
   OUT_COUNT("shown")                                                                                                   \
   OUT_TEXT("more")                                                                                                     \
@@ -199,7 +201,7 @@ const struct mcp_tool mcp_tools[] = {
          "windows, open_frames (what each thread is in now), lost, histogram. \\\"end\\\" and \\\"values\\\" need "
          "quotes. "
          "Without sql: the calls that pass `filter`, in order of time, as indented lines.",
-     .input = INPUT(TEXT("sql", "one statement, reading only") "," TRACE "," FILTER "," PAGE "," FLAG(
+     .input = INPUT(LONG_TEXT("sql", "one statement, reading only") "," TRACE "," FILTER "," PAGE "," FLAG(
          "to_file", "all rows into a file (CSV; lines as text), "
                     "whose path is the answer") "," FLAG("full_names",
                                                          "long names are not shortened") "," SECONDS("timeout_s", "600",
@@ -257,14 +259,15 @@ const struct mcp_tool mcp_tools[] = {
      .description =
          "list: what is held, and other sessions of this user; status: state, events, losses, cost, output; wait: for "
          "its end; pause, resume; stop: ends the recording (end: true, the default of launched programs, ends the "
-         "program too); dump: writes what a session with `last` holds now; open: a trace's directory; forget.",
+         "program too); dump: writes what a session with `last` holds now; open: a trace's directory; forget (remove: "
+         "with "
+         "its files).",
      .input = INPUT_NEEDS(
          "\"action\"",
-         CHOICE("action", "\"list\",\"status\",\"wait\",\"pause\",\"resume\",\"stop\",\"dump\",\"open\",\"forget\"", "what to do") "," TEXT(
-             "session",
-             "s1, t1; left out: the newest") "," TEXT("directory",
-                                                      "open, dump: of the trace") "," FLAG("end",
-                                                                                           "stop: end the program "
+         CHOICE("action", "\"list\",\"status\",\"wait\",\"pause\",\"resume\",\"stop\",\"dump\",\"open\",\"forget\"", "what to do") "," TEXT("session", "s1, t1; left out: the newest") "," TEXT(
+             "directory",
+             "open, dump: of the trace") "," FLAG("remove",
+                                                  "forget: its files too") "," FLAG("end", "stop: end the program "
                                                                                            "(launched ones: default "
                                                                                            "true)") "," SECONDS("wait_"
                                                                                                                 "s",
@@ -290,19 +293,26 @@ const struct mcp_tool mcp_tools[] = {
          "record: every instruction of the next calls of a function, in a process that runs (session or pid; not one "
          "with hooks: stop its recording first) or in a program that is started for it. steps: the instructions, with "
          "registers and memory that changed. last_write: who last wrote a register or memory before a step.",
-     .input = INPUT_NEEDS("\"action\"", CHOICE(
-                                            "action", "\"record\",\"steps\",\"last_write\"",
-                                            "what to do") "," TEXT("recording", "steps, last_write: the directory that "
-                                                                                "record answered; left out: the last") "," TEXT("function", "record: whose calls (glob); steps: only in functions that match") "," TEXT("when", "record: only if it holds at the first instruction: arg1 > 5") ","
-                                                                                                                                                                                                                                                                                               "\"calls\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000,\"description\":\"record: so many "
-                                                                                                                                                                                                                                                                                               "(default 1)\"}," COUNT("pid",
-                                                                                                                                                                                                                                                                                                                       "record: of the process") "," COUNT("thread", "its id") "," TEXT("program",
-                                                                                                                                                                                                                                                                                                                                                                                        "record: start this") "," LIST("args",
-                                                                                                                                                                                                                                                                                                                                                                                                                       "its arguments") "," SECONDS("limit_s",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                    "600", "record: at most so long (default 10)") "," COUNT("step", "steps: the first one; last_write: before this one") "," TEXT("what", "last_write: rax, rflags, xmm3, or 0x7ffe1200:8") "," FLAG("back", "steps: towards the beginning") "," FLAG("registers",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                       "steps: the whole state") "," FLAG("source",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                          "steps: source lines") "," PAGE),
-     .output = OUTPUT(OUT_TEXT("recording") OUT_COUNT("instructions") OUT_COUNT("calls") OUT_TEXT("end") OUT_PAGE),
+     .input =
+         INPUT_NEEDS(
+             "\"action\"",
+             CHOICE(
+                 "action",
+                 "\"record\",\"steps\",\"last_write\"", "what to do") "," TEXT("recording",
+                                                                               "steps, last_write: the directory that "
+                                                                               "record answered; left out: the last") "," TEXT("function", "record: whose calls (glob); steps: only in functions that match") "," TEXT("when", "record: only if it holds at the first instruction: arg1 > 5") ","
+                                                                                                                                                                                                                                                                                              "\"calls\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000,\"description\":\"record: so many "
+                                                                                                                                                                                                                                                                                              "(default 1)\"}," COUNT(
+                                                                                                                                                                                                                                                                                                  "pid",
+                                                                                                                                                                                                                                                                                                  "record: of the process") "," COUNT("thread",
+                                                                                                                                                                                                                                                                                                                                      "its id") "," FLAG("all_threads",
+                                                                                                                                                                                                                                                                                                                                                         "record: all threads of the process, each with a file (steps: thread)") "," TEXT("program", "record: start this") "," LIST("args",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    "its arguments") "," SECONDS("limit_s",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                 "600", "record: at most so long (default 10)") "," COUNT("step", "steps: the first one; last_write: before this one") "," TEXT("what",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "last_write: rax, rflags, xmm3, or 0x7ffe1200:8") "," FLAG("back", "steps: towards the beginning") "," FLAG("registers", "steps: the whole state") "," FLAG("source",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                            "steps: source lines") "," PAGE),
+     .output = OUTPUT(OUT_TEXT("recording") OUT_COUNT("instructions") OUT_COUNT("calls") OUT_COUNT("threads")
+                          OUT_TEXT("end") OUT_PAGE),
      .hints = DESTROYS,
      .run = mcp_tool_itrace},
     {.name = "explain",

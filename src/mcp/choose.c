@@ -88,7 +88,7 @@ change_patterns(struct mcp_call *call, struct ct_session *session, const char *a
   }
   if (good) {
     put_change(call, &change, before);
-    mcp_put(call, "unmatched", json_incref(unmatched));
+    mcp_put_some(call, "unmatched", json_incref(unmatched), MCP_ROWS);
   }
   json_decref(unmatched);
   return good;
@@ -98,9 +98,9 @@ static void
 put_lists(struct mcp_call *call, struct ct_session *session)
 {
   json_t *excluded = loads(ct_session_exclude_list(session));
-  mcp_put(call, "patterns", loads(ct_session_trace_list(session)));
+  mcp_put_some(call, "patterns", loads(ct_session_trace_list(session)), MCP_ROWS);
   if (json_array_size(excluded) != 0) {
-    mcp_put(call, "excluded", json_incref(excluded));
+    mcp_put_some(call, "excluded", json_incref(excluded), MCP_ROWS);
   }
   json_decref(excluded);
   call->has_target_text = true;
@@ -246,8 +246,8 @@ try_patterns(struct mcp_call *call)
     try_process(&trial, pid);
   }
   if (good) {
-    mcp_put(call, "patterns", loads(ct_selection_json(trial.selection)));
-    mcp_put(call, "modules", json_incref(trial.modules));
+    mcp_put_some(call, "patterns", loads(ct_selection_json(trial.selection)), MCP_ROWS);
+    mcp_put_some(call, "modules", json_incref(trial.modules), MCP_ROWS);
     mcp_suggest(call, "nothing was changed: trace action=add, or launch, with these patterns");
     call->has_target_text = true;
   }
@@ -286,8 +286,8 @@ mcp_tool_trace(struct mcp_call *call)
     }
     mcp_session_leave(held);
   }
-  if (good && (strcmp(action, "add") == 0 || strcmp(action, "remove") == 0)) {
-    mcp_suggest(call, "analyze view=report trace=%s: calls since then", held->name);
+  if (good && json_array_size(call->next) == 0) {
+    mcp_suggest(call, "analyze view=report trace=%s: calls so far", held->name);
   }
   if (held != NULL) {
     mcp_held_put(held);

@@ -23,17 +23,31 @@ interrupt(void *sql)
 /* ---- rows ---- */
 
 static void
-clean_rows(json_t *rows, bool shortens)
+clean_row(json_t *row, bool shortens)
 {
-  size_t i, j;
-  json_t *row, *cell;
+  size_t i;
+  json_t *cell;
+  json_array_foreach(row, i, cell)
+  {
+    if (json_is_string(cell)) {
+      json_array_set_new(row, i, shortens ? mcp_name(json_string_value(cell)) : mcp_text(json_string_value(cell)));
+    }
+  }
+}
+
+/* One that is longer than an answer may be has its cells shortened, although they were to be whole. */
+static void
+clean_rows(struct mcp_call *call, json_t *rows, bool shortens)
+{
+  size_t i;
+  json_t *row;
   json_array_foreach(rows, i, row)
   {
-    json_array_foreach(row, j, cell)
-    {
-      if (json_is_string(cell)) {
-        json_array_set_new(row, j, shortens ? mcp_name(json_string_value(cell)) : mcp_text(json_string_value(cell)));
-      }
+    clean_row(row, shortens);
+    if (!shortens && json_dumpb(row, NULL, 0, JSON_COMPACT) > MCP_ANSWER_BYTES) {
+      clean_row(row, true);
+      mcp_doubt(call, "rows of more than %d bytes have their texts shortened: to_file: true has them whole",
+                MCP_ANSWER_BYTES);
     }
   }
 }
@@ -116,7 +130,8 @@ run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, st
     return true;
   }
   if (code == CT_EIO) {
-    return mcp_fail(call, "%s; select less, or give to_file: true", diag.text);
+    return mcp_fail(call, "%s; select less%s", diag.text,
+                    mcp_get_flag(call->arguments, "to_file") ? "" : ", or give to_file: true");
   }
   return result->interrupted || strstr(diag.text, "--timeout") != NULL
              ? mcp_fail(call,
@@ -146,8 +161,12 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
   json_t *rows = json_object_get(found, "rows"), *columns = json_object_get(found, "columns");
   if (good && rows == NULL) {
     good = mcp_fail(call, "the query has no rows: which SELECT?");
+  } else if (good && json_array_size(columns) > MCP_COLUMNS_MAX) {
+    good = mcp_fail(call, "the query has %zu columns, and an answer at most %d: select those that matter",
+                    json_array_size(columns), MCP_COLUMNS_MAX);
   } else if (good) {
-    clean_rows(rows, !mcp_get_flag(call->arguments, "full_names"));
+    clean_row(columns, true);
+    clean_rows(call, rows, !mcp_get_flag(call->arguments, "full_names"));
     mcp_put_page(call, "rows", json_incref(columns), json_incref(rows), mcp_get_count(call->arguments, "limit", 0),
                  result.more);
     if (result.index_rebuilt) {
@@ -158,32 +177,13 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
   return good;
 }
 
-/* A file in the server's directory for an answer that is too large. */
-static FILE *
-open_file(struct mcp_call *call, const char *ending, char path[PATH_MAX])
-{
-  snprintf(path, PATH_MAX, "%.4000s/answer-XXXXXX%s", call->server->directory, ending);
-  int fd = mkstemps(path, (int)strlen(ending));
-  FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
-  if (out == NULL) {
-    mcp_fail(call, "no file can be made in %.300s: %s", call->server->directory, strerror(errno));
-  }
-  return out;
-}
-
-FILE *
-mcp_answer_file(struct mcp_call *call, const char *ending, char path[PATH_MAX])
-{
-  return open_file(call, ending, path);
-}
-
 /* All rows, into a file: lines of JSON, the first one the columns. */
 static bool
 query_file(struct mcp_call *call, struct mcp_held *held)
 {
   char path[PATH_MAX];
   struct ct_sql_result result;
-  FILE *out = open_file(call, ".json", path);
+  FILE *out = mcp_answer_file(call, ".json", path);
   struct ct_sql *sql = out != NULL ? mcp_sql_take(call, held) : NULL;
   bool good = sql != NULL && run_sql(call, sql, out, 0, &result);
   if (sql != NULL) {
@@ -264,11 +264,16 @@ query_lines(struct mcp_call *call, struct mcp_held *held)
   if (!mcp_view_open(call, held, json_object_get(call->arguments, "filter"), &view)) {
     return false;
   }
-  FILE *out = to_file ? open_file(call, ".txt", path) : open_memstream(&text, &size);
+  FILE *out = to_file ? mcp_answer_file(call, ".txt", path) : open_memstream(&text, &size);
   bool good = out != NULL && replay(call, &view, out, to_file ? 0 : MCP_ROWS_MAX + 1);
   mcp_view_close(&view);
-  if (out != NULL) {
-    fclose(out);
+  bool is_written = out != NULL && ferror(out) == 0;
+  is_written = out != NULL && fclose(out) == 0 && is_written;
+  if (to_file && good && !is_written) {
+    good = mcp_fail(call, "the file cannot be written: %s", strerror(errno));
+  }
+  if (to_file && out != NULL && !good) {
+    unlink(path);
   }
   if (good && to_file) {
     mcp_put(call, "file", mcp_text(path));

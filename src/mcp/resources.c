@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OUTPUT_BYTES = 60000 };
+enum { OUTPUT_BYTES = 24000 }; /* each of them may be a token */
 
 static const char *const pages[] = {"agents", "sql", "glossary", "limits"};
 
@@ -195,7 +195,7 @@ mcp_resources_read(struct mcp_request *request)
   const char *uri = mcp_get_text(request->params, "uri");
   const char *name = uri != NULL && strncmp(uri, scheme, sizeof(scheme) - 1) == 0 ? uri + sizeof(scheme) - 1 : NULL;
   char *text = NULL;
-  bool is_json = false, is_page = false;
+  bool is_json = false, is_page = false, is_held = false;
   if (name != NULL && strcmp(name, "schema") == 0) {
     text = read_schema();
   } else if (name != NULL && strncmp(name, docs, sizeof(docs) - 1) == 0) {
@@ -204,6 +204,7 @@ mcp_resources_read(struct mcp_request *request)
     is_page = true;
   } else if (name != NULL) {
     struct mcp_held *held = find_held(request->server, name, strcspn(name, "/"));
+    is_held = held != NULL;
     if (held != NULL) {
       text = read_held(held, name + strcspn(name, "/"), &is_json);
       mcp_held_put(held);
@@ -221,5 +222,9 @@ mcp_resources_read(struct mcp_request *request)
                                        : "text/plain",
                              "text", mcp_text(text));
   free(text);
+  if (is_held && request->server->version >= MCP_2025_06_18) {
+    json_t *meta = json_pack("{s:s}", "contrail/data_note", mcp_data_note);
+    json_object_set_new(json_array_get(json_object_get(result, "contents"), 0), "_meta", meta);
+  }
   mcp_answer_result(request, result);
 }

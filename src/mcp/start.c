@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-enum { LAST_BYTES_MAX_LOG = 40 };
+enum { LAST_BYTES_MAX_LOG = 40, SHOWN_PATTERNS = 50 };
 
 /* ---- lists ---- */
 
@@ -189,10 +189,13 @@ take_last(struct mcp_call *call, struct ct_session_options *options)
   char text[64], *rest = text;
   const char *given = mcp_get_text(call->arguments, "last");
   uint64_t bytes = 0, ns = 0;
+  if (!mcp_disk_room(call, &options->max_bytes)) {
+    return false;
+  }
   if (given == NULL) {
-    options->max_bytes = call->server->options->max_bytes;
     return true;
   }
+  options->max_bytes = 0;
   bool good = strlen(given) < sizeof(text);
   snprintf(text, sizeof(text), "%s", given);
   for (char *part; good && (part = strsep(&rest, ",")) != NULL;) {
@@ -224,6 +227,10 @@ take_recording(struct mcp_call *call, struct mcp_session *session, bool is_lossl
   options->sources = mcp_get_flag(arguments, "sources");
   options->budget = mcp_get_number(arguments, "budget", 0) / 100;
   session->limit_ms = (uint64_t)(mcp_get_number(arguments, "limit_s", 0) * 1000);
+  uint64_t most_ms = call->server->options->max_time_s * 1000;
+  if (most_ms != 0 && (session->limit_ms == 0 || session->limit_ms > most_ms)) {
+    session->limit_ms = most_ms;
+  }
   return take_patterns(call, options) && take_exclusions(call, options) && take_rules(call, session) &&
          take_last(call, options);
 }
@@ -363,7 +370,7 @@ put_unmatched(struct mcp_call *call, struct mcp_held *held)
     }
   }
   if (json_array_size(short_list) != 0) {
-    mcp_put(call, "patterns", json_incref(short_list));
+    mcp_put_some(call, "patterns", json_incref(short_list), SHOWN_PATTERNS);
   }
   json_decref(short_list);
   json_decref(patterns);

@@ -720,7 +720,6 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     rc = replay_live(&r, diag);
   } else if (rc == 0 && sink != NULL) {
     rc = replay_merge(&r, diag);
-    rc = rc == 0 && r.is_cancelled ? ct_fail(diag, CT_ECANCELED, "cancelled") : rc;
     rc = rc == 0 && r.sink_code != 0 ? ct_fail(diag, r.sink_code, "out of memory for the calls") : rc;
   } else if (rc == 0) {
     size_t columns;
@@ -729,6 +728,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     ct_lines_heading(&r.lines, columns);
     rc = replay_merge(&r, diag);
   }
+  rc = rc == 0 && r.is_cancelled ? ct_fail(diag, CT_ECANCELED, "cancelled") : rc;
   notes->shown = r.line_count;
   for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++) {
     replay_close_lane(&r, &r.lanes[i]);
