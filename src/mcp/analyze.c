@@ -133,6 +133,7 @@ write_slowest(struct shown *shown)
                                        .by_off = mcp_get_text(shown->arguments, "sort") != NULL &&
                                                  strcmp(mcp_get_text(shown->arguments, "sort"), "off") == 0,
                                        .depth = (uint32_t)mcp_get_count(shown->arguments, "levels", LEVELS),
+                                       .min_percent = mcp_get_number(shown->arguments, "min_percent", MIN_PERCENT),
                                        .progress = shown->progress,
                                        .time = shown->time,
                                        .workers = 1,
@@ -352,7 +353,7 @@ show(struct shown *shown, size_t which)
     put_lines(shown, text, size);
   }
   free(text);
-  if (shown->notes.damaged_threads != 0) {
+  if (shown->notes.damaged_threads != 0 && !mcp_held_is_live(shown->held)) { /* else the rest comes yet */
     mcp_doubt(call,
               "the files of %u threads are damaged or cut (thread %u the first): what comes after that is missing",
               shown->notes.damaged_threads, shown->notes.first_damaged_tid);

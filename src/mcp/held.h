@@ -128,6 +128,11 @@ void mcp_put_status(struct mcp_call *call, struct mcp_held *held);
 json_t *mcp_status_json(struct mcp_held *held, bool is_short);
 const char *mcp_stage_name(const struct mcp_held *held);
 
+/* ---- choose.c ---- */
+
+/* A pattern has matched nothing: why, and what may be meant, as a doubt. likely: what the library says; NULL or "". */
+void mcp_doubt_pattern(struct mcp_call *call, pid_t pid, const char *pattern, const char *likely);
+
 /* ---- streams.c ---- */
 
 /* Opens the pipes or (is_kept) files; fds: what the program is to have as 0, 1, 2. False: errno. */

@@ -5,6 +5,7 @@
 #include <contrail/replay.h>
 #include <contrail/text.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,39 @@ static void
 interrupt(void *sql)
 {
   ct_sql_interrupt(sql);
+}
+
+/* ---- a stream into memory that has an end ---- */
+
+struct bounded {
+  char *text;
+  size_t size;
+};
+
+static ssize_t
+write_bounded(void *context, const char *bytes, size_t count)
+{
+  struct bounded *bounded = context;
+  char *text = bounded->size + count <= ANSWER_BYTES_MAX ? realloc(bounded->text, bounded->size + count) : NULL;
+  if (text == NULL) {
+    errno = EFBIG;
+    return 0; /* an error, as fopencookie has it */
+  }
+  memcpy(text + bounded->size, bytes, count);
+  bounded->text = text;
+  bounded->size += count;
+  return (ssize_t)count;
+}
+
+static FILE *
+open_bounded(struct bounded *bounded)
+{
+  static const cookie_io_functions_t functions = {.write = write_bounded};
+  FILE *out = fopencookie(bounded, "w", functions);
+  if (out != NULL) {
+    setvbuf(out, NULL, _IOFBF, BUFFER_BYTES);
+  }
+  return out;
 }
 
 /* ---- rows ---- */
@@ -66,8 +100,41 @@ last_rows(const char *text, size_t size)
   return json_loadb(text + begin, size - begin, JSON_ALLOW_NUL, NULL);
 }
 
+/* "spans has id, parent_id ..." of each table that the query names, as a doubt of the error's. */
+static void
+list_columns(struct ct_sql *sql, const char *asked, char *list, size_t size)
+{
+  char query[100];
+  list[0] = '\0';
+  for (size_t t = 0; mcp_tables[t] != NULL; t++) {
+    struct bounded bounded = {NULL};
+    const char *found = strcasestr(asked, mcp_tables[t]);
+    char after = found != NULL ? found[strlen(mcp_tables[t])] : 'x';
+    FILE *out = isalnum((unsigned char)after) == 0 && after != '_' ? open_bounded(&bounded) : NULL;
+    if (out == NULL) {
+      continue;
+    }
+    snprintf(query, sizeof(query), "PRAGMA table_info('%s')", mcp_tables[t]);
+    int code = ct_sql_run(sql, query, out, NULL, NULL);
+    fclose(out);
+    json_t *columns = code == 0 ? last_rows(bounded.text, bounded.size) : NULL, *row;
+    size_t i;
+    json_array_foreach(json_object_get(columns, "rows"), i, row)
+    {
+      size_t at = strlen(list);
+      snprintf(list + at, size - at, "%s%s", i == 0 ? (at == 0 ? "" : "; ") : ", ",
+               i == 0 ? mcp_tables[t] : json_string_value(json_array_get(row, 1)));
+      at = strlen(list);
+      snprintf(list + at, size - at, "%s%s", i == 0 ? " has " : "",
+               i == 0 ? json_string_value(json_array_get(row, 1)) : "");
+    }
+    json_decref(columns);
+    free(bounded.text);
+  }
+}
+
 static bool
-explain_wrong(struct mcp_call *call, const char *text)
+explain_wrong(struct mcp_call *call, struct ct_sql *sql, const char *text)
 {
   const char *missing = strstr(text, "no such "), *name = missing != NULL ? strrchr(missing, ' ') : NULL;
   enum { WORDS_MAX = 128 };
@@ -76,43 +143,16 @@ explain_wrong(struct mcp_call *call, const char *text)
   }
   if (name != NULL) {
     const char *dot = strrchr(name, '.');
-    closest = ct_closest_word(dot != NULL ? dot + 1 : name + 1, words);
+    const char *missed = dot != NULL ? dot + 1 : name + 1;
+    closest = ct_closest_word(missed, words);
+    closest = closest != NULL && strcmp(closest, missed) == 0 ? NULL : closest; /* of another table */
   }
-  return mcp_fail(call, "%s%s%s; explain term=spans (or another table) has the columns", text,
-                  closest != NULL ? "; perhaps " : "", closest != NULL ? closest : "");
-}
-
-/* ---- a stream into memory that has an end ---- */
-
-struct bounded {
-  char *text;
-  size_t size;
-};
-
-static ssize_t
-write_bounded(void *context, const char *bytes, size_t count)
-{
-  struct bounded *bounded = context;
-  char *text = bounded->size + count <= ANSWER_BYTES_MAX ? realloc(bounded->text, bounded->size + count) : NULL;
-  if (text == NULL) {
-    errno = EFBIG;
-    return 0; /* an error, as fopencookie has it */
+  char columns[900] = "";
+  if (strstr(text, "no such column") != NULL) {
+    list_columns(sql, mcp_get_text(call->arguments, "sql"), columns, sizeof(columns));
   }
-  memcpy(text + bounded->size, bytes, count);
-  bounded->text = text;
-  bounded->size += count;
-  return (ssize_t)count;
-}
-
-static FILE *
-open_bounded(struct bounded *bounded)
-{
-  static const cookie_io_functions_t functions = {.write = write_bounded};
-  FILE *out = fopencookie(bounded, "w", functions);
-  if (out != NULL) {
-    setvbuf(out, NULL, _IOFBF, BUFFER_BYTES);
-  }
-  return out;
+  return mcp_fail(call, "%s%s%s; %s", text, closest != NULL ? "; perhaps " : "", closest != NULL ? closest : "",
+                  columns[0] != '\0' ? columns : "explain term=spans (or another table) has the columns");
 }
 
 /* Runs it, its output to out. The database is locked by us. */
@@ -138,7 +178,7 @@ run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, st
                         "the query was ended: it took longer than timeout_s (%g), or was cancelled; narrow it down, or "
                         "ask `functions` in place of `spans`",
                         seconds)
-             : explain_wrong(call, diag.text);
+             : explain_wrong(call, sql, diag.text);
 }
 
 static bool

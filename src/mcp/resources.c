@@ -20,9 +20,9 @@ enum { OUTPUT_BYTES = 24000 }; /* each of them may be a token */
 
 static const char *const pages[] = {"agents", "sql", "glossary", "limits"};
 
-static const char *const tables[] = {"spans",       "functions", "edges",     "threads", "processes", "modules",
-                                     "events",      "values",    "output",    "crash",   "lost",      "windows",
-                                     "open_frames", "blocks",    "histogram", NULL};
+const char *const mcp_tables[] = {"spans",       "functions", "edges",     "threads", "processes", "modules",
+                                  "events",      "values",    "output",    "crash",   "lost",      "windows",
+                                  "open_frames", "blocks",    "histogram", NULL};
 
 static json_t *
 entry(const char *uri, const char *name, const char *about, const char *type)
@@ -74,11 +74,11 @@ put_columns(const char *text, size_t size)
   char *list = NULL;
   size_t length = 0, table = 0;
   FILE *out = open_memstream(&list, &length);
-  for (const char *line = text; out != NULL && line < text + size && tables[table] != NULL; table++) {
+  for (const char *line = text; out != NULL && line < text + size && mcp_tables[table] != NULL; table++) {
     const char *end = memchr(line, '\n', (size_t)(text + size - line));
     json_t *found = json_loadb(line, end != NULL ? (size_t)(end - line) : 0, 0, NULL), *row;
     size_t i;
-    fprintf(out, "%s(", tables[table]);
+    fprintf(out, "%s(", mcp_tables[table]);
     json_array_foreach(json_object_get(found, "rows"), i, row)
     {
       fprintf(out, "%s%s", i == 0 ? "" : ", ", json_string_value(json_array_get(row, 1)));
@@ -104,8 +104,8 @@ read_schema(void)
   if (ct_sql_open(&options, &sql, NULL) != 0) {
     return NULL;
   }
-  for (size_t i = 0; tables[i] != NULL; i++) {
-    snprintf(query + strlen(query), sizeof(query) - strlen(query), "PRAGMA table_info('%s');", tables[i]);
+  for (size_t i = 0; mcp_tables[i] != NULL; i++) {
+    snprintf(query + strlen(query), sizeof(query) - strlen(query), "PRAGMA table_info('%s');", mcp_tables[i]);
   }
   FILE *out = open_memstream(&text, &size);
   int code = out != NULL ? ct_sql_run(sql, query, out, NULL, NULL) : CT_ENOMEM;

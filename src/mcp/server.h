@@ -190,6 +190,7 @@ void mcp_remove_tree(const char *path);
 
 json_t *mcp_resources_list(struct mcp_server *server);
 json_t *mcp_resource_templates(void);
+extern const char *const mcp_tables[];                /* of query; NULL ends */
 void mcp_resources_read(struct mcp_request *request); /* a request's run */
 json_t *mcp_prompts_list(void);
 /* NULL, and wrong: there is none of this name, or an argument is missing. */

@@ -365,8 +365,7 @@ put_unmatched(struct mcp_call *call, struct mcp_held *held)
                           json_pack("{s:O, s:O, s:O}", "pattern", json_object_get(one, "pattern"), "matched",
                                     json_object_get(one, "matched"), "hooked", json_object_get(one, "hooked")));
     if (mcp_get_count(one, "matched", 1) == 0) {
-      mcp_doubt(call, "the pattern '%.200s' matches no function so far%s%s", mcp_get_text(one, "pattern"),
-                note != NULL ? ": " : "", note != NULL ? note : "");
+      mcp_doubt_pattern(call, held->session->pid, mcp_get_text(one, "pattern"), note);
     }
   }
   if (json_array_size(short_list) != 0) {
