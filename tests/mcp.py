@@ -83,6 +83,7 @@ class Client:
 
     def __init__(self, scene, *options, version="2025-11-25", start=True):
         self.scene, self.number, self.answers, self.notes, self.stray, self.twice = scene, 0, {}, [], [], []
+        self.calls = self.tokens = 0
         self.changed = threading.Condition()
         self.environment = dict(os.environ, TMPDIR=scene.folder)
         self.server = subprocess.Popen([scene.contrail, "mcp", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -90,11 +91,17 @@ class Client:
         scene.clients.append(self)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
-        self.calls = self.bytes = 0
         if start:
-            self.hello = self.ask("initialize", protocolVersion=version, capabilities={}, clientInfo={"name": "t", "version": "1"})
-            self.note("notifications/initialized")
-            self.schemas = {tool["name"]: tool for tool in self.ask("tools/list")["result"]["tools"]}
+            self.greet(version)
+
+    def greet(self, version):
+        self.hello = self.ask("initialize", protocolVersion=version, capabilities={}, clientInfo={"name": "t", "version": "1"})
+        self.note("notifications/initialized")
+        tools = self.ask("tools/list")["result"]["tools"]
+        self.schemas, self.calls = {tool["name"]: tool for tool in tools}, 0
+        # What a model reads of them: their outputs' schemas it does not.
+        read = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in tools]
+        self.tokens = tokens_of(self.hello["result"].get("instructions", "") + json.dumps(read, separators=(",", ":")))
 
     def read(self):
         for line in self.server.stdout:
@@ -142,7 +149,7 @@ class Client:
         expect("result" in message, str(message)[:500])
         result = message["result"]
         self.calls += 1
-        self.bytes += len(result["content"][0]["text"])
+        self.tokens += tokens_of(json.dumps(arguments) + "".join(block["text"] for block in result["content"]))
         return result
 
     def tool(self, name, /, **arguments):
@@ -190,6 +197,10 @@ class Scene(harness.Scene):
         subprocess.run(["gcc", "-O1", "-g", "-fno-inline", "-fno-optimize-sibling-calls", "-pthread", *words, "-o", program,
                         self.write(name + ".c", text)], check=True)
         return program
+
+    def hunter(self):
+        """A client for a hunt: of standard input and output here."""
+        return Client(self)
 
     def start(self, *words):
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
@@ -516,6 +527,39 @@ def instructions(scene):
     expect(client.end() == 0 and process.poll() is None and not scene.left(), str(scene.left()))
 
 
+CROWD = r"""
+#include <pthread.h>
+static volatile long sum;
+__attribute__((noinline)) long work(long n) { for (long i = 0; i < n; i++) sum += i; return n; }
+static void *run(void *n) { for (int i = 0; i < 20; i++) work((long)n); return NULL; }
+int main(void) {
+  pthread_t t[3];
+  for (long i = 0; i < 3; i++) pthread_create(&t[i], NULL, run, (void *)(i + 5));
+  for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+  return 0;
+}
+"""
+
+
+@case
+def instructions_of_all(scene):
+    """Each thread of a program has a file of its own, and is asked by its id; without all_threads it is said what is missing."""
+    client, crowd = Client(scene), scene.own(CROWD, "crowd")
+    made = client.tool("itrace", action="record", program=crowd, all_threads=True, limit_s=50)
+    expect(made["threads"] == 4 and made["end"] == "the program has ended" and not made["uncertain"], str(made))
+    tids = sorted(int(name.split(".")[1]) for name in os.listdir(made["recording"]) if name.startswith("steps."))
+    expect(len(tids) == 4, str(tids))
+    for tid in tids[1:]:
+        steps = client.tool("itrace", action="steps", thread=tid, function="work", limit=1000)
+        expect(any("work" in line for line in steps["lines"]), f"{tid}: {steps['lines'][:3]}")
+    alone = client.tool("itrace", action="record", program=crowd, limit_s=50)
+    expect("all_threads" in alone["uncertain"][0], str(alone))
+    expect("not both" in client.refused("itrace", action="record", program=crowd, all_threads=True, thread=1), "both")
+    process = scene.start(scene.own(TICKS, "ticks"))
+    stretch = client.tool("itrace", action="record", pid=process.pid, all_threads=True, function="tick", calls=2)
+    expect(stretch["calls"] == 2 and process.poll() is None, str(stretch))
+
+
 @case
 def pages(scene):
     """Fifty rows by default, a cap in bytes, cursors that give each row once, files for all of it."""
@@ -815,10 +859,10 @@ def documents(scene):
 
 # ---- hunts, by what the answers say alone ----
 
-def within(client, calls_before=0, bytes_before=0):
-    calls, tokens = client.calls - calls_before, (client.bytes - bytes_before) // 3
-    expect(calls <= HUNT_CALLS and tokens <= HUNT_TOKENS, f"{calls} calls, some {tokens} tokens")
-    return f"{calls} calls, some {tokens} tokens"
+def within(client):
+    """All that an agent has to read and to write: the instructions, tools/list, its calls and their answers."""
+    expect(client.calls <= HUNT_CALLS and client.tokens <= HUNT_TOKENS, f"{client.calls} calls, some {client.tokens} tokens")
+    return f"{client.calls} calls, at most {client.tokens} tokens"
 
 
 def named(lines, pattern=r"(\w+)(?:\(\))?$"):
@@ -828,7 +872,7 @@ def named(lines, pattern=r"(\w+)(?:\(\))?$"):
 
 @case
 def hunt_slow(scene):
-    client = Client(scene)
+    client = scene.hunter()
     client.tool("launch", program=scene.own(STEPS, "steps", "-DLOOKUPS=3"), wait_s=30)
     rows = client.tool("query", sql="SELECT function, duration, parent_id FROM spans WHERE module = 'steps' AND function NOT IN ('main') "
                                     "ORDER BY duration DESC LIMIT 3")["rows"]
@@ -840,7 +884,7 @@ def hunt_slow(scene):
 
 @case
 def hunt_hot_caller(scene):
-    client = Client(scene)
+    client = scene.hunter()
     client.tool("launch", program=scene.own(STEPS, "steps", "-DLOOKUPS=2000"), wait_s=30)
     report = client.tool("analyze", view="report", sort="calls", filter={"module": "steps"}, limit=6)
     hot = [name for name in named(report["lines"]) if name in ("leaf", "lookup", "parse", "serve")]
@@ -852,7 +896,7 @@ def hunt_hot_caller(scene):
 
 @case
 def hunt_crash(scene):
-    client = Client(scene)
+    client = scene.hunter()
     done = client.tool("launch", program=scene.own(CRASH, "crash"), wait_s=30)
     expect("signal 11" in done["end"] and any("view=crash" in one for one in done["next"]), str(done))
     crash = "\n".join(client.tool("analyze", view="crash")["lines"])
@@ -864,7 +908,7 @@ def hunt_crash(scene):
 
 @case
 def hunt_hang(scene):
-    client = Client(scene)
+    client = scene.hunter()
     client.tool("launch", program=scene.own(HANG, "hang"), wait_s=0.5)
     lines = client.tool("analyze", view="threads")["lines"]
     text = "\n".join(lines)
@@ -876,7 +920,7 @@ def hunt_hang(scene):
 
 @case
 def hunt_regression(scene):
-    client = Client(scene)
+    client = scene.hunter()
     before = client.tool("launch", program=scene.own(STEPS, "before", "-DLOOKUPS=3"), wait_s=30)["session"]
     after = client.tool("launch", program=scene.own(STEPS, "after", "-DLOOKUPS=300"), wait_s=30)["session"]
     changed = client.tool("analyze", view="diff", trace=after, other=before, sort="calls", filter={"module": "*"})

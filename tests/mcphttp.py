@@ -55,6 +55,9 @@ class Scene(mcp.Scene):
         super().__init__(options, folder)
         self.servers = []
 
+    def hunter(self):
+        return Hunter(Server(self))
+
     def close(self):
         for server in self.servers:
             server.process.kill()
@@ -127,6 +130,26 @@ class Client:
 
 http.client.HTTPConnection.__enter__ = lambda self: self
 http.client.HTTPConnection.__exit__ = lambda self, *_: self.close()
+
+
+class Hunter(mcp.Client):
+    """What the hunts of mcp.py take for their client, by HTTP."""
+
+    def __init__(self, server):  # pylint: disable=super-init-not-called
+        self.client, self.calls, self.tokens = Client(server), 0, 0
+        self.greet(VERSIONS[-1])
+
+    def ask(self, method, /, **params):
+        return self.client.ask(method, **params) if method != "initialize" else self.client.hello
+
+    def note(self, method, **params):
+        expect(self.client.post({"jsonrpc": "2.0", "method": method, "params": params})[0] == 202, method)
+
+
+@case
+def hunts(scene):
+    """The five hunts by HTTP, as by standard input and output."""
+    return "; ".join(hunt(scene) for hunt in (mcp.hunt_slow, mcp.hunt_hot_caller, mcp.hunt_crash, mcp.hunt_hang, mcp.hunt_regression))
 
 
 @case
