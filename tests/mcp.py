@@ -556,6 +556,10 @@ def instructions_of_all(scene):
     expect("all_threads" in alone["uncertain"][0], str(alone))
     expect("not both" in client.refused("itrace", action="record", program=crowd, all_threads=True, thread=1), "both")
     process = scene.start(scene.own(TICKS, "ticks"))
+    held = client.tool("attach", process=process.pid, patterns=["tick"])["session"]
+    expect("end=false" in client.refused("itrace", action="record", session=held, function="tick"), "one that is recorded")
+    client.tool("session", action="stop", session=held)
+    expect(client.tool("itrace", action="record", session=held, function="tick")["calls"] == 1, "by its session")
     stretch = client.tool("itrace", action="record", pid=process.pid, all_threads=True, function="tick", calls=2)
     expect(stretch["calls"] == 2 and process.poll() is None, str(stretch))
 
@@ -672,6 +676,39 @@ def disk(scene):
 
 
 @case
+def newcomer(scene):
+    """What one stumbles over who knows only the list of tools: each time the answer says how to go on."""
+    client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=30000")
+    first = client.tool("launch", program=scene.own(TICKS, "ticks"), patterns=["tiks!spin", "spn"])
+    told = " ".join(first["uncertain"])
+    expect("names no module" in told and "ticks, " in told and "perhaps spin" in told and "nothing is hooked" in told, told)
+    live = client.tool("analyze", view="slowest")
+    expect("damaged" not in str(live["uncertain"]), str(live["uncertain"]))
+    added = client.tool("trace", action="add", patterns=["ticks!spin"])
+    expect(added["hooked"] == 1 and not any("nothing is hooked" in one for one in client.tool("session", action="status")["uncertain"]), str(added))
+    expect("of late" not in client.tool("session", action="stop").get("budget", ""), "a figure of a program that has ended")
+    done = client.tool("launch", program=steps, budget=1, wait_s=60)
+    told = " ".join(done["uncertain"])
+    expect("'+'" in told and "'>'" in told and "of late" not in done["budget"], str(done))
+    expect(done["uncertain"] == client.tool("analyze", view="report")["uncertain"], "a report does not say it")
+    for words, sql in ((("processes has id, pid", "events has thread"), "SELECT pid, events FROM processes"),
+                       (("perhaps name", "functions has id, name"), "SELECT nane FROM functions"), (("perhaps functions",), "SELECT 1 FROM functons")):
+        said = client.refused("query", sql=sql)
+        expect(all(word in said for word in words) and "perhaps events" not in said, said)
+    client.tool("launch", program=steps, mode="full", wait_s=60)
+    tree = client.tool("analyze", view="slowest", filter={"function": "main"}, count=1)
+    everything = client.tool("analyze", view="slowest", filter={"function": "main"}, count=1, min_percent=0)
+    expect("serve" in str(tree["lines"]) and "not shown" in str(tree["lines"]) and "cursor" not in tree, str(tree))
+    expect("cursor" in everything, "min_percent: 0 leaves something out")
+    many = scene.own("".join(f"__attribute__((noinline)) int f{i}(int x) {{ volatile int y = x; return y + {i}; }}\n" for i in range(1500)) +
+                     "#include <unistd.h>\nint main(void) { for (int i = 0; i < 1000; i++) { f7(i); usleep(1000); } return 0; }\n", "many")
+    light = client.tool("launch", program=many, patterns=["many!**"])
+    expect(any("mode: full" in one for one in light["uncertain"]) and light["patterns"][0]["mode"] == "light", str(light))
+    stopped = client.tool("itrace", action="record", program=steps, function="main", when="arg1 > 99", limit_s=2)
+    expect(stopped["instructions"] == 0 and "steps" not in stopped["next"][0], str(stopped))
+
+
+@case
 def errors(scene):
     """What was wrong, the closest right thing; and nothing has changed."""
     client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=3")
@@ -686,7 +723,7 @@ def errors(scene):
             (("trigger",), "launch", {"program": steps, "triggers": ["whenever"]}),
             (("pattern",), "launch", {"program": steps, "patterns": ["[a"]}),
             (("directory", "absolute"), "launch", {"program": steps, "directory": "here"}),
-            (("no process",), "attach", {"process": "nosuchprocess"}), (("no process",), "attach", {"process": 999999999}),
+            (("no process",), "attach", {"process": "nosuchprocess"}), (("no process",), "attach", {"process": 999999999}), (("process 1",), "attach", {"process": 1}),
             (("perhaps report",), "analyze", {"view": "reprt"}), (("no directory",), "session", {"action": "open", "directory": "/no"})):
         said = client.refused(tool, **arguments)
         expect(all(word in said for word in words), f"{tool} {arguments}: {said}")
@@ -1051,7 +1088,7 @@ def kill_one(scene, script, ticks, process, chance, whom):
             client.kill()
         else:
             os.kill(server, whom)
-        wait_for(f"the end of the server ({whom})", lambda: not os.path.exists(f"/proc/{server}") or is_dead(server), 15)
+        wait_for(f"the end of the server ({whom})", lambda: not os.path.exists(f"/proc/{server}") or is_dead(server), 30)
     finally:
         client.kill()
         client.wait()
@@ -1094,7 +1131,7 @@ def deaf(scene):
     time.sleep(0.3)
     begun = time.monotonic()
     server.send_signal(signal.SIGTERM)
-    expect(server.wait(timeout=15) == 0, f"status {server.returncode}")
+    expect(server.wait(timeout=30) == 0, f"status {server.returncode}")
     server.stdin.close()
     server.stdout.close()
     expect(not scene.left(), str(scene.left()))

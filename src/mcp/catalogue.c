@@ -124,8 +124,10 @@
 #define STEPS_WHEN     TEXT("when", "record: only if it holds at the first instruction: arg1 > 5")
 #define STEPS_CALLS                                                                                                    \
   "\"calls\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000,\"description\":\"record: so many (default 1)\"}"
-#define STEPS_WHOSE COUNT("pid", "record: of the process") "," COUNT("thread", "its id")
-#define STEPS_ALL   FLAG("all_threads", "record: all threads of the process, each with a file (steps: thread)")
+#define STEPS_WHOSE                                                                                                    \
+  TEXT("session", "record: of the process of this session, whose recording was stopped")                               \
+  "," COUNT("pid", "record: of the process") "," COUNT("thread", "its id")
+#define STEPS_ALL FLAG("all_threads", "record: all threads of the process, each with a file (steps: thread)")
 #define STEPS_PROGRAM                                                                                                  \
   TEXT("program", "record: start this")                                                                                \
   "," LIST("args", "its arguments") "," SECONDS("limit_s", "600", "record: at most so long (default 10)")
@@ -152,7 +154,8 @@
   OUT_TEXT("end")                                                                                                      \
   OUT_TEXT("directory")                                                                                                \
   OUT_COUNT("pid")                                                                                                     \
-  OUT_COUNT("events") OUT_COUNT("lost") OUT_COUNT("functions")                                                         \
+  OUT_COUNT("events")                                                                                                  \
+  OUT_COUNT("lost") OUT_COUNT("functions")                                                                             \
       OUT_COUNT("hooked") "\"stdout\":{\"type\":\"object\"},\"stderr\":{\"type\":\"object\"},"
 #define OUT_PAGE                                                                                                       \
   OUT_COUNT("shown")                                                                                                   \

@@ -241,15 +241,37 @@ list_modules(pid_t pid, const char *pattern, char *list, size_t size)
   json_decref(files);
 }
 
+/* "perhaps NAME", by all that the process has mapped; "": there is none. */
+static void
+find_likely(pid_t pid, const char *pattern, char *likely, size_t size)
+{
+  struct trial trial = {
+      .selection = ct_selection_create(), .cache = ct_cache_open(NULL, NULL), .modules = json_array()};
+  if (trial.selection != NULL && ct_selection_add(trial.selection, pattern, CT_SELECT_AUTO, NULL) == 0) {
+    try_process(&trial, pid);
+    json_t *found = loads(ct_selection_json(trial.selection));
+    const char *text = mcp_get_text(json_array_get(found, 0), "likely");
+    snprintf(likely, size, "%s", text != NULL ? text : "");
+    json_decref(found);
+  }
+  ct_cache_close(trial.cache);
+  ct_selection_free(trial.selection);
+  json_decref(trial.modules);
+}
+
 void
 mcp_doubt_pattern(struct mcp_call *call, pid_t pid, const char *pattern, const char *likely)
 {
-  char modules[300];
+  char modules[300], found[300] = "";
   list_modules(pid, pattern, modules, sizeof(modules));
   if (modules[0] != '\0') {
     mcp_doubt(call, "the pattern '%.200s' names no module (what stands before '!'): the process has %s", pattern,
               modules);
   } else {
+    if (likely == NULL) {
+      find_likely(pid, pattern, found, sizeof(found));
+      likely = found;
+    }
     mcp_doubt(call, "the pattern '%.200s' matches no function so far%s%s", pattern,
               likely != NULL && likely[0] != '\0' ? ": " : "", likely != NULL ? likely : "");
   }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,6 +36,28 @@ is_thread_of(pid_t pid, pid_t tid)
   return access(path, F_OK) == 0;
 }
 
+/* The process of a session that is not recorded any more: hooks and the tracer would be in each other's way. */
+static bool
+find_session(struct mcp_call *call, pid_t *pid)
+{
+  struct mcp_held *held = mcp_held_get(call, mcp_get_text(call->arguments, "session"));
+  if (held == NULL) {
+    return false;
+  }
+  *pid = held->session != NULL ? held->session->pid : 0;
+  if (held->session == NULL) {
+    mcp_fail(call, "%s is a trace from the disk: it has no process", held->name);
+  } else if (mcp_held_is_live(held)) {
+    mcp_fail(call,
+             "%s is being recorded, and its hooks would be in the way: session action=stop end=false session=%s first",
+             held->name, held->name);
+  } else if (kill(*pid, 0) != 0) {
+    mcp_fail(call, "the process of %s has ended: give program to start one", held->name);
+  }
+  mcp_held_put(held);
+  return !call->failed;
+}
+
 static bool
 find_whose(struct mcp_call *call, struct whose *whose)
 {
@@ -42,6 +65,9 @@ find_whose(struct mcp_call *call, struct whose *whose)
   const char *program = mcp_get_text(arguments, "program");
   size_t i;
   whose->pid = (pid_t)mcp_get_count(arguments, "pid", 0);
+  if (json_object_get(arguments, "session") != NULL && (whose->pid != 0 || !find_session(call, &whose->pid))) {
+    return mcp_fail(call, "itrace record: session or pid, not both");
+  }
   whose->tid = (pid_t)mcp_get_count(arguments, "thread", (uint64_t)whose->pid);
   if ((program != NULL) == (whose->pid != 0)) {
     return mcp_fail(call, "itrace record: pid of a process that runs, or program to start one");
@@ -141,6 +167,10 @@ put_summary(struct mcp_call *call, const struct ct_itrace_summary *summary, cons
   }
   if (!in_time) {
     mcp_doubt(call, "limit_s was over, or the call was cancelled, before all was recorded");
+  }
+  if (summary->recorded == 0) {
+    mcp_suggest(call, "itrace action=record with another function or when, or a longer limit_s");
+    return;
   }
   mcp_suggest(call, "itrace action=steps recording=%s", directory);
   mcp_suggest(call, "itrace action=last_write recording=%s what=rax step=N", directory);

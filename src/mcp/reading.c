@@ -310,10 +310,10 @@ doubt_samples(struct mcp_call *call, const json_t *facts)
 {
   const json_t *budget = json_object_get(facts, "budget"), *sampling = json_object_get(facts, "sampling");
   size_t out = json_array_size(json_object_get(budget, "were_out"));
-  if (mcp_get_count(budget, "steps", 0) != 0) {
+  if (mcp_get_number(budget, "limit", 0) > 0) { /* from the first call on */
     mcp_doubt(call,
-              "for the budget functions were sampled or counted, and %zu not seen for some time: calls with '+' are "
-              "exact, but their times are of the recorded ones alone; with '>' there were more; with '~' estimated",
+              "for the budget functions may have been sampled or counted, and %zu were not seen for some time: where a "
+              "report has '+' the calls are exact, but times are of the recorded ones alone; with '>' there were more",
               out);
   }
   if (mcp_get_count(sampling, "interval", 1) > 1 || mcp_get_count(sampling, "changes", 0) != 0) {

@@ -339,7 +339,10 @@ take_process(struct mcp_call *call, struct mcp_session *session)
   if (session->pid == getpid() || session->pid == call->server->guardian) {
     return mcp_fail(call, "process %d is the server itself", (int)session->pid);
   }
-  if (session->pid <= 1 || (kill(session->pid, 0) != 0 && errno == ESRCH)) {
+  if (session->pid == 1) {
+    return mcp_fail(call, "process 1 is the system's own: it is not recorded");
+  }
+  if (session->pid <= 0 || (kill(session->pid, 0) != 0 && errno == ESRCH)) {
     return mcp_fail(call, "there is no process %d", (int)session->pid);
   }
   return mcp_allows_process(call, session->pid);
@@ -361,9 +364,16 @@ put_unmatched(struct mcp_call *call, struct mcp_held *held)
   json_array_foreach(patterns, i, one)
   {
     const char *note = mcp_get_text(one, "note");
-    json_array_append_new(short_list,
-                          json_pack("{s:O, s:O, s:O}", "pattern", json_object_get(one, "pattern"), "matched",
-                                    json_object_get(one, "matched"), "hooked", json_object_get(one, "hooked")));
+    json_array_append_new(short_list, json_pack("{s:O, s:O, s:O, s:O?}", "pattern", json_object_get(one, "pattern"),
+                                                "matched", json_object_get(one, "matched"), "hooked",
+                                                json_object_get(one, "hooked"), "mode", json_object_get(one, "mode")));
+    const char *mode = mcp_get_text(one, "mode"), *asked = mcp_get_text(one, "asked");
+    if (mode != NULL && strcmp(mode, "light") == 0 && (asked == NULL || strcmp(asked, "light") != 0)) {
+      mcp_doubt(call,
+                "the pattern '%.200s' has many matches: of them calls are recorded, but no returns, and so no times "
+                "(light); mode: full, or a narrower pattern, has them",
+                mcp_get_text(one, "pattern"));
+    }
     if (mcp_get_count(one, "matched", 1) == 0) {
       mcp_doubt_pattern(call, held->session->pid, mcp_get_text(one, "pattern"), note);
     }
