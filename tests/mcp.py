@@ -822,6 +822,10 @@ def allowed(scene):
         result = scene.execute(scene.contrail, "mcp", *words, input="", stdin=None)
         expect(result.returncode == 2 and "--allow" in result.stderr and result.stderr.count("\n") <= 2, f"{words}: {result}")
     expect("--allow" in below.refused("attach", process=process.pid), "another's process")
+    by_name = Client(scene, "--allow", "true")
+    for program in ("true", "/bin/true", "/usr/bin/../bin/true"):
+        expect(by_name.tool("launch", program=program, patterns=[], env={"PATH": inside}, wait_s=30)["end"] == "exited with status 0", program)
+    expect("--allow" in by_name.refused("launch", program="false") and "--allow" in by_name.refused("launch", program=f"{inside}/true"), "others")
     by_thread = Client(scene, "--allow", str(process.pid))
     other = scene.start(scene.own(TICKS, "ticksother"))
     expect("no thread" in by_thread.refused("itrace", action="record", pid=process.pid, thread=other.pid), "another process's thread")
@@ -841,6 +845,15 @@ def read_only(scene):
         expect("read-only" in client.refused(tool, **arguments), f"{tool} {arguments}")
     expect(client.tool("query", trace=scene.trace, sql="SELECT calls FROM functions WHERE name = 'serve'")["rows"] == [[100]], "query")
     expect(client.tool("session", action="status")["trace"] == "t1", "status")
+    expect("read-only" in client.refused("session", action="forget", session="t1", remove=True), "remove")
+    for action in ("dump", "resume", "stop", "pause"):
+        expect("read-only" in client.refused("session", action=action, session="t1"), action)
+    os.symlink(scene.trace, scene.path("by-link"))
+    expect(client.tool("session", action="open", directory=scene.path("by-link"))["trace"] == "t1", "the same by a link")
+    expect("read-only" in client.refused("itrace", action="record", program="/bin/true", all_threads=True), "itrace")
+    before = sorted(os.listdir(scene.trace))
+    client.tool("query", trace="t1", sql="SELECT count(*) FROM spans", to_file=True)
+    expect(sorted(os.listdir(scene.trace)) == before, "a question has changed the trace's directory")
 
 
 @case
