@@ -81,7 +81,7 @@ GROUPS = {
     "live": Group(["live.py"], "waits", marked="late"),
     "streams": Group(["streams.py"], "waits"),
     "control": Group(["control.py"], "waits", marked="late"),
-    "mcp": Group(["mcp.py", "mcphttp.py"], "waits", marked="late"),
+    "mcp": Group(["mcp.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
     "signals": Group(["signals.py"], "waits", marked="late"),
     "itrace": Group(["itrace.py"], parts=2, marked="late"),
     "equal": Group(["equal.py"], parts=2),

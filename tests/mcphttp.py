@@ -55,6 +55,9 @@ class Scene(mcp.Scene):
         super().__init__(options, folder)
         self.servers = []
 
+    def hunter(self):
+        return Hunter(Server(self))
+
     def close(self):
         for server in self.servers:
             server.process.kill()
@@ -62,10 +65,12 @@ class Scene(mcp.Scene):
         super().close()
 
 
-def events(answer):
-    """The messages of a stream, as they come."""
+def events(answer, ids=None):
+    """The messages of a stream, as they come; their ids, and those of events without a message, go into a list."""
     for line in answer:
-        if line.startswith(b"data: "):
+        if line.startswith(b"id: ") and ids is not None:
+            ids.append(line[4:].decode().strip())
+        if line.startswith(b"data: ") and line.strip() != b"data:":
             yield json.loads(line[6:])
 
 
@@ -125,6 +130,26 @@ class Client:
 
 http.client.HTTPConnection.__enter__ = lambda self: self
 http.client.HTTPConnection.__exit__ = lambda self, *_: self.close()
+
+
+class Hunter(mcp.Client):
+    """What the hunts of mcp.py take for their client, by HTTP."""
+
+    def __init__(self, server):  # pylint: disable=super-init-not-called
+        self.client, self.calls, self.tokens = Client(server), 0, 0
+        self.greet(VERSIONS[-1])
+
+    def ask(self, method, /, **params):
+        return self.client.ask(method, **params) if method != "initialize" else self.client.hello
+
+    def note(self, method, **params):
+        expect(self.client.post({"jsonrpc": "2.0", "method": method, "params": params})[0] == 202, method)
+
+
+@case
+def hunts(scene):
+    """The five hunts by HTTP, as by standard input and output."""
+    return "; ".join(hunt(scene) for hunt in (mcp.hunt_slow, mcp.hunt_hot_caller, mcp.hunt_crash, mcp.hunt_hang, mcp.hunt_regression))
 
 
 @case
@@ -194,11 +219,77 @@ def listening(scene):
     """GET: one stream for each session, which ends with it."""
     client = Client(Server(scene))
     connection, answer = client.open("GET", Accept="text/event-stream")
-    expect(answer.status == 200 and answer.readline().startswith(b":"), "the stream")
+    expect(answer.status == 200 and answer.readline().startswith(b"id: ") and answer.readline() == b"data: \n", "the stream")
     expect(client.status("GET", None) == 409, "a second one")
     expect(client.ask("ping")["result"] == {}, "asked while it is open")
-    expect(client.delete() == 204 and answer.read().strip() == b"", "it has ended")
+    expect(client.delete() == 204 and answer.read().strip() == b": listening", "it has ended")
     connection.close()
+
+
+class Broken:
+    """A stream that is read for a while, and broken."""
+
+    def __init__(self, client, message, **more):
+        self.ids, self.messages = [], []
+        self.connection, self.answer = client.open("POST" if message else "GET", json.dumps(message).encode() if message else None, **more)
+        expect(self.answer.status == 200 and self.answer.headers["Content-Type"] == "text/event-stream", str(self.answer.status))
+        self.source = events(self.answer, self.ids)
+
+    def read(self, count=None):
+        for one in self.source:
+            self.messages.append(one)
+            if len(self.messages) == count:
+                break
+        return self
+
+    def broken(self):
+        self.connection.sock.shutdown(socket.SHUT_RDWR) if self.connection.sock else self.answer.close()
+        self.connection.close()
+        self.answer.close()
+        return self.ids[-1]
+
+
+@case
+def resumed(scene):
+    """A stream that broke is taken up where it was: each event comes once, the answer too, although it was given meanwhile."""
+    server = Server(scene)
+    client, other = Client(server), Client(server)
+    client.tool("launch", program=scene.own(TICKS, "ticks"), patterns=["tick"])
+    wait = {"name": "session", "arguments": {"action": "wait", "wait_s": 2}, "_meta": {"progressToken": "p"}}
+    first = Broken(client, client.request("tools/call", **wait)).read(2)
+    number = client.number
+    expect(first.ids[0].endswith(".0") and len(first.ids) == 3, str(first.ids))
+    last = first.broken()
+    time.sleep(0.5)
+    second = Broken(client, None, Last_Event_ID=last).read(2)
+    third = Broken(client, None, Last_Event_ID=second.ids[-1])  # the second is not seen to have gone
+    expect(second.read().answer.read() == b"" and len(second.messages) < 9, "one that has been taken up is still fed")
+    third.read()
+    ids = [int(one.split(".")[1]) for one in first.ids[1:] + second.ids + third.ids]
+    expect(sorted(set(ids)) == list(range(1, max(ids) + 1)), str(ids))
+    expect(third.messages[-1]["id"] == number and third.messages[-1]["result"]["isError"] is False, str(third.messages[-1])[:200])
+    steps = [one["params"]["progress"] for one in first.messages + second.messages[:2]]
+    expect(steps == sorted(set(steps)), str(steps))
+    again = Broken(client, None, Last_Event_ID=last).read()  # after its end, once more
+    expect(again.messages[-1]["id"] == number and again.ids[0].split(".")[1] == str(int(last.split(".")[1]) + 1), str(again.ids))
+    expect(Broken(client, None, Last_Event_ID=again.ids[-1]).read().messages == [], "after the last event")
+    for wrong in ("x", "1", "999.1", last.split(".")[0] + ".999", "-1.1", "1.1x", "9" * 60 + ".1"):
+        expect(client.status("GET", None, Last_Event_ID=wrong) == 410, wrong)
+    expect(other.status("GET", None, Last_Event_ID=last) == 410, "a stream of another session")
+    cancelled = client.request("tools/call", name="session", arguments={"action": "wait", "wait_s": 50}, _meta={"progressToken": "q"})
+    fourth = Broken(client, cancelled).read(1)
+    last = fourth.broken()
+    expect(client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": cancelled["id"]}})[0] == 202, "cancelled")
+    fifth = Broken(client, None, Last_Event_ID=last).read()
+    expect(not any("id" in one for one in fifth.messages), "a cancelled request was answered")
+    connection, answer = client.open("GET", Accept="text/event-stream")
+    mine = answer.readline()[4:].decode().strip()
+    connection.close()
+    answer.close()
+    connection, answer = client.open("GET", Accept="text/event-stream", Last_Event_ID=mine)
+    expect(answer.status == 200 and client.status("GET", None) == 409, "the server's own stream, taken up again")
+    connection.close()
+    return f"{max(ids)} events in three pieces"
 
 
 @case
@@ -336,16 +427,85 @@ def directory(scene):
     expect(len(folders) == 2 and all(os.path.exists(scene.path("kept", one, "s1", "manifest.json")) for one in folders), str(folders))
 
 
+class Cutter:
+    """Passes connections on to the server, and breaks one, once, after its first note of progress has gone through."""
+
+    def __init__(self, port):
+        self.to, self.cuts, self.resumed = port, 0, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        while True:
+            try:
+                near = self.listener.accept()[0]
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self.to))
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self.move, args=(*pair, pair[0] is far), daemon=True).start()
+
+    def move(self, source, sink, is_answer):
+        try:
+            while data := source.recv(65536):
+                self.resumed += not is_answer and b"last-event-id: " in data.lower()
+                sink.sendall(data)
+                if is_answer and self.cuts < 3 and b"notifications/progress" in data:
+                    self.cuts += 1
+                    break
+        except OSError:
+            pass
+        for one in (source, sink):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+def run_sdk(scene, server, port):
+    folder = installed(scene, SDK)
+    script = os.path.join(folder, f"client-{os.path.basename(scene.folder)}.mjs")
+    shutil.copy(os.path.join(harness.HERE, "agents", "client.mjs"), script)
+    try:
+        said = scene.run("node", script, f"http://127.0.0.1:{port or server.port}/mcp", scene.own(TICKS, "ticks"),
+                         env=dict(os.environ, TMPDIR=scene.folder, TOKEN=server.token))
+    finally:
+        os.unlink(script)
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 30)
+    return said.strip()
+
+
 @case
 def sdk(scene):
     """A whole session by the SDK's client."""
-    folder = installed(scene, SDK)
-    shutil.copy(os.path.join(harness.HERE, "agents", "client.mjs"), folder)
+    return run_sdk(scene, Server(scene), None)
+
+
+@case
+def sdk_resumes(scene):
+    """The same over connections that break, each in the middle of its first stream of progress: the client takes them up again."""
     server = Server(scene)
-    said = scene.run("node", os.path.join(folder, "client.mjs"), f"http://127.0.0.1:{server.port}/mcp", scene.own(TICKS, "ticks"),
-                     env=dict(os.environ, TMPDIR=scene.folder, TOKEN=server.token))
+    with Cutter(server.port) as cutter:
+        said = run_sdk(scene, server, cutter.port)
+        expect(cutter.cuts >= 1 and cutter.resumed >= 1, f"{cutter.cuts} cuts, {cutter.resumed} came again")
+    return f"{said}; {cutter.cuts} cuts"
+
+
+@case
+def inspector(scene):
+    """A whole session by the inspector's own client of the shell, which keeps its connection."""
+    server = Server(scene)
+    said = mcp.inspect(scene, f"http://127.0.0.1:{server.port}/mcp", "--header", f"Authorization: Bearer {server.token}")
+    expect(server.end() == 0, server.text())  # it goes without DELETE
     wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 30)
-    return said.strip()
+    return said
 
 
 if __name__ == "__main__":

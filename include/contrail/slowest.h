@@ -35,8 +35,9 @@ struct ct_slowest_options {
   bool json;
   struct ct_view_progress progress;
   enum ct_view_time time;
-  unsigned workers; /* threads to read with; 0: one */
-  bool family;      /* of all processes that were followed too; no tids in the filter */
+  unsigned workers;   /* threads to read with; 0: one */
+  bool family;        /* of all processes that were followed too; no tids in the filter */
+  double min_percent; /* calls inside that took less of the whole are counted only; 0: none */
 };
 
 /* As ct_replay_write. */

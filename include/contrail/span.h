@@ -53,10 +53,11 @@ enum ct_view_time { CT_TIME_WALL = 0, CT_TIME_CPU = 1, CT_TIME_RAW = 2 };
 
 /*
  * How far an operation is; both functions may be NULL. update is called now and then, from the calling thread
- * only; finish before the output begins that follows the reading, if the two are apart. The structure does not grow.
+ * only; when it gives anything but 0 the operation ends soon with CT_ECANCELED. finish is called before the output
+ * begins that follows the reading, if the two are apart. The structure does not grow.
  */
 struct ct_view_progress {
-  void (*update)(void *arg, uint64_t done, uint64_t total); /* in a unit of the view's own; total 0: not known */
+  int (*update)(void *arg, uint64_t done, uint64_t total); /* in a unit of the view's own; total 0: not known */
   void (*finish)(void *arg);
   void *arg;
 };

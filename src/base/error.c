@@ -48,6 +48,8 @@ ct_err_text(int code)
     return "no such process";
   case CT_ERANGE:
     return "out of range";
+  case CT_ECANCELED:
+    return "cancelled";
   }
   return "unknown error";
 }
@@ -55,7 +57,9 @@ ct_err_text(int code)
 int
 ct_fail(struct ct_diag *diag, int code, const char *fmt, ...)
 {
-  if (diag != NULL) {
+  if (diag != NULL && code == CT_ECANCELED) { /* whatever it was cancelled in */
+    snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(code));
+  } else if (diag != NULL) {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(diag->text, sizeof(diag->text), fmt, ap);
@@ -73,6 +77,8 @@ ct_err_from_errno(int err)
     return CT_OK;
   case ENOMEM:
     return CT_ENOMEM;
+  case ECANCELED:
+    return CT_ECANCELED;
   case EINVAL:
     return CT_EINVAL;
   case ENOENT:

@@ -43,16 +43,26 @@ apply_allow(const struct ct_applied *applied)
 {
   struct mcp_options *options = applied->member;
   const char *value = applied->value;
+  struct mcp_allowed allowed = {NULL};
   if (options->allow_count == MCP_ALLOW_MAX) {
     return ct_usage_error(applied->command, "--allow: at most %d", MCP_ALLOW_MAX);
   }
-  bool is_number = value[0] != '\0' && value[strspn(value, "0123456789")] == '\0';
-  char *path = is_number || strchr(value, '/') != NULL ? strdup(value) : find_in_path(value);
-  if (path == NULL || (!is_number && access(path, F_OK) != 0)) {
-    free(path);
-    return ct_usage_error(applied->command, "--allow '%.200s': there is no such program or directory", value);
+  if (value[0] != '\0' && value[strspn(value, "0123456789")] == '\0') {
+    unsigned long number = strtoul(value, NULL, 10);
+    allowed.pid = number <= INT_MAX ? (pid_t)number : 0;
+    allowed.started = allowed.pid > 0 ? mcp_started_at(allowed.pid) : 0;
+    if (allowed.started == 0) {
+      return ct_usage_error(applied->command, "--allow %s: there is no such process", value);
+    }
+  } else {
+    char *found = strchr(value, '/') != NULL ? strdup(value) : find_in_path(value);
+    allowed.path = found != NULL ? realpath(found, NULL) : NULL;
+    free(found);
+    if (allowed.path == NULL) {
+      return ct_usage_error(applied->command, "--allow '%.200s': there is no such program or directory", value);
+    }
   }
-  options->allow[options->allow_count++] = path;
+  options->allow[options->allow_count++] = allowed;
   return CT_EXIT_OK;
 }
 
@@ -61,8 +71,8 @@ apply_max_size(const struct ct_applied *applied)
 {
   uint64_t bytes = 0;
   if (!ct_parse_size(applied->value, &bytes) || bytes < MAX_SIZE_LEAST || bytes > MAX_SIZE_MOST) {
-    return ct_usage_error(applied->command, "--max-size takes a size from 1M to 1T, such as 500M or 2G, not '%s'",
-                          applied->value);
+    return ct_usage_error(applied->command, "--%s takes a size from 1M to 1T, such as 500M or 2G, not '%s'",
+                          applied->option->name, applied->value);
   }
   *(uint64_t *)applied->member = bytes;
   return CT_EXIT_OK;
@@ -73,7 +83,8 @@ static const struct ct_option options[] = {
      .argument = "PROGRAM|PID|DIR",
      .help = "only these programs may be started, and processes attached to (a process also when its program is "
              "named), and "
-             "traces and programs below these directories; may be given several times. Default: all that the user may",
+             "traces and programs below these directories, as they are when the server begins; may be given several "
+             "times. Default: all that the user may",
      .values = CT_COMPLETE_FILE,
      .adds_up = true,
      .apply = apply_allow},
@@ -100,6 +111,21 @@ static const struct ct_option options[] = {
      .values = "100M 500M 2G 10G",
      .apply = apply_max_size,
      .offset = offsetof(struct mcp_options, max_bytes)},
+    {.name = "max-disk",
+     .argument = "SIZE",
+     .help = "begin nothing more once traces, output and answers below the server's directory have SIZE together "
+             "(default 16G)",
+     .values = "1G 16G 100G",
+     .apply = apply_max_size,
+     .offset = offsetof(struct mcp_options, max_disk)},
+    {.name = "max-time",
+     .argument = "SECONDS",
+     .help = "end each recording after so long (default: the program's end, or the client's)",
+     .least = 1,
+     .most = 1000000,
+     .unit = " (seconds)",
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct mcp_options, max_time_s)},
     {.name = "http",
      .argument = "[HOST:]PORT",
      .help =
@@ -150,8 +176,10 @@ check_http(struct mcp_options *wanted)
 static int
 run(int argc, char **argv)
 {
-  struct mcp_options wanted = {
-      .max_sessions = MCP_SESSIONS_DEFAULT, .max_bytes = MCP_MAX_BYTES_DEFAULT, .processes_named = ct_processes_named};
+  struct mcp_options wanted = {.max_sessions = MCP_SESSIONS_DEFAULT,
+                               .max_bytes = MCP_MAX_BYTES_DEFAULT,
+                               .max_disk = MCP_MAX_DISK_DEFAULT,
+                               .processes_named = ct_processes_named};
   struct ct_diag diag = {""};
   int code = ct_parse(&ct_command_mcp, argc, argv, &wanted);
   if (code == -1) {
@@ -164,7 +192,7 @@ run(int argc, char **argv)
     code = ct_command_failed(&ct_command_mcp, "%s", diag.text);
   }
   for (size_t i = 0; i < wanted.allow_count; i++) {
-    free((char *)wanted.allow[i]);
+    free(wanted.allow[i].path);
   }
   return code;
 }

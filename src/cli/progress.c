@@ -27,16 +27,16 @@ ct_progress_start(struct ct_progress *progress, const char *what)
   }
 }
 
-void
+int
 ct_progress_update(void *arg, uint64_t done, uint64_t total)
 {
   struct ct_progress *progress = arg;
   if (!progress->enabled) {
-    return;
+    return 0;
   }
   uint64_t now = now_ns();
   if (now < progress->next_ns) {
-    return;
+    return 0;
   }
   progress->next_ns = now + SECOND_NS / 10;
   progress->visible = true;
@@ -48,6 +48,7 @@ ct_progress_update(void *arg, uint64_t done, uint64_t total)
     fprintf(stderr, "\r\033[K%s: %llu s", progress->what, (unsigned long long)elapsed);
   }
   fflush(stderr);
+  return 0;
 }
 
 void

@@ -24,7 +24,7 @@ struct ct_progress {
 
 void ct_progress_start(struct ct_progress *progress, const char *what);
 /* total 0: unknown, the line shows what and the time only. The signatures fit ct_view_progress. */
-void ct_progress_update(void *progress, uint64_t done, uint64_t total);
+int ct_progress_update(void *progress, uint64_t done, uint64_t total);
 void ct_progress_end(void *progress); /* may be called again */
 
 #endif

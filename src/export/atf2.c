@@ -286,8 +286,9 @@ write_events(const struct ct_export_job *job, struct stream *stream, struct ct_c
     if (stream->index.error != 0 || stream->detail.error != 0) {
       return stream->index.error != 0 ? stream->index.error : stream->detail.error;
     }
-    if (progress->update != NULL) {
-      progress->update(progress->arg, done + ct_cursor_offset(cursor), ct_trace_bytes(stream->process->trace));
+    if (progress->update != NULL &&
+        progress->update(progress->arg, done + ct_cursor_offset(cursor), ct_trace_bytes(stream->process->trace)) != 0) {
+      return ECANCELED;
     }
   }
   return 0;

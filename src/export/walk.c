@@ -93,13 +93,14 @@ choose(struct walk *walk, const struct ct_span **batch, size_t *count)
   return 0;
 }
 
-static void
+/* 0, or CT_ECANCELED. */
+static int
 put_progress(const struct walk *walk, const struct ct_spans *spans)
 {
   const struct ct_view_progress *progress = &walk->job->options->progress;
-  if (progress->update != NULL) {
-    progress->update(progress->arg, walk->done + ct_spans_offset(spans), walk->total);
-  }
+  bool is_wanted = progress->update == NULL ||
+                   progress->update(progress->arg, walk->done + ct_spans_offset(spans), walk->total) == 0;
+  return is_wanted ? 0 : CT_ECANCELED;
 }
 
 static int
@@ -121,10 +122,10 @@ give_batches(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc)
     walk->left -= n;
     rc = rc == 0 ? tell_lost(walk, spans, *end_tsc) : rc;
     rc = rc == 0 && n != 0 ? walk->handler->spans(walk->arg, &walk->place, batch, n) : rc;
+    rc = rc == 0 ? put_progress(walk, spans) : rc;
     if (rc != 0) {
       break;
     }
-    put_progress(walk, spans);
   }
   ct_span_filter_destroy(&filter);
   return walk->left != 0 ? rc : 0;
@@ -210,7 +211,9 @@ read_through(struct walk *walk, struct ct_spans *spans, const struct ct_span_obs
   ct_spans_observe(spans, observer);
   while ((rc = ct_spans_next(spans, &batch, &n)) == 0 && n != 0) {
     *end_tsc = batch[n - 1].end_tsc > *end_tsc ? batch[n - 1].end_tsc : *end_tsc;
-    put_progress(walk, spans);
+    if ((rc = put_progress(walk, spans)) != 0) {
+      break;
+    }
   }
   return rc;
 }

@@ -40,6 +40,7 @@ struct job {
   _Atomic uint32_t next;
   _Atomic uint64_t done_bytes;
   _Atomic bool stop;
+  _Atomic bool is_cancelled; /* relaxed: all workers end */
 };
 
 struct worker {
@@ -410,10 +411,11 @@ end_granule(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset)
   r->long_count = 0;
   struct job *job = r->worker->job;
   uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
-  if (r->worker->reports_progress && job->progress->update != NULL) {
-    job->progress->update(job->progress->arg, done, job->total_bytes);
+  if (r->worker->reports_progress && job->progress->update != NULL &&
+      job->progress->update(job->progress->arg, done, job->total_bytes) != 0) {
+    atomic_store_explicit(&job->is_cancelled, true, memory_order_relaxed);
   }
-  return 0;
+  return atomic_load_explicit(&job->is_cancelled, memory_order_relaxed) ? CT_ECANCELED : 0;
 }
 
 /* How many blocks the next granule is to have, when what is known at its begin takes so many bytes. */

@@ -1,22 +1,58 @@
 /* SPDX-License-Identifier: MIT */
-/* --allow: which programs, processes and directories the client may name. Without it: all that the user may. */
+/*
+ * --allow: which programs, processes and directories the client may name. Without it: all that the user may.
+ *
+ * Entries are what they were when the server began: paths without links, a process with the time of its start. What the
+ * client names is looked at without links too; and it has to be the same file by that path as by the one that was
+ * given, because links of /proc (/proc/PID/root, /proc/PID/exe) lead to where no path does.
+ */
 #include "mcp/server.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* The path is that of the entry, or below it. Both without links. */
+unsigned long long
+mcp_started_at(pid_t pid)
+{
+  char path[64], text[1024];
+  unsigned long long started = 0;
+  snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  text[got > 0 ? got : 0] = '\0';
+  const char *at = strrchr(text, ')'); /* the name may have anything in it */
+  enum { FIELDS = 20 };                /* from the state to starttime */
+  for (int i = 0; at != NULL && i < FIELDS; i++) {
+    at = strchr(at + 1, ' ');
+  }
+  if (at != NULL) {
+    sscanf(at, "%llu", &started);
+  }
+  return started;
+}
+
+/* The path is that of the entry, or below it. */
 static bool
 is_below(const char *path, const char *entry)
 {
-  char real[PATH_MAX];
-  if (realpath(entry, real) == NULL) {
-    return false;
-  }
-  size_t length = strlen(real);
-  return strncmp(path, real, length) == 0 && (path[length] == '\0' || path[length] == '/' || length == 1);
+  size_t length = strlen(entry);
+  return strncmp(path, entry, length) == 0 && (path[length] == '\0' || path[length] == '/' || length == 1);
+}
+
+/* The path without links, if that is the same file. */
+static bool
+resolve(const char *path, char real[PATH_MAX])
+{
+  struct stat given, found;
+  return realpath(path, real) != NULL && stat(path, &given) == 0 && stat(real, &found) == 0 &&
+         given.st_dev == found.st_dev && given.st_ino == found.st_ino;
 }
 
 static bool
@@ -24,11 +60,11 @@ is_listed(const struct mcp_options *options, const char *path)
 {
   char real[PATH_MAX];
   bool found = false;
-  if (realpath(path, real) == NULL) {
+  if (!resolve(path, real)) {
     return false;
   }
   for (size_t i = 0; i < options->allow_count && !found; i++) {
-    found = strchr(options->allow[i], '/') != NULL && is_below(real, options->allow[i]);
+    found = options->allow[i].path != NULL && is_below(real, options->allow[i].path);
   }
   return found;
 }
@@ -48,19 +84,15 @@ bool
 mcp_allows_process(struct mcp_call *call, pid_t pid)
 {
   const struct mcp_options *options = call->server->options;
-  char link[64], path[PATH_MAX], number[32];
+  char link[64];
   bool found = options->allow_count == 0;
-  snprintf(number, sizeof(number), "%d", (int)pid);
   for (size_t i = 0; i < options->allow_count && !found; i++) {
-    found = strcmp(options->allow[i], number) == 0;
+    found = options->allow[i].path == NULL && options->allow[i].pid == pid &&
+            options->allow[i].started == mcp_started_at(pid);
   }
   snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-  ssize_t length = found ? 0 : readlink(link, path, sizeof(path) - 1);
-  if (!found && length > 0) {
-    path[length] = '\0';
-    found = is_listed(options, path);
-  }
-  return found || mcp_fail(call, "process %d is not among what the server was allowed (--allow)", (int)pid);
+  return found || is_listed(options, link) ||
+         mcp_fail(call, "process %d is not among what the server was allowed (--allow)", (int)pid);
 }
 
 bool
@@ -69,6 +101,6 @@ mcp_allows_directory(struct mcp_call *call, const char *path)
   const struct mcp_options *options = call->server->options;
   char real[PATH_MAX];
   return options->allow_count == 0 || is_listed(options, path) ||
-         (realpath(path, real) != NULL && is_below(real, call->server->directory)) ||
+         (resolve(path, real) && is_below(real, call->server->directory)) ||
          mcp_fail(call, "%.300s is not below what the server was allowed (--allow)", path);
 }

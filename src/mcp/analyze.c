@@ -35,10 +35,11 @@ struct shown {
 
 typedef int write_view(struct shown *shown);
 
-static void
+static int
 on_progress(void *request, uint64_t done, uint64_t total)
 {
   mcp_progress(request, (double)done, (double)total, "reading the trace");
+  return mcp_is_cancelled(request);
 }
 
 /* The place of a word in a list that NULL ends; 0 for none. */
@@ -132,6 +133,7 @@ write_slowest(struct shown *shown)
                                        .by_off = mcp_get_text(shown->arguments, "sort") != NULL &&
                                                  strcmp(mcp_get_text(shown->arguments, "sort"), "off") == 0,
                                        .depth = (uint32_t)mcp_get_count(shown->arguments, "levels", LEVELS),
+                                       .min_percent = mcp_get_number(shown->arguments, "min_percent", MIN_PERCENT),
                                        .progress = shown->progress,
                                        .time = shown->time,
                                        .workers = 1,
@@ -332,8 +334,11 @@ show(struct shown *shown, size_t which)
   bool to_file = mcp_get_flag(shown->arguments, "to_file");
   shown->out = to_file ? mcp_answer_file(call, ".txt", path) : open_memstream(&text, &size);
   int code = shown->out != NULL ? views[which].write(shown) : CT_ENOMEM;
-  if (shown->out != NULL) {
-    fclose(shown->out);
+  if (shown->out != NULL && ferror(shown->out) && code == 0) {
+    code = CT_EIO;
+  }
+  if (shown->out != NULL && fclose(shown->out) != 0 && code == 0) {
+    code = CT_EIO;
   }
   if (code != 0) {
     if (to_file && shown->out != NULL) {
@@ -348,7 +353,7 @@ show(struct shown *shown, size_t which)
     put_lines(shown, text, size);
   }
   free(text);
-  if (shown->notes.damaged_threads != 0) {
+  if (shown->notes.damaged_threads != 0 && !mcp_held_is_live(shown->held)) { /* else the rest comes yet */
     mcp_doubt(call,
               "the files of %u threads are damaged or cut (thread %u the first): what comes after that is missing",
               shown->notes.damaged_threads, shown->notes.first_damaged_tid);

@@ -7,6 +7,7 @@
 #include <contrail/plan.h>
 #include <contrail/text.h>
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ change_one(struct ct_session *session, const char *action, const char *pattern, 
 
 /* Each is a change of its own, up to the first that fails. */
 static bool
-change_patterns(struct mcp_call *call, struct ct_session *session, const char *action)
+change_patterns(struct mcp_call *call, struct ct_session *session, pid_t pid, const char *action)
 {
   const json_t *patterns = json_object_get(call->arguments, "patterns"), *pattern;
   struct ct_session_change change = {.struct_size = sizeof(change)};
@@ -82,13 +83,12 @@ change_patterns(struct mcp_call *call, struct ct_session *session, const char *a
     before = i == 0 ? change.before : before;
     if (change.unmatched) {
       json_array_append_new(unmatched, mcp_text(text));
-      mcp_doubt(call, "the pattern '%.200s' matches no function of the process%s%s", text,
-                change.likely[0] != '\0' ? ": " : "", change.likely);
+      mcp_doubt_pattern(call, pid, text, change.likely);
     }
   }
   if (good) {
     put_change(call, &change, before);
-    mcp_put(call, "unmatched", json_incref(unmatched));
+    mcp_put_some(call, "unmatched", json_incref(unmatched), MCP_ROWS);
   }
   json_decref(unmatched);
   return good;
@@ -98,9 +98,9 @@ static void
 put_lists(struct mcp_call *call, struct ct_session *session)
 {
   json_t *excluded = loads(ct_session_exclude_list(session));
-  mcp_put(call, "patterns", loads(ct_session_trace_list(session)));
+  mcp_put_some(call, "patterns", loads(ct_session_trace_list(session)), MCP_ROWS);
   if (json_array_size(excluded) != 0) {
-    mcp_put(call, "excluded", json_incref(excluded));
+    mcp_put_some(call, "excluded", json_incref(excluded), MCP_ROWS);
   }
   json_decref(excluded);
   call->has_target_text = true;
@@ -176,9 +176,9 @@ try_module(struct trial *trial, const char *path)
   ct_plan_free(plan);
 }
 
-/* Files that are mapped executable; each once. */
-static void
-try_process(struct trial *trial, pid_t pid)
+/* The files that the process has mapped executable, each once, the program first: an object of their paths. */
+static json_t *
+mapped_files(pid_t pid)
 {
   char path[64], *line = NULL;
   size_t size = 0;
@@ -190,15 +190,91 @@ try_process(struct trial *trial, pid_t pid)
     const char *file = strchr(line, '/');
     line[strcspn(line, "\n")] = '\0';
     if (sscanf(line, "%*s %7s", kind) == 1 && kind[2] == 'x' && file != NULL && access(file, R_OK) == 0 &&
-        json_object_get(seen, file) == NULL && json_object_set_new(seen, file, json_true()) == 0) {
-      try_module(trial, file);
+        json_object_get(seen, file) == NULL) {
+      json_object_set_new(seen, file, json_true());
     }
   }
   if (maps != NULL) {
     fclose(maps);
   }
   free(line);
-  json_decref(seen);
+  return seen;
+}
+
+static void
+try_process(struct trial *trial, pid_t pid)
+{
+  const char *file;
+  json_t *one, *files = mapped_files(pid);
+  json_object_foreach(files, file, one)
+  {
+    try_module(trial, file);
+  }
+  json_decref(files);
+}
+
+/* What stands before '!' in the pattern names no module: those that there are; "": it does, or there is none. */
+static void
+list_modules(pid_t pid, const char *pattern, char *list, size_t size)
+{
+  char glob[256];
+  const char *mark = strchr(pattern, '!'), *file;
+  list[0] = '\0';
+  if (mark == NULL || snprintf(glob, sizeof(glob), "%.*s", (int)(mark - pattern), pattern) >= (int)sizeof(glob)) {
+    return;
+  }
+  json_t *one, *files = mapped_files(pid);
+  json_object_foreach(files, file, one)
+  {
+    const char *name = strrchr(file, '/') + 1;
+    size_t at = strlen(list);
+    if (fnmatch(glob, name, 0) == 0 || fnmatch(glob, file, 0) == 0) {
+      list[0] = '\0';
+      break;
+    }
+    if (at + strlen(name) + sizeof(", , ...") < size) {
+      snprintf(list + at, size - at, "%s%s", at == 0 ? "" : ", ", name);
+    } else if (at < 3 || strcmp(list + at - 3, "...") != 0) {
+      snprintf(list + at, size - at, "...");
+    }
+  }
+  json_decref(files);
+}
+
+/* "perhaps NAME", by all that the process has mapped; "": there is none. */
+static void
+find_likely(pid_t pid, const char *pattern, char *likely, size_t size)
+{
+  struct trial trial = {
+      .selection = ct_selection_create(), .cache = ct_cache_open(NULL, NULL), .modules = json_array()};
+  if (trial.selection != NULL && ct_selection_add(trial.selection, pattern, CT_SELECT_AUTO, NULL) == 0) {
+    try_process(&trial, pid);
+    json_t *found = loads(ct_selection_json(trial.selection));
+    const char *text = mcp_get_text(json_array_get(found, 0), "likely");
+    snprintf(likely, size, "%s", text != NULL ? text : "");
+    json_decref(found);
+  }
+  ct_cache_close(trial.cache);
+  ct_selection_free(trial.selection);
+  json_decref(trial.modules);
+}
+
+void
+mcp_doubt_pattern(struct mcp_call *call, pid_t pid, const char *pattern, const char *likely)
+{
+  char modules[300], found[300] = "";
+  list_modules(pid, pattern, modules, sizeof(modules));
+  if (modules[0] != '\0') {
+    mcp_doubt(call, "the pattern '%.200s' names no module (what stands before '!'): the process has %s", pattern,
+              modules);
+  } else {
+    if (likely == NULL) {
+      find_likely(pid, pattern, found, sizeof(found));
+      likely = found;
+    }
+    mcp_doubt(call, "the pattern '%.200s' matches no function so far%s%s", pattern,
+              likely != NULL && likely[0] != '\0' ? ": " : "", likely != NULL ? likely : "");
+  }
 }
 
 static bool
@@ -246,8 +322,8 @@ try_patterns(struct mcp_call *call)
     try_process(&trial, pid);
   }
   if (good) {
-    mcp_put(call, "patterns", loads(ct_selection_json(trial.selection)));
-    mcp_put(call, "modules", json_incref(trial.modules));
+    mcp_put_some(call, "patterns", loads(ct_selection_json(trial.selection)), MCP_ROWS);
+    mcp_put_some(call, "modules", json_incref(trial.modules), MCP_ROWS);
     mcp_suggest(call, "nothing was changed: trace action=add, or launch, with these patterns");
     call->has_target_text = true;
   }
@@ -280,14 +356,14 @@ mcp_tool_trace(struct mcp_call *call)
     good = strcmp(action, "mark") == 0   ? mark(call, session)
            : is_rule_action(action)      ? change_rules(call, session, action)
            : strcmp(action, "list") == 0 ? true
-                                         : change_patterns(call, session, action);
+                                         : change_patterns(call, session, held->session->pid, action);
     if (good && !is_rule_action(action)) {
       put_lists(call, session);
     }
     mcp_session_leave(held);
   }
-  if (good && (strcmp(action, "add") == 0 || strcmp(action, "remove") == 0)) {
-    mcp_suggest(call, "analyze view=report trace=%s: calls since then", held->name);
+  if (good && json_array_size(call->next) == 0) {
+    mcp_suggest(call, "analyze view=report trace=%s: calls so far", held->name);
   }
   if (held != NULL) {
     mcp_held_put(held);

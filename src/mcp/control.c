@@ -47,9 +47,10 @@ list(struct mcp_call *call)
     mcp_held_put(held[i]);
   }
   ct_control_list(add_other, others, NULL);
+  size_t found = json_array_size(others);
   mcp_put(call, "sessions", sessions);
-  if (json_array_size(others) != 0) {
-    mcp_put(call, "others", json_incref(others));
+  if (found != 0) {
+    mcp_put_some(call, "others", json_incref(others), MCP_TRACES_MAX);
     mcp_suggest(call,
                 "others are recorded by other processes of contrail: their traces can be asked (trace: directory)");
   }
@@ -183,8 +184,12 @@ mcp_tool_session(struct mcp_call *call)
   }
   bool good;
   if (strcmp(action, "forget") == 0) {
-    good = (name != NULL || mcp_fail(call, "forget: which one?")) && mcp_held_forget(call, held);
-    mcp_put(call, "state", json_string("forgotten; its files stay"));
+    bool removes = mcp_get_flag(call->arguments, "remove");
+    good = (name != NULL || mcp_fail(call, "forget: which one?")) &&
+           (!removes || !call->server->options->is_read_only || mcp_fail(call, "the server is read-only: no remove")) &&
+           mcp_held_forget(call, held) && (!removes || mcp_disk_remove(call, held));
+    mcp_put(call, "state", json_string(removes ? "forgotten, with its files" : "forgotten; its files stay"));
+    mcp_suggest(call, "session action=list: what there is");
   } else {
     good = act(call, held, action);
     mcp_put_status(call, held);

@@ -61,30 +61,6 @@ mcp_remove_tree(const char *path)
 
 /* ---- the guardian's side ---- */
 
-/* When the process began, by the kernel's clock; 0: there is none. */
-static unsigned long long
-started_at(pid_t pid)
-{
-  char path[64], text[1024];
-  unsigned long long started = 0;
-  snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
-  if (fd >= 0) {
-    close(fd);
-  }
-  text[got > 0 ? got : 0] = '\0';
-  const char *at = strrchr(text, ')'); /* the name may have anything in it */
-  enum { FIELDS = 20 };                /* from the state to starttime */
-  for (int i = 0; at != NULL && i < FIELDS; i++) {
-    at = strchr(at + 1, ' ');
-  }
-  if (at != NULL) {
-    sscanf(at, "%llu", &started);
-  }
-  return started;
-}
-
 static void
 note(struct entry *entries, const struct entry *told)
 {
@@ -152,7 +128,7 @@ end_unknown(char pipes[][PIPE_BYTES])
 static void
 clean_up(const struct entry *entry)
 {
-  unsigned long long now = started_at(entry->pid);
+  unsigned long long now = mcp_started_at(entry->pid);
   if (now != 0 && now != entry->started) {
     return; /* another process */
   }
@@ -259,7 +235,7 @@ tell(struct mcp_server *server, char kind, pid_t pid)
   memset(&entry, 0, sizeof(entry)); /* what lies between the members goes through a pipe */
   entry.kind = kind;
   entry.pid = pid;
-  entry.started = kind == LAUNCHED || kind == ATTACHED ? started_at(pid) : 0;
+  entry.started = kind == LAUNCHED || kind == ATTACHED ? mcp_started_at(pid) : 0;
   tell_all(server, &entry);
 }
 

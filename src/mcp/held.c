@@ -43,8 +43,8 @@ mcp_held_is_live(const struct mcp_held *held)
   return is_live;
 }
 
-/* With the lock: the oldest trace, or session that has ended, that nobody uses leaves the list; NULL: there is none. Its files
- * stay, and can be opened again. */
+/* With the lock: the oldest trace, or session that has ended, that nobody uses leaves the list; NULL: there is none.
+ * Its files stay, and can be opened again. */
 static struct mcp_held *
 drop_oldest(struct mcp_server *server)
 {
@@ -231,7 +231,7 @@ mcp_held_forget(struct mcp_call *call, struct mcp_held *held)
 {
   struct mcp_server *server = call->server;
   pthread_mutex_lock(&server->lock);
-  bool is_live = held->session != NULL && held->session->stage < MCP_DONE;
+  bool is_live = held->session != NULL && (held->session->stage < MCP_DONE || held->session->runs_on);
   for (struct mcp_held **at = &server->held; !is_live && *at != NULL; at = &(*at)->next) {
     if (*at == held) {
       *at = held->next;
@@ -240,7 +240,8 @@ mcp_held_forget(struct mcp_call *call, struct mcp_held *held)
     }
   }
   pthread_mutex_unlock(&server->lock);
-  return !is_live || mcp_fail(call, "%s is being recorded: session action=stop first", held->name);
+  return !is_live ||
+         mcp_fail(call, "%s is being recorded, or its program runs: session action=stop end=true first", held->name);
 }
 
 /* ---- the end ---- */

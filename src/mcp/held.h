@@ -128,6 +128,11 @@ void mcp_put_status(struct mcp_call *call, struct mcp_held *held);
 json_t *mcp_status_json(struct mcp_held *held, bool is_short);
 const char *mcp_stage_name(const struct mcp_held *held);
 
+/* ---- choose.c ---- */
+
+/* A pattern has matched nothing: why, and what may be meant, as a doubt. likely: what the library says; NULL or "". */
+void mcp_doubt_pattern(struct mcp_call *call, pid_t pid, const char *pattern, const char *likely);
+
 /* ---- streams.c ---- */
 
 /* Opens the pipes or (is_kept) files; fds: what the program is to have as 0, 1, 2. False: errno. */
@@ -148,7 +153,17 @@ bool mcp_put_next_page(struct mcp_call *call, const char *cursor, uint64_t limit
 void mcp_results_free(struct mcp_server *server);
 /* A text's lines, `most` at most, without control characters, long ones cut. has_more: there are more. */
 json_t *mcp_split_lines(const char *text, size_t size, size_t most, bool *has_more);
-/* A new file in the server's directory for an answer that is too large; NULL after mcp_fail. */
+
+/* ---- disk.c ---- */
+
+/* Bytes in a directory, and below. */
+uint64_t mcp_disk_used(const char *directory);
+/* How large what begins now may become. False after mcp_fail: nothing may begin. */
+bool mcp_disk_room(struct mcp_call *call, uint64_t *room);
+/* A new file in the server's directory for an answer that is too large; NULL after mcp_fail. Beyond what --max-size and
+ * --max-disk leave it has an error (EFBIG). */
 FILE *mcp_answer_file(struct mcp_call *call, const char *ending, char path[PATH_MAX]);
+/* The files of a session that has ended. False after mcp_fail: they are not in the server's directory. */
+bool mcp_disk_remove(struct mcp_call *call, const struct mcp_held *held);
 
 #endif

@@ -78,7 +78,8 @@ next_timeout(struct http_server *server)
   uint64_t now = http_now_ms();
   bool is_soon = http_sessions_tick(server, now);
   is_soon = http_exchanges_tick(server, now) || is_soon;
-  int timeout = is_soon || server->is_ending ? TICK_MS : server->sessions != NULL ? SLOW_TICK_MS : -1;
+  bool is_later = http_clients_tick(server, now) || server->sessions != NULL;
+  int timeout = is_soon || server->is_ending ? TICK_MS : is_later ? SLOW_TICK_MS : -1;
   if (http_library.get_timeout(server->daemon, &wanted) == MHD_YES && (timeout < 0 || wanted < (unsigned)timeout)) {
     timeout = wanted < SLOW_TICK_MS ? (int)wanted : SLOW_TICK_MS;
   }
@@ -118,11 +119,11 @@ static int
 start(struct http_server *server, struct ct_diag *diag)
 {
   unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
-  server->daemon = http_library.start_daemon(flags, 0, NULL, NULL, http_handle, server, MHD_OPTION_LISTEN_SOCKET,
-                                             server->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, server,
-                                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
-                                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_SECONDS,
-                                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS_BYTES, MHD_OPTION_END);
+  server->daemon = http_library.start_daemon(
+      flags, 0, NULL, NULL, http_handle, server, MHD_OPTION_LISTEN_SOCKET, server->listen_fd,
+      MHD_OPTION_NOTIFY_COMPLETED, http_completed, server, MHD_OPTION_NOTIFY_CONNECTION, http_notified, server,
+      MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+      (unsigned)CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS_BYTES, MHD_OPTION_END);
   if (server->daemon == NULL) {
     snprintf(diag->text, sizeof(diag->text), "libmicrohttpd does not start");
     return CT_EIO;

@@ -22,7 +22,7 @@ enum {
   HTTP_BODY_MAX = 4 << 20,   /* bytes of a request's body */
   HTTP_QUEUE_MAX = 16 << 20, /* bytes that wait for a session, or for a client that does not read */
   HTTP_PROCESSES_MAX = 64,   /* sessions, with those that are ending */
-  HTTP_CONNECTIONS_MAX = 64, /* at a time; more wait to be accepted */
+  HTTP_CONNECTIONS_MAX = 96, /* at a time; more wait to be accepted */
   HTTP_ID_BYTES = 33,        /* of a session's id and its NUL */
   HTTP_TOKEN_BYTES = 257,    /* of the token and its NUL */
   HTTP_NAME_BYTES = 300,     /* of an address as it is shown */
@@ -33,6 +33,19 @@ struct http_bytes {
   size_t length, capacity, taken; /* taken: of length, those that have gone */
 };
 
+/* What the answer to a request, or the server itself, has said in events; see http_stream.c. */
+struct http_stream {
+  struct http_stream *next;        /* of the session, the newest first */
+  struct http_session *session;    /* whose it is; NULL: the exchange's still */
+  struct http_exchange *reader;    /* NULL: nobody now */
+  json_t *ids, *tokens;            /* of requests that are not answered; of their progress */
+  struct http_event *first, *last; /* those that are kept */
+  unsigned number, said;           /* number of the stream, and of its last event */
+  uint64_t left_ms;                /* since when nobody reads it */
+  bool is_listening;               /* the server's own */
+  bool is_over;                    /* nothing more comes */
+};
+
 struct http_session {
   struct http_session *next;
   char id[HTTP_ID_BYTES];
@@ -40,8 +53,11 @@ struct http_session {
   pid_t pid;
   int to, from;              /* its pipes; -1: closed */
   struct http_bytes out, in; /* what it is to read; a line that is not whole yet */
-  uint64_t used_ms;          /* when a client last wanted something of it */
-  uint64_t ending_ms;        /* since when; 0: it is not */
+  struct http_stream *streams;
+  unsigned streams_made;
+  size_t kept_bytes;  /* of all their events */
+  uint64_t used_ms;   /* when a client last wanted something of it */
+  uint64_t ending_ms; /* since when; 0: it is not */
   bool is_killed;
 };
 
@@ -50,9 +66,10 @@ struct http_exchange {
   struct http_server *server;
   struct MHD_Connection *connection;
   struct http_session *session; /* NULL: none, or it has ended */
+  struct http_client *client;   /* whose connection it is */
+  struct http_stream *stream;   /* NULL: it waits for nothing */
   struct http_bytes body, events;
-  json_t *ids, *tokens; /* of requests that are not answered; of their progress */
-  char *answer;         /* JSON */
+  char *answer; /* JSON */
   uint64_t begun_ms, told_ms;
   bool is_refused;                       /* answered before the body came */
   bool is_taken;                         /* it has been looked at */
@@ -60,6 +77,16 @@ struct http_exchange {
   bool is_listening;                     /* GET: the server's stream */
   bool is_suspended, is_stream, is_over; /* answered by a stream; nothing more comes */
   bool is_answered;                      /* libmicrohttpd has the response */
+};
+
+/* A connection; see http_client.c. */
+struct http_client {
+  struct http_client *next; /* the newest first */
+  int fd;
+  uint64_t since_ms; /* since when it has not brought a whole request */
+  bool is_trusted;   /* its last request had the token */
+  bool is_served;    /* its request is whole: what takes time is ours */
+  bool is_shut;
 };
 
 struct http_server {
@@ -71,6 +98,7 @@ struct http_server {
   char token[HTTP_TOKEN_BYTES];
   struct http_session *sessions;
   struct http_exchange *exchanges;
+  struct http_client *clients;
 };
 
 /* ---- http_library.c: libmicrohttpd, which is loaded when it is wanted (it brings ten others along) ---- */
@@ -82,6 +110,7 @@ struct http_server {
   X(get_timeout)                                                                                                       \
   X(get_daemon_info)                                                                                                   \
   X(lookup_connection_value)                                                                                           \
+  X(get_connection_info)                                                                                               \
   X(get_connection_values)                                                                                             \
   X(create_response_from_buffer)                                                                                       \
   X(create_response_from_callback)                                                                                     \
@@ -128,10 +157,40 @@ void http_completed(void *context, struct MHD_Connection *connection, void **mem
                     enum MHD_RequestTerminationCode code);
 /* It has something to say, or is over. */
 void http_wake(struct http_exchange *exchange);
-/* An event of its stream; false: the client does not read it, and it has been left out. */
-bool http_add_event(struct http_exchange *exchange, const char *text, size_t length);
 /* Requests that take long become streams, and streams are kept open. True: one will be, soon. */
 bool http_exchanges_tick(struct http_server *server, uint64_t now_ms);
+
+/* ---- http_client.c: connections, of whom nobody knows whose they are until they have shown the token ---- */
+
+/* As libmicrohttpd calls it; context is the server. */
+void http_notified(void *context, struct MHD_Connection *connection, void **memory,
+                   enum MHD_ConnectionNotificationCode code);
+struct http_client *http_client_of(struct MHD_Connection *connection);
+/* Shuts those that take too long to bring a request. True: there are some that bring one. */
+bool http_clients_tick(struct http_server *server, uint64_t now_ms);
+
+/* ---- http_stream.c ---- */
+
+/* Without a session it is freed with the exchange. NULL: no memory. */
+struct http_stream *http_stream_make(void);
+void http_stream_join(struct http_session *session, struct http_stream *stream);
+/* Accepts NULL. */
+void http_stream_free(struct http_stream *stream);
+/* An event; false: no memory. */
+bool http_stream_add(struct http_stream *stream, const char *text, size_t length);
+/* Nothing more comes. */
+void http_stream_end(struct http_stream *stream);
+/* A comment, with which the exchange's answer becomes a stream. */
+void http_stream_say(struct http_exchange *exchange, const char *comment);
+void http_stream_read(struct http_stream *stream, struct http_exchange *reader);
+/* The exchange's connection is over. */
+void http_stream_leave(struct http_exchange *reader);
+/* Reads on after the event with this id. False: there is no such stream (any more). */
+bool http_stream_resume(struct http_exchange *exchange, const char *last_event);
+/* A new stream of the server's own; NULL: it is read already, or no memory. */
+struct http_stream *http_stream_listen(struct http_session *session);
+void http_streams_tick(struct http_session *session, uint64_t now_ms);
+void http_streams_free(struct http_session *session);
 
 /* ---- http_message.c: what a POST brings ---- */
 

@@ -100,8 +100,7 @@ respond_stream(struct http_exchange *exchange)
   if (response != NULL) {
     http_library.add_response_header(response, "Content-Type", "text/event-stream");
   }
-  exchange->is_stream = true;
-  exchange->told_ms = http_now_ms();
+  exchange->is_stream = true; /* a cancelled one is a stream without an event */
   return queue(exchange, MHD_HTTP_OK, response);
 }
 
@@ -125,26 +124,6 @@ respond(struct http_exchange *exchange)
   return MHD_YES;
 }
 
-bool
-http_add_event(struct http_exchange *exchange, const char *text, size_t length)
-{
-  static const char head[] = "event: message\ndata: ", tail[] = "\n\n";
-  struct http_bytes *events = &exchange->events;
-  size_t before = events->length;
-  if (before - events->taken + length > HTTP_QUEUE_MAX) {
-    return false;
-  }
-  exchange->is_stream = true;
-  exchange->told_ms = http_now_ms();
-  if (!http_append(events, head, sizeof(head) - 1) || !http_append(events, text, length) ||
-      !http_append(events, tail, sizeof(tail) - 1)) {
-    events->length = before; /* no half event */
-    return false;
-  }
-  http_wake(exchange);
-  return true;
-}
-
 void
 http_wake(struct http_exchange *exchange)
 {
@@ -166,10 +145,7 @@ http_exchanges_tick(struct http_server *server, uint64_t now_ms)
     bool waits = !one->is_stream && !one->is_initialize; /* an initialize's answer has a header of its own */
     if (now_ms - (one->is_stream ? one->told_ms : one->begun_ms) >= (one->is_stream ? COMMENT_MS : STREAM_AFTER_MS) &&
         (one->is_stream || waits)) {
-      one->is_stream = true;
-      one->told_ms = now_ms;
-      http_append(&one->events, comment, sizeof(comment) - 1);
-      http_wake(one);
+      http_stream_say(one, comment);
     }
     one_will = one_will || waits;
   }
@@ -184,10 +160,18 @@ header(const struct http_exchange *exchange, const char *name)
   return http_library.lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
 
+/* Headers of which one is looked at: with two of them somebody else might look at the other. */
+struct counts {
+  unsigned hosts, origins, tokens;
+};
+
 static enum MHD_Result
-count_hosts(void *context, enum MHD_ValueKind kind, const char *key, const char *value)
+count(void *context, enum MHD_ValueKind kind, const char *key, const char *value)
 {
-  *(unsigned *)context += strcasecmp(key, "Host") == 0;
+  struct counts *counts = context;
+  counts->hosts += strcasecmp(key, "Host") == 0;
+  counts->origins += strcasecmp(key, "Origin") == 0;
+  counts->tokens += strcasecmp(key, "Authorization") == 0;
   return MHD_YES;
 }
 
@@ -197,16 +181,20 @@ check_caller(struct http_exchange *exchange)
 {
   const struct http_server *server = exchange->server;
   const char *origin = header(exchange, "Origin");
-  unsigned hosts = 0;
-  http_library.get_connection_values(exchange->connection, MHD_HEADER_KIND, count_hosts, &hosts);
+  struct counts counts = {0};
+  http_library.get_connection_values(exchange->connection, MHD_HEADER_KIND, count, &counts);
   exchange->is_refused = true;
-  if (hosts != 1 || !http_is_our_host(header(exchange, "Host"), server->is_loopback)) {
+  if (counts.hosts != 1 || !http_is_our_host(header(exchange, "Host"), server->is_loopback)) {
     return refuse(exchange, MHD_HTTP_FORBIDDEN, INVALID_REQUEST, "Host is none of this server's");
   }
-  if (origin != NULL && !http_is_our_origin(origin, server->is_loopback)) {
+  if (counts.origins > 1 || (origin != NULL && !http_is_our_origin(origin, server->is_loopback))) {
     return refuse(exchange, MHD_HTTP_FORBIDDEN, INVALID_REQUEST, "Origin is another's page");
   }
-  if (!http_is_authorized(header(exchange, "Authorization"), server->token)) {
+  bool is_trusted = counts.tokens == 1 && http_is_authorized(header(exchange, "Authorization"), server->token);
+  if (exchange->client != NULL) {
+    exchange->client->is_trusted = is_trusted;
+  }
+  if (!is_trusted) {
     return refuse_with(exchange, MHD_HTTP_UNAUTHORIZED, INVALID_REQUEST,
                        "Authorization: Bearer with the server's token is wanted", "WWW-Authenticate", "Bearer");
   }
@@ -316,14 +304,19 @@ take_post(struct http_exchange *exchange)
 static enum MHD_Result
 take_get(struct http_exchange *exchange)
 {
-  static const char greeting[] = ": listening\n\n"; /* the head goes out with it */
-  for (const struct http_exchange *one = exchange->server->exchanges; one != NULL; one = one->next) {
-    if (one->is_listening && one->session == exchange->session) {
-      return refuse(exchange, MHD_HTTP_CONFLICT, INVALID_REQUEST, "this session's stream is being read already");
-    }
+  const char *last = header(exchange, "Last-Event-ID");
+  if (last != NULL) {
+    return http_stream_resume(exchange, last)
+               ? respond_stream(exchange)
+               : refuse(exchange, MHD_HTTP_GONE, INVALID_REQUEST, "Last-Event-ID: that stream is not kept (any more)");
+  }
+  struct http_stream *stream = http_stream_listen(exchange->session);
+  if (stream == NULL) {
+    return refuse(exchange, MHD_HTTP_CONFLICT, INVALID_REQUEST, "this session's stream is being read already");
   }
   exchange->is_listening = true;
-  http_append(&exchange->events, greeting, sizeof(greeting) - 1);
+  http_stream_read(stream, exchange);
+  http_stream_say(exchange, ": listening\n\n"); /* the head goes out with it */
   return respond_stream(exchange);
 }
 
@@ -332,6 +325,9 @@ static enum MHD_Result
 take(struct http_exchange *exchange, const char *method)
 {
   exchange->is_taken = true;
+  if (exchange->client != NULL) {
+    exchange->client->is_served = true;
+  }
   if (strcmp(method, "POST") == 0) {
     /* While its body came its session may have ended: with no session it would begin one. */
     return exchange->is_over ? respond(exchange) : take_post(exchange);
@@ -362,6 +358,7 @@ http_handle(void *context, struct MHD_Connection *connection, const char *url, c
     }
     exchange->server = server;
     exchange->connection = connection;
+    exchange->client = http_client_of(connection);
     exchange->begun_ms = http_now_ms();
     exchange->next = server->exchanges;
     server->exchanges = exchange;
@@ -402,8 +399,11 @@ http_completed(void *context, struct MHD_Connection *connection, void **memory, 
       http_session_end(server, exchange->session); /* nobody knows its id */
     }
   }
-  json_decref(exchange->ids);
-  json_decref(exchange->tokens);
+  http_stream_leave(exchange);
+  if (exchange->client != NULL) {
+    exchange->client->is_served = false;
+    exchange->client->since_ms = http_now_ms();
+  }
   free(exchange->answer);
   free(exchange->body.text);
   free(exchange->events.text);

@@ -32,11 +32,11 @@ find_value(const json_t *list, const json_t *value)
 }
 
 /* The one of the session that waits for the answer to the request. */
-static struct http_exchange *
-find_waiting(struct http_server *server, const struct http_session *session, const json_t *id)
+static struct http_stream *
+find_waiting(const struct http_session *session, const json_t *id)
 {
-  for (struct http_exchange *one = server->exchanges; one != NULL; one = one->next) {
-    if (one->session == session && find_value(one->ids, id) >= 0) {
+  for (struct http_stream *one = session->streams; one != NULL; one = one->next) {
+    if (find_value(one->ids, id) >= 0) {
       return one;
     }
   }
@@ -47,13 +47,14 @@ find_waiting(struct http_server *server, const struct http_session *session, con
 
 /* The request that it names is not answered any more. */
 static void
-cancel(struct http_server *server, const struct http_session *session, const json_t *id)
+cancel(const struct http_session *session, const json_t *id)
 {
-  struct http_exchange *waiting = is_id(id) && session != NULL ? find_waiting(server, session, id) : NULL;
+  struct http_stream *waiting = is_id(id) ? find_waiting(session, id) : NULL;
   if (waiting != NULL) {
     json_array_remove(waiting->ids, (size_t)find_value(waiting->ids, id));
-    waiting->is_over = json_array_size(waiting->ids) == 0;
-    http_wake(waiting);
+    if (json_array_size(waiting->ids) == 0) {
+      http_stream_end(waiting);
+    }
   }
 }
 
@@ -76,14 +77,14 @@ note_message(struct http_exchange *exchange, const json_t *message)
   if (!is_id(id)) {
     return "an id is a string or an integer";
   }
-  if (find_value(exchange->ids, id) >= 0 ||
-      (exchange->session != NULL && find_waiting(exchange->server, exchange->session, id) != NULL)) {
+  if (find_value(exchange->stream->ids, id) >= 0 ||
+      (exchange->session != NULL && find_waiting(exchange->session, id) != NULL)) {
     return "a request with this id is not answered yet";
   }
-  json_array_append(exchange->ids, id);
+  json_array_append(exchange->stream->ids, id);
   json_t *token = json_object_get(json_object_get(params, "_meta"), "progressToken");
   if (is_id(token)) {
-    json_array_append(exchange->tokens, token);
+    json_array_append(exchange->stream->tokens, token);
   }
   return NULL;
 }
@@ -117,7 +118,7 @@ cancel_all(struct http_exchange *exchange, const json_t *message)
   }
   const char *method = mcp_get_text(message, "method");
   if (method != NULL && strcmp(method, "notifications/cancelled") == 0) {
-    cancel(exchange->server, exchange->session, json_object_get(json_object_get(message, "params"), "requestId"));
+    cancel(exchange->session, json_object_get(json_object_get(message, "params"), "requestId"));
   }
 }
 
@@ -131,7 +132,7 @@ take(struct http_exchange *exchange, const json_t *message, int *code, const cha
   }
   const char *method = mcp_get_text(message, "method");
   if (exchange->session == NULL) {
-    if (method == NULL || strcmp(method, "initialize") != 0 || json_array_size(exchange->ids) == 0) {
+    if (method == NULL || strcmp(method, "initialize") != 0 || json_array_size(exchange->stream->ids) == 0) {
       *wrong = "an Mcp-Session-Id is wanted, which the answer to initialize gives";
       return BAD_REQUEST;
     }
@@ -147,8 +148,11 @@ take(struct http_exchange *exchange, const json_t *message, int *code, const cha
     *wrong = "the session has too much to read already";
     return UNAVAILABLE;
   }
+  if (json_array_size(exchange->stream->ids) != 0) {
+    http_stream_join(exchange->session, exchange->stream);
+  }
   cancel_all(exchange, message);
-  return json_array_size(exchange->ids) == 0 && !exchange->is_over ? ACCEPTED : 0;
+  return exchange->stream->session == NULL ? ACCEPTED : 0;
 }
 
 unsigned
@@ -158,8 +162,14 @@ http_take_message(struct http_exchange *exchange, int *code, const char **wrong)
   json_error_t error;
   json_t *message = json_loadb(exchange->body.text != NULL ? exchange->body.text : "", exchange->body.length,
                                JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-  exchange->ids = json_array();
-  exchange->tokens = json_array();
+  struct http_stream *stream = http_stream_make();
+  if (stream == NULL) {
+    json_decref(message);
+    *code = BUSY;
+    *wrong = "out of memory";
+    return UNAVAILABLE;
+  }
+  http_stream_read(stream, exchange);
   if (message == NULL) {
     snprintf(text, sizeof(text), "not JSON: %.150s (at byte %d)", error.text, error.position);
     *code = PARSE_ERROR;
@@ -167,10 +177,6 @@ http_take_message(struct http_exchange *exchange, int *code, const char **wrong)
     return BAD_REQUEST;
   }
   unsigned status = take(exchange, message, code, wrong);
-  if (status >= BAD_REQUEST) {
-    json_array_clear(exchange->ids);
-    json_array_clear(exchange->tokens);
-  }
   json_decref(message);
   return status;
 }
@@ -190,33 +196,31 @@ see_initialized(struct http_server *server, struct http_session *session, const 
 }
 
 static void
-give_answer(struct http_server *server, struct http_exchange *waiting, const json_t *message, const char *line,
+give_answer(struct http_server *server, struct http_stream *waiting, const json_t *message, const char *line,
             size_t length)
 {
   struct http_session *session = waiting->session;
+  struct http_exchange *reader = waiting->reader;
   json_array_clear(waiting->ids);
-  if (waiting->is_stream) {
-    http_add_event(waiting, line, length);
+  if (reader != NULL && !reader->is_stream) {
+    reader->answer = strndup(line, length);
   } else {
-    waiting->answer = strndup(line, length);
+    http_stream_add(waiting, line, length);
   }
-  waiting->is_over = true;
-  if (waiting->is_initialize) {
+  http_stream_end(waiting);
+  if (reader != NULL && reader->is_initialize) {
     see_initialized(server, session, message);
   }
-  http_wake(waiting);
 }
 
 /* A note: of progress to who asked for it, others to the session's listener. */
 static void
-give_note(struct http_server *server, const struct http_session *session, const json_t *message, const char *line,
-          size_t length)
+give_note(const struct http_session *session, const json_t *message, const char *line, size_t length)
 {
   const json_t *token = json_object_get(json_object_get(message, "params"), "progressToken");
-  for (struct http_exchange *one = server->exchanges; one != NULL; one = one->next) {
-    if (one->session == session && !one->is_over &&
-        (token != NULL ? find_value(one->tokens, token) >= 0 : one->is_listening)) {
-      http_add_event(one, line, length);
+  for (struct http_stream *one = session->streams; one != NULL; one = one->next) {
+    if (!one->is_over && (token != NULL ? find_value(one->tokens, token) >= 0 : one->is_listening)) {
+      http_stream_add(one, line, length);
       return;
     }
   }
@@ -228,15 +232,15 @@ http_give_line(struct http_server *server, struct http_session *session, const c
   json_error_t error;
   json_t *message = json_loadb(line, length, JSON_ALLOW_NUL, &error);
   const json_t *id = json_object_get(message, "id");
-  struct http_exchange *waiting = id != NULL ? find_waiting(server, session, id) : NULL;
+  struct http_stream *waiting = id != NULL ? find_waiting(session, id) : NULL;
   for (size_t i = 0; waiting == NULL && i < json_array_size(message); i++) {
     id = json_object_get(json_array_get(message, i), "id");
-    waiting = id != NULL ? find_waiting(server, session, id) : NULL;
+    waiting = id != NULL ? find_waiting(session, id) : NULL;
   }
   if (waiting != NULL) {
     give_answer(server, waiting, message, line, length);
   } else if (json_object_get(message, "method") != NULL) {
-    give_note(server, session, message, line, length);
+    give_note(session, message, line, length);
   } /* else: the answer to one that was cancelled, or whose client has gone */
   json_decref(message);
 }

@@ -185,6 +185,7 @@ http_session_end(struct http_server *server, struct http_session *session)
       http_wake(one);
     }
   }
+  http_streams_free(session);
 }
 
 static bool
@@ -219,6 +220,7 @@ http_sessions_tick(struct http_server *server, uint64_t now_ms)
     } else if (session->ending_ms == 0 && now_ms - session->used_ms >= server->options->http_idle_s * 1000) {
       http_session_end(server, session);
     }
+    http_streams_tick(session, now_ms);
     if (session->ending_ms != 0 && has_ended(session, now_ms)) {
       *at = session->next;
       if (session->from >= 0) {

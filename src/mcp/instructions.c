@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,6 +27,37 @@ struct whose {
   char **argv; /* NULL: pid */
 };
 
+/* Another process's would be traced in its place. */
+static bool
+is_thread_of(pid_t pid, pid_t tid)
+{
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)pid, (int)tid);
+  return access(path, F_OK) == 0;
+}
+
+/* The process of a session that is not recorded any more: hooks and the tracer would be in each other's way. */
+static bool
+find_session(struct mcp_call *call, pid_t *pid)
+{
+  struct mcp_held *held = mcp_held_get(call, mcp_get_text(call->arguments, "session"));
+  if (held == NULL) {
+    return false;
+  }
+  *pid = held->session != NULL ? held->session->pid : 0;
+  if (held->session == NULL) {
+    mcp_fail(call, "%s is a trace from the disk: it has no process", held->name);
+  } else if (mcp_held_is_live(held)) {
+    mcp_fail(call,
+             "%s is being recorded, and its hooks would be in the way: session action=stop end=false session=%s first",
+             held->name, held->name);
+  } else if (kill(*pid, 0) != 0) {
+    mcp_fail(call, "the process of %s has ended: give program to start one", held->name);
+  }
+  mcp_held_put(held);
+  return !call->failed;
+}
+
 static bool
 find_whose(struct mcp_call *call, struct whose *whose)
 {
@@ -33,9 +65,15 @@ find_whose(struct mcp_call *call, struct whose *whose)
   const char *program = mcp_get_text(arguments, "program");
   size_t i;
   whose->pid = (pid_t)mcp_get_count(arguments, "pid", 0);
+  if (json_object_get(arguments, "session") != NULL && (whose->pid != 0 || !find_session(call, &whose->pid))) {
+    return mcp_fail(call, "itrace record: session or pid, not both");
+  }
   whose->tid = (pid_t)mcp_get_count(arguments, "thread", (uint64_t)whose->pid);
   if ((program != NULL) == (whose->pid != 0)) {
     return mcp_fail(call, "itrace record: pid of a process that runs, or program to start one");
+  }
+  if (program == NULL && !is_thread_of(whose->pid, whose->tid)) {
+    return mcp_fail(call, "process %d has no thread %d", (int)whose->pid, (int)whose->tid);
   }
   if (program == NULL) {
     return mcp_allows_process(call, whose->pid);
@@ -64,9 +102,9 @@ free_whose(struct whose *whose)
   free(whose->argv);
 }
 
-/* Until enough is recorded, the time is over, or nobody wants it any more. */
+/* Until enough is recorded, the time is over, its files are as large as they may be, or nobody wants it any more. */
 static bool
-await(struct mcp_call *call, const struct ct_itrace *tracer, double seconds)
+await(struct mcp_call *call, const struct ct_itrace *tracer, double seconds, const char *directory, uint64_t room)
 {
   struct pollfd done = {.fd = ct_itrace_fd(tracer), .events = POLLIN};
   for (double waited = 0; waited < seconds * 1000 && !mcp_is_cancelled(call->request); waited += STEP_MS) {
@@ -74,6 +112,10 @@ await(struct mcp_call *call, const struct ct_itrace *tracer, double seconds)
       return true;
     }
     mcp_progress(call->request, waited / 1000, seconds, "recording instructions");
+    if (mcp_disk_used(directory) > room) {
+      mcp_doubt(call, "the recording is as large as it may be (--max-size, --max-disk): what comes after is missing");
+      return true;
+    }
   }
   return false;
 }
@@ -108,18 +150,34 @@ put_summary(struct mcp_call *call, const struct ct_itrace_summary *summary, cons
               : when != NULL       ? "was not called with that condition in this time"
                                    : "was not called in this time");
   }
+  if (mcp_get_flag(call->arguments, "all_threads")) {
+    mcp_put(call, "threads", json_integer((json_int_t)summary->threads));
+  }
+  if (summary->unrecorded != 0) {
+    mcp_doubt(call, "%llu threads of the process were not recorded%s%s", (unsigned long long)summary->unrecorded,
+              mcp_get_flag(call->arguments, "all_threads") ? "" : " (all_threads: true)",
+              summary->why[0] != '\0' ? ": see below" : "");
+  }
+  if (summary->incomplete != 0 || summary->why[0] != '\0') {
+    mcp_doubt(call, "%llu threads were not recorded up to their end%s%s", (unsigned long long)summary->incomplete,
+              summary->why[0] != '\0' ? ": " : "", summary->why);
+  }
   if (summary->lost_bytes != 0) {
     mcp_doubt(call, "%llu bytes of records are lost: gaps are shown", (unsigned long long)summary->lost_bytes);
   }
   if (!in_time) {
     mcp_doubt(call, "limit_s was over, or the call was cancelled, before all was recorded");
   }
+  if (summary->recorded == 0) {
+    mcp_suggest(call, "itrace action=record with another function or when, or a longer limit_s");
+    return;
+  }
   mcp_suggest(call, "itrace action=steps recording=%s", directory);
   mcp_suggest(call, "itrace action=last_write recording=%s what=rax step=N", directory);
 }
 
 static bool
-record(struct mcp_call *call, struct whose *whose, const char *directory)
+record(struct mcp_call *call, struct whose *whose, const char *directory, uint64_t room)
 {
   const json_t *arguments = call->arguments;
   int nothing = open("/dev/null", O_RDWR | O_CLOEXEC), streams[3] = {nothing, nothing, nothing}, exec_errno = 0;
@@ -137,6 +195,7 @@ record(struct mcp_call *call, struct whose *whose, const char *directory)
   struct ct_itrace_summary summary = {.struct_size = sizeof(summary)};
   struct ct_itrace *tracer;
   struct ct_diag diag = {""};
+  options.all_threads = mcp_get_flag(arguments, "all_threads");
   options.stretches = options.function != NULL ? mcp_get_count(arguments, "calls", 1) : 0;
   int code = ct_itrace_begin(&options, &tracer, &exec_errno, &diag);
   if (nothing >= 0) {
@@ -149,7 +208,7 @@ record(struct mcp_call *call, struct whose *whose, const char *directory)
   if (whose->argv != NULL) {
     mcp_guard_launched(call->server, pid);
   }
-  bool in_time = await(call, tracer, mcp_get_number(arguments, "limit_s", LIMIT_SECONDS));
+  bool in_time = await(call, tracer, mcp_get_number(arguments, "limit_s", LIMIT_SECONDS), directory, room);
   code = ct_itrace_end(tracer, &summary, &diag);
   if (whose->argv != NULL && !(code == 0 && summary.has_ended)) {
     end_program(pid);
@@ -177,12 +236,16 @@ record_steps(struct mcp_call *call)
   if (mcp_get_text(call->arguments, "when") != NULL && mcp_get_text(call->arguments, "function") == NULL) {
     return mcp_fail(call, "itrace record: when goes with function");
   }
+  if (mcp_get_flag(call->arguments, "all_threads") && json_object_get(call->arguments, "thread") != NULL) {
+    return mcp_fail(call, "itrace record: thread is for one, all_threads for all: not both");
+  }
   snprintf(directory, sizeof(directory), "%.4000s/i-XXXXXX", call->server->directory);
-  bool good = find_whose(call, &whose);
+  uint64_t room = 0;
+  bool good = find_whose(call, &whose) && mcp_disk_room(call, &room);
   if (good && mkdtemp(directory) == NULL) {
     good = mcp_fail(call, "no directory can be made in %.300s: %s", call->server->directory, strerror(errno));
   }
-  good = good && record(call, &whose, directory);
+  good = good && record(call, &whose, directory, room);
   free_whose(&whose);
   return good;
 }
@@ -238,14 +301,17 @@ show_steps(struct mcp_call *call, bool is_write)
   if (given != NULL ? !mcp_allows_directory(call, given) : !find_last(call, path)) {
     return false;
   }
+  if (given != NULL && realpath(given, path) == NULL) {
+    return mcp_fail(call, "there is no directory %.300s", given);
+  }
   FILE *out = open_memstream(&text, &size);
-  int code = out != NULL ? ct_steps_write(given != NULL ? given : path, &options, out, &notes, &diag) : CT_ENOMEM;
+  int code = out != NULL ? ct_steps_write(path, &options, out, &notes, &diag) : CT_ENOMEM;
   if (out != NULL) {
     fclose(out);
   }
   if (code == 0) {
     bool has_more;
-    mcp_put(call, "recording", mcp_text(given != NULL ? given : path));
+    mcp_put(call, "recording", mcp_text(path));
     json_t *lines = mcp_split_lines(text, size, MCP_ROWS_MAX, &has_more);
     mcp_put_page(call, "lines", NULL, lines, mcp_get_count(arguments, "limit", 0),
                  has_more || notes.shown == MCP_ROWS_MAX);

@@ -13,18 +13,54 @@ enum { NAME_BYTES = 160, NAME_HEAD = 100, PLACE_BYTES = 200, WORDS_MAX = 64 };
 
 /* ---- texts ---- */
 
-/* Control characters but for line ends and tabs become '?': a client may show a text on a terminal. */
+/* Characters that nobody sees, or that change how others are seen: directions, marks of order, tags. */
+static bool
+is_hidden(uint32_t c)
+{
+  static const uint32_t ranges[][2] = {{0x0000, 0x0008},  {0x000b, 0x000c}, {0x000e, 0x001f}, {0x007f, 0x009f},
+                                       {0x00ad, 0x00ad},  {0x061c, 0x061c}, {0x180b, 0x180f}, {0x200b, 0x200f},
+                                       {0x2028, 0x202e},  {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
+                                       {0xe0000, 0xe0fff}};
+  for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+    if (c >= ranges[i][0] && c <= ranges[i][1]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Bytes of the character that begins there, in UTF-8 that is right, and the character. */
+static size_t
+decode(const unsigned char *at, uint32_t *c)
+{
+  size_t length = at[0] < 0x80 ? 1 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+  *c = length == 1 ? at[0] : at[0] & (0xffu >> (length + 1));
+  for (size_t i = 1; i < length; i++) {
+    *c = *c << 6 | (at[i] & 0x3f);
+  }
+  return length;
+}
+
+/*
+ * Control characters but for line ends and tabs become '?', since a client may show a text on a terminal; and so do
+ * those that a model reads and nobody sees.
+ */
 static void
 make_harmless(char *text)
 {
-  for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
-    bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
-    if ((*at < ' ' && *at != '\n' && *at != '\t' && *at != '\r') || *at == 0x7f) {
-      *at = '?';
-    } else if (is_c1) {
-      at[0] = at[1] = '?';
+  unsigned char *to = (unsigned char *)text;
+  for (const unsigned char *at = (unsigned char *)text; *at != '\0';) {
+    uint32_t c;
+    size_t length = decode(at, &c);
+    if (is_hidden(c)) {
+      *to++ = '?';
+    } else {
+      memmove(to, at, length);
+      to += length;
     }
+    at += length;
   }
+  *to = '\0';
 }
 
 json_t *

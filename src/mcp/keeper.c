@@ -323,9 +323,17 @@ mcp_session_begin(struct mcp_call *call, struct mcp_held *held)
     return mcp_fail(call, "no thread can be started");
   }
   pthread_detach(keeper);
+  uint64_t begun = now_ms();
   pthread_mutex_lock(&server->lock);
   while (s->stage == MCP_STARTING) {
-    pthread_cond_wait(&server->changed, &server->lock);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    if (pthread_cond_timedwait(&server->changed, &server->lock, &until) != 0) {
+      pthread_mutex_unlock(&server->lock);
+      mcp_progress(call->request, (double)(now_ms() - begun) / 1000, 0, "finding functions, putting hooks in");
+      pthread_mutex_lock(&server->lock);
+    }
   }
   bool failed = s->stage == MCP_FAILED;
   pthread_mutex_unlock(&server->lock);

@@ -5,6 +5,7 @@
 #include <contrail/replay.h>
 #include <contrail/text.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,54 +19,6 @@ static void
 interrupt(void *sql)
 {
   ct_sql_interrupt(sql);
-}
-
-/* ---- rows ---- */
-
-static void
-clean_rows(json_t *rows, bool shortens)
-{
-  size_t i, j;
-  json_t *row, *cell;
-  json_array_foreach(rows, i, row)
-  {
-    json_array_foreach(row, j, cell)
-    {
-      if (json_is_string(cell)) {
-        json_array_set_new(row, j, shortens ? mcp_name(json_string_value(cell)) : mcp_text(json_string_value(cell)));
-      }
-    }
-  }
-}
-
-/* The last statement's rows; the text has a line for each. */
-static json_t *
-last_rows(const char *text, size_t size)
-{
-  while (size != 0 && text[size - 1] == '\n') {
-    size--;
-  }
-  size_t begin = size;
-  while (begin != 0 && text[begin - 1] != '\n') {
-    begin--;
-  }
-  return json_loadb(text + begin, size - begin, JSON_ALLOW_NUL, NULL);
-}
-
-static bool
-explain_wrong(struct mcp_call *call, const char *text)
-{
-  const char *missing = strstr(text, "no such "), *name = missing != NULL ? strrchr(missing, ' ') : NULL;
-  enum { WORDS_MAX = 128 };
-  const char *words[WORDS_MAX] = {NULL}, *closest = NULL;
-  for (size_t i = 0; name != NULL && i < WORDS_MAX - 1 && (words[i] = ct_sql_word(i)) != NULL; i++) {
-  }
-  if (name != NULL) {
-    const char *dot = strrchr(name, '.');
-    closest = ct_closest_word(dot != NULL ? dot + 1 : name + 1, words);
-  }
-  return mcp_fail(call, "%s%s%s; explain term=spans (or another table) has the columns", text,
-                  closest != NULL ? "; perhaps " : "", closest != NULL ? closest : "");
 }
 
 /* ---- a stream into memory that has an end ---- */
@@ -101,6 +54,107 @@ open_bounded(struct bounded *bounded)
   return out;
 }
 
+/* ---- rows ---- */
+
+static void
+clean_row(json_t *row, bool shortens)
+{
+  size_t i;
+  json_t *cell;
+  json_array_foreach(row, i, cell)
+  {
+    if (json_is_string(cell)) {
+      json_array_set_new(row, i, shortens ? mcp_name(json_string_value(cell)) : mcp_text(json_string_value(cell)));
+    }
+  }
+}
+
+/* One that is longer than an answer may be has its cells shortened, although they were to be whole. */
+static void
+clean_rows(struct mcp_call *call, json_t *rows, bool shortens)
+{
+  size_t i;
+  json_t *row;
+  json_array_foreach(rows, i, row)
+  {
+    clean_row(row, shortens);
+    if (!shortens && json_dumpb(row, NULL, 0, JSON_COMPACT) > MCP_ANSWER_BYTES) {
+      clean_row(row, true);
+      mcp_doubt(call, "rows of more than %d bytes have their texts shortened: to_file: true has them whole",
+                MCP_ANSWER_BYTES);
+    }
+  }
+}
+
+/* The last statement's rows; the text has a line for each. */
+static json_t *
+last_rows(const char *text, size_t size)
+{
+  while (size != 0 && text[size - 1] == '\n') {
+    size--;
+  }
+  size_t begin = size;
+  while (begin != 0 && text[begin - 1] != '\n') {
+    begin--;
+  }
+  return json_loadb(text + begin, size - begin, JSON_ALLOW_NUL, NULL);
+}
+
+/* "spans has id, parent_id ..." of each table that the query names, as a doubt of the error's. */
+static void
+list_columns(struct ct_sql *sql, const char *asked, char *list, size_t size)
+{
+  char query[100];
+  list[0] = '\0';
+  for (size_t t = 0; mcp_tables[t] != NULL; t++) {
+    struct bounded bounded = {NULL};
+    const char *found = strcasestr(asked, mcp_tables[t]);
+    char after = found != NULL ? found[strlen(mcp_tables[t])] : 'x';
+    FILE *out = isalnum((unsigned char)after) == 0 && after != '_' ? open_bounded(&bounded) : NULL;
+    if (out == NULL) {
+      continue;
+    }
+    snprintf(query, sizeof(query), "PRAGMA table_info('%s')", mcp_tables[t]);
+    int code = ct_sql_run(sql, query, out, NULL, NULL);
+    fclose(out);
+    json_t *columns = code == 0 ? last_rows(bounded.text, bounded.size) : NULL, *row;
+    size_t i;
+    json_array_foreach(json_object_get(columns, "rows"), i, row)
+    {
+      size_t at = strlen(list);
+      snprintf(list + at, size - at, "%s%s", i == 0 ? (at == 0 ? "" : "; ") : ", ",
+               i == 0 ? mcp_tables[t] : json_string_value(json_array_get(row, 1)));
+      at = strlen(list);
+      snprintf(list + at, size - at, "%s%s", i == 0 ? " has " : "",
+               i == 0 ? json_string_value(json_array_get(row, 1)) : "");
+    }
+    json_decref(columns);
+    free(bounded.text);
+  }
+}
+
+static bool
+explain_wrong(struct mcp_call *call, struct ct_sql *sql, const char *text)
+{
+  const char *missing = strstr(text, "no such "), *name = missing != NULL ? strrchr(missing, ' ') : NULL;
+  enum { WORDS_MAX = 128 };
+  const char *words[WORDS_MAX] = {NULL}, *closest = NULL;
+  for (size_t i = 0; name != NULL && i < WORDS_MAX - 1 && (words[i] = ct_sql_word(i)) != NULL; i++) {
+  }
+  if (name != NULL) {
+    const char *dot = strrchr(name, '.');
+    const char *missed = dot != NULL ? dot + 1 : name + 1;
+    closest = ct_closest_word(missed, words);
+    closest = closest != NULL && strcmp(closest, missed) == 0 ? NULL : closest; /* of another table */
+  }
+  char columns[900] = "";
+  if (strstr(text, "no such column") != NULL) {
+    list_columns(sql, mcp_get_text(call->arguments, "sql"), columns, sizeof(columns));
+  }
+  return mcp_fail(call, "%s%s%s; %s", text, closest != NULL ? "; perhaps " : "", closest != NULL ? closest : "",
+                  columns[0] != '\0' ? columns : "explain term=spans (or another table) has the columns");
+}
+
 /* Runs it, its output to out. The database is locked by us. */
 static bool
 run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, struct ct_sql_result *result)
@@ -116,14 +170,15 @@ run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, st
     return true;
   }
   if (code == CT_EIO) {
-    return mcp_fail(call, "%s; select less, or give to_file: true", diag.text);
+    return mcp_fail(call, "%s; select less%s", diag.text,
+                    mcp_get_flag(call->arguments, "to_file") ? "" : ", or give to_file: true");
   }
   return result->interrupted || strstr(diag.text, "--timeout") != NULL
              ? mcp_fail(call,
                         "the query was ended: it took longer than timeout_s (%g), or was cancelled; narrow it down, or "
                         "ask `functions` in place of `spans`",
                         seconds)
-             : explain_wrong(call, diag.text);
+             : explain_wrong(call, sql, diag.text);
 }
 
 static bool
@@ -146,8 +201,12 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
   json_t *rows = json_object_get(found, "rows"), *columns = json_object_get(found, "columns");
   if (good && rows == NULL) {
     good = mcp_fail(call, "the query has no rows: which SELECT?");
+  } else if (good && json_array_size(columns) > MCP_COLUMNS_MAX) {
+    good = mcp_fail(call, "the query has %zu columns, and an answer at most %d: select those that matter",
+                    json_array_size(columns), MCP_COLUMNS_MAX);
   } else if (good) {
-    clean_rows(rows, !mcp_get_flag(call->arguments, "full_names"));
+    clean_row(columns, true);
+    clean_rows(call, rows, !mcp_get_flag(call->arguments, "full_names"));
     mcp_put_page(call, "rows", json_incref(columns), json_incref(rows), mcp_get_count(call->arguments, "limit", 0),
                  result.more);
     if (result.index_rebuilt) {
@@ -158,32 +217,13 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
   return good;
 }
 
-/* A file in the server's directory for an answer that is too large. */
-static FILE *
-open_file(struct mcp_call *call, const char *ending, char path[PATH_MAX])
-{
-  snprintf(path, PATH_MAX, "%.4000s/answer-XXXXXX%s", call->server->directory, ending);
-  int fd = mkstemps(path, (int)strlen(ending));
-  FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
-  if (out == NULL) {
-    mcp_fail(call, "no file can be made in %.300s: %s", call->server->directory, strerror(errno));
-  }
-  return out;
-}
-
-FILE *
-mcp_answer_file(struct mcp_call *call, const char *ending, char path[PATH_MAX])
-{
-  return open_file(call, ending, path);
-}
-
 /* All rows, into a file: lines of JSON, the first one the columns. */
 static bool
 query_file(struct mcp_call *call, struct mcp_held *held)
 {
   char path[PATH_MAX];
   struct ct_sql_result result;
-  FILE *out = open_file(call, ".json", path);
+  FILE *out = mcp_answer_file(call, ".json", path);
   struct ct_sql *sql = out != NULL ? mcp_sql_take(call, held) : NULL;
   bool good = sql != NULL && run_sql(call, sql, out, 0, &result);
   if (sql != NULL) {
@@ -232,10 +272,11 @@ mcp_split_lines(const char *text, size_t size, size_t most, bool *has_more)
   return lines;
 }
 
-static void
+static int
 on_progress(void *request, uint64_t done, uint64_t total)
 {
   mcp_progress(request, (double)done, (double)total, "reading the trace");
+  return mcp_is_cancelled(request);
 }
 
 static bool
@@ -263,11 +304,16 @@ query_lines(struct mcp_call *call, struct mcp_held *held)
   if (!mcp_view_open(call, held, json_object_get(call->arguments, "filter"), &view)) {
     return false;
   }
-  FILE *out = to_file ? open_file(call, ".txt", path) : open_memstream(&text, &size);
+  FILE *out = to_file ? mcp_answer_file(call, ".txt", path) : open_memstream(&text, &size);
   bool good = out != NULL && replay(call, &view, out, to_file ? 0 : MCP_ROWS_MAX + 1);
   mcp_view_close(&view);
-  if (out != NULL) {
-    fclose(out);
+  bool is_written = out != NULL && ferror(out) == 0;
+  is_written = out != NULL && fclose(out) == 0 && is_written;
+  if (to_file && good && !is_written) {
+    good = mcp_fail(call, "the file cannot be written: %s", strerror(errno));
+  }
+  if (to_file && out != NULL && !good) {
+    unlink(path);
   }
   if (good && to_file) {
     mcp_put(call, "file", mcp_text(path));

@@ -17,13 +17,14 @@ enum { QUERY_SECONDS = 60, DOUBTS_MAX = 6, LOCK_STEP_NS = 50000000 };
 /* ---- SQL ---- */
 
 /* While an index is made; the one whose query it is made for holds the lock. */
-static void
+static int
 on_progress(void *argument, uint64_t done, uint64_t total)
 {
   const struct mcp_held *held = argument;
   if (held->reader != NULL) {
     mcp_progress(held->reader, (double)done, (double)total, "making the index");
   }
+  return held->reader != NULL && mcp_is_cancelled(held->reader);
 }
 
 static unsigned
@@ -286,6 +287,9 @@ doubt_session(struct mcp_call *call, struct mcp_held *held)
   ct_session_get_status(session, &status);
   mcp_session_leave(held);
   mcp_doubt(call, "the recording goes on: numbers are of now, calls that have not returned are not complete");
+  if (status.hooked == 0 && !status.ended) {
+    mcp_doubt(call, "nothing is hooked: no calls are recorded until trace action=add finds functions");
+  }
   if (status.dropped + status.child_dropped != 0) {
     mcp_doubt(call, "%s events are LOST (%s recorded): counts are too low",
               ct_format_count(a, status.dropped + status.child_dropped),
@@ -297,6 +301,23 @@ doubt_session(struct mcp_call *call, struct mcp_held *held)
   if (status.budget.limit > 0 && status.budget.sampled + status.budget.counted + status.budget.out != 0) {
     mcp_doubt(call, "for the budget the calls of %zu functions are counted or sampled, of %zu not seen",
               status.budget.sampled + status.budget.counted, status.budget.out);
+  }
+}
+
+/* What a budget, or light hooks, have left out of a recording that is over. */
+static void
+doubt_samples(struct mcp_call *call, const json_t *facts)
+{
+  const json_t *budget = json_object_get(facts, "budget"), *sampling = json_object_get(facts, "sampling");
+  size_t out = json_array_size(json_object_get(budget, "were_out"));
+  if (mcp_get_number(budget, "limit", 0) > 0) { /* from the first call on */
+    mcp_doubt(call,
+              "for the budget functions may have been sampled or counted, and %zu were not seen for some time: where a "
+              "report has '+' the calls are exact, but times are of the recorded ones alone; with '>' there were more",
+              out);
+  }
+  if (mcp_get_count(sampling, "interval", 1) > 1 || mcp_get_count(sampling, "changes", 0) != 0) {
+    mcp_doubt(call, "light hooks were sampled: calls with '~' are estimated");
   }
 }
 
@@ -325,6 +346,9 @@ mcp_doubts(struct mcp_call *call, struct mcp_held *held)
   }
   if (!is_live && json_is_false(json_object_get(facts, "complete"))) {
     mcp_doubt(call, "the recording was cut short: what came at its end may be missing");
+  }
+  if (!is_live) {
+    doubt_samples(call, facts);
   }
   if (mcp_get_flag(facts, "children_missed")) {
     mcp_doubt(call, "the program had children, which were not recorded (follow: true records them)");

@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OUTPUT_BYTES = 60000 };
+enum { OUTPUT_BYTES = 24000 }; /* each of them may be a token */
 
 static const char *const pages[] = {"agents", "sql", "glossary", "limits"};
 
-static const char *const tables[] = {"spans",       "functions", "edges",     "threads", "processes", "modules",
-                                     "events",      "values",    "output",    "crash",   "lost",      "windows",
-                                     "open_frames", "blocks",    "histogram", NULL};
+const char *const mcp_tables[] = {"spans",       "functions", "edges",     "threads", "processes", "modules",
+                                  "events",      "values",    "output",    "crash",   "lost",      "windows",
+                                  "open_frames", "blocks",    "histogram", NULL};
 
 static json_t *
 entry(const char *uri, const char *name, const char *about, const char *type)
@@ -74,11 +74,11 @@ put_columns(const char *text, size_t size)
   char *list = NULL;
   size_t length = 0, table = 0;
   FILE *out = open_memstream(&list, &length);
-  for (const char *line = text; out != NULL && line < text + size && tables[table] != NULL; table++) {
+  for (const char *line = text; out != NULL && line < text + size && mcp_tables[table] != NULL; table++) {
     const char *end = memchr(line, '\n', (size_t)(text + size - line));
     json_t *found = json_loadb(line, end != NULL ? (size_t)(end - line) : 0, 0, NULL), *row;
     size_t i;
-    fprintf(out, "%s(", tables[table]);
+    fprintf(out, "%s(", mcp_tables[table]);
     json_array_foreach(json_object_get(found, "rows"), i, row)
     {
       fprintf(out, "%s%s", i == 0 ? "" : ", ", json_string_value(json_array_get(row, 1)));
@@ -104,8 +104,8 @@ read_schema(void)
   if (ct_sql_open(&options, &sql, NULL) != 0) {
     return NULL;
   }
-  for (size_t i = 0; tables[i] != NULL; i++) {
-    snprintf(query + strlen(query), sizeof(query) - strlen(query), "PRAGMA table_info('%s');", tables[i]);
+  for (size_t i = 0; mcp_tables[i] != NULL; i++) {
+    snprintf(query + strlen(query), sizeof(query) - strlen(query), "PRAGMA table_info('%s');", mcp_tables[i]);
   }
   FILE *out = open_memstream(&text, &size);
   int code = out != NULL ? ct_sql_run(sql, query, out, NULL, NULL) : CT_ENOMEM;
@@ -195,7 +195,7 @@ mcp_resources_read(struct mcp_request *request)
   const char *uri = mcp_get_text(request->params, "uri");
   const char *name = uri != NULL && strncmp(uri, scheme, sizeof(scheme) - 1) == 0 ? uri + sizeof(scheme) - 1 : NULL;
   char *text = NULL;
-  bool is_json = false, is_page = false;
+  bool is_json = false, is_page = false, is_held = false;
   if (name != NULL && strcmp(name, "schema") == 0) {
     text = read_schema();
   } else if (name != NULL && strncmp(name, docs, sizeof(docs) - 1) == 0) {
@@ -204,6 +204,7 @@ mcp_resources_read(struct mcp_request *request)
     is_page = true;
   } else if (name != NULL) {
     struct mcp_held *held = find_held(request->server, name, strcspn(name, "/"));
+    is_held = held != NULL;
     if (held != NULL) {
       text = read_held(held, name + strcspn(name, "/"), &is_json);
       mcp_held_put(held);
@@ -221,5 +222,9 @@ mcp_resources_read(struct mcp_request *request)
                                        : "text/plain",
                              "text", mcp_text(text));
   free(text);
+  if (is_held && request->server->version >= MCP_2025_06_18) {
+    json_t *meta = json_pack("{s:s}", "contrail/data_note", mcp_data_note);
+    json_object_set_new(json_array_get(json_object_get(result, "contents"), 0), "_meta", meta);
+  }
   mcp_answer_result(request, result);
 }

@@ -37,7 +37,9 @@ enum {
 
 enum {
   MCP_MESSAGE_MAX = 4 << 20, /* bytes of a line that comes in */
-  MCP_ANSWER_BYTES = 40000,  /* of rows and lines in an answer, some 12,000 tokens */
+  MCP_ANSWER_BYTES = 40000,  /* of rows and lines in an answer, some 12,000 tokens, 20,000 of what is worst ... */
+  MCP_TEXT_BYTES = 60000,    /* ... and of all of it */
+  MCP_COLUMNS_MAX = 200,     /* of a query */
   MCP_ROWS = 50,             /* in an answer, by default ... */
   MCP_ROWS_MAX = 1000,       /* ... and at most, and so many are kept for a cursor */
   MCP_TRACES_MAX = 32,       /* traces and sessions that are known at a time */
@@ -131,6 +133,9 @@ struct mcp_call {
   bool failed;
 };
 
+/* Stands with what the program may have written. */
+extern const char mcp_data_note[];
+
 /* What is wrong, and what to do; gives false. The first one stays. */
 bool mcp_fail(struct mcp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* One more line at the end of the answer. */
@@ -138,6 +143,8 @@ void mcp_doubt(struct mcp_call *call, const char *fmt, ...) __attribute__((forma
 void mcp_suggest(struct mcp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* A member of the answer; takes value over. */
 void mcp_put(struct mcp_call *call, const char *key, json_t *value);
+/* The first ones of a list, as a member, and how many there are besides as a doubt. Takes the list over. */
+void mcp_put_some(struct mcp_call *call, const char *key, json_t *list, size_t most);
 
 typedef bool mcp_tool_run(struct mcp_call *call);
 struct mcp_tool {
@@ -183,6 +190,7 @@ void mcp_remove_tree(const char *path);
 
 json_t *mcp_resources_list(struct mcp_server *server);
 json_t *mcp_resource_templates(void);
+extern const char *const mcp_tables[];                /* of query; NULL ends */
 void mcp_resources_read(struct mcp_request *request); /* a request's run */
 json_t *mcp_prompts_list(void);
 /* NULL, and wrong: there is none of this name, or an argument is missing. */

@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-enum { LAST_BYTES_MAX_LOG = 40 };
+enum { LAST_BYTES_MAX_LOG = 40, SHOWN_PATTERNS = 50 };
 
 /* ---- lists ---- */
 
@@ -189,10 +189,13 @@ take_last(struct mcp_call *call, struct ct_session_options *options)
   char text[64], *rest = text;
   const char *given = mcp_get_text(call->arguments, "last");
   uint64_t bytes = 0, ns = 0;
+  if (!mcp_disk_room(call, &options->max_bytes)) {
+    return false;
+  }
   if (given == NULL) {
-    options->max_bytes = call->server->options->max_bytes;
     return true;
   }
+  options->max_bytes = 0;
   bool good = strlen(given) < sizeof(text);
   snprintf(text, sizeof(text), "%s", given);
   for (char *part; good && (part = strsep(&rest, ",")) != NULL;) {
@@ -224,6 +227,10 @@ take_recording(struct mcp_call *call, struct mcp_session *session, bool is_lossl
   options->sources = mcp_get_flag(arguments, "sources");
   options->budget = mcp_get_number(arguments, "budget", 0) / 100;
   session->limit_ms = (uint64_t)(mcp_get_number(arguments, "limit_s", 0) * 1000);
+  uint64_t most_ms = call->server->options->max_time_s * 1000;
+  if (most_ms != 0 && (session->limit_ms == 0 || session->limit_ms > most_ms)) {
+    session->limit_ms = most_ms;
+  }
   return take_patterns(call, options) && take_exclusions(call, options) && take_rules(call, session) &&
          take_last(call, options);
 }
@@ -332,7 +339,10 @@ take_process(struct mcp_call *call, struct mcp_session *session)
   if (session->pid == getpid() || session->pid == call->server->guardian) {
     return mcp_fail(call, "process %d is the server itself", (int)session->pid);
   }
-  if (session->pid <= 1 || (kill(session->pid, 0) != 0 && errno == ESRCH)) {
+  if (session->pid == 1) {
+    return mcp_fail(call, "process 1 is the system's own: it is not recorded");
+  }
+  if (session->pid <= 0 || (kill(session->pid, 0) != 0 && errno == ESRCH)) {
     return mcp_fail(call, "there is no process %d", (int)session->pid);
   }
   return mcp_allows_process(call, session->pid);
@@ -354,16 +364,22 @@ put_unmatched(struct mcp_call *call, struct mcp_held *held)
   json_array_foreach(patterns, i, one)
   {
     const char *note = mcp_get_text(one, "note");
-    json_array_append_new(short_list,
-                          json_pack("{s:O, s:O, s:O}", "pattern", json_object_get(one, "pattern"), "matched",
-                                    json_object_get(one, "matched"), "hooked", json_object_get(one, "hooked")));
+    json_array_append_new(short_list, json_pack("{s:O, s:O, s:O, s:O?}", "pattern", json_object_get(one, "pattern"),
+                                                "matched", json_object_get(one, "matched"), "hooked",
+                                                json_object_get(one, "hooked"), "mode", json_object_get(one, "mode")));
+    const char *mode = mcp_get_text(one, "mode"), *asked = mcp_get_text(one, "asked");
+    if (mode != NULL && strcmp(mode, "light") == 0 && (asked == NULL || strcmp(asked, "light") != 0)) {
+      mcp_doubt(call,
+                "the pattern '%.200s' has many matches: of them calls are recorded, but no returns, and so no times "
+                "(light); mode: full, or a narrower pattern, has them",
+                mcp_get_text(one, "pattern"));
+    }
     if (mcp_get_count(one, "matched", 1) == 0) {
-      mcp_doubt(call, "the pattern '%.200s' matches no function so far%s%s", mcp_get_text(one, "pattern"),
-                note != NULL ? ": " : "", note != NULL ? note : "");
+      mcp_doubt_pattern(call, held->session->pid, mcp_get_text(one, "pattern"), note);
     }
   }
   if (json_array_size(short_list) != 0) {
-    mcp_put(call, "patterns", json_incref(short_list));
+    mcp_put_some(call, "patterns", json_incref(short_list), SHOWN_PATTERNS);
   }
   json_decref(short_list);
   json_decref(patterns);

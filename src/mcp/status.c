@@ -72,10 +72,13 @@ add_costs(json_t *json, const struct ct_session_status *status, bool keeps_last)
     set(json, "longest_stop", json_string(ct_format_duration(text, status->pause_ns)));
   }
   if (status->budget.limit > 0) {
+    char late[40] = "";
+    if (!status->ended && !status->detached && status->budget.spent <= 1) { /* else next to nothing of it has run */
+      snprintf(late, sizeof(late), ", of late %.1f %%", 100 * status->budget.spent);
+    }
     set(json, "budget",
-        mcp_textf("%g %%, of late %.1f %%; functions in full %zu, sampled %zu, counted %zu, out %zu",
-                  100 * status->budget.limit, 100 * status->budget.spent, status->budget.full, status->budget.sampled,
-                  status->budget.counted, status->budget.out));
+        mcp_textf("%g %%%s; functions in full %zu, sampled %zu, counted %zu, out %zu", 100 * status->budget.limit, late,
+                  status->budget.full, status->budget.sampled, status->budget.counted, status->budget.out));
   }
   if (status->kept_limit_bytes != 0 && keeps_last) {
     set(json, "kept",

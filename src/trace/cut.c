@@ -236,8 +236,10 @@ cut_events(struct cut *cut, struct ct_cursor *cursor, struct ct_encoder *encoder
       copy_detail(cut, encoder, details, &events[i]);
       *lost += events[i].kind == CT_EV_LOST ? events[i].value : 0;
     }
-    if (cut->options->update != NULL) {
-      cut->options->update(cut->options->arg, done + ct_cursor_offset(cursor), ct_trace_bytes(cut->trace));
+    if (cut->options->update != NULL &&
+        cut->options->update(cut->options->arg, done + ct_cursor_offset(cursor), ct_trace_bytes(cut->trace)) != 0) {
+      free(begin.events);
+      return CT_ECANCELED;
     }
   }
   encode_begin(encoder, &begin);

@@ -8,7 +8,7 @@
 struct ct_cut_options {
   const uint32_t *tids; /* only these threads; all when tid_count is 0 */
   size_t tid_count;
-  void (*update)(void *arg, uint64_t done, uint64_t total); /* NULL: nobody asks */
+  int (*update)(void *arg, uint64_t done, uint64_t total); /* not 0: it ends with CT_ECANCELED; NULL: nobody asks */
   void *arg;
 };
 struct ct_cut_sums {

@@ -242,7 +242,7 @@ place(struct ct_call_trees *trees, struct ct_tree_stack *stack, struct ct_entry 
   struct ct_entry *above = stack->open[stack->count - 1];
   uint32_t levels = trees->levels != 0 && trees->levels < CT_TREE_LEVELS_MAX ? trees->levels : CT_TREE_LEVELS_MAX;
   above->inside += entry->inside + 1;
-  if (stack->count >= levels || entry->ticks < trees->min_ticks) {
+  if (stack->count >= levels || entry->ticks < trees->min_ticks || entry->ticks < trees->roots[stack->root].min_ticks) {
     above->hidden_calls += entry->inside + 1;
     above->hidden_ticks += entry->ticks;
     free_entry(trees, entry);
@@ -297,7 +297,8 @@ add_other(struct ct_call_trees *trees, const struct lane *lane, const struct ct_
                            .count = kind == CT_ENTRY_POINT || kind == CT_ENTRY_LOST ? line->value : 1};
   struct ct_entry *above = stack->open[stack->count - 1];
   above->inside += kind == CT_ENTRY_POINT ? other.count : 0;
-  if (kind == CT_ENTRY_POINT && (trees->min_ticks != 0 || (trees->levels != 0 && stack->count >= trees->levels))) {
+  if (kind == CT_ENTRY_POINT && (trees->min_ticks != 0 || trees->roots[stack->root].min_ticks != 0 ||
+                                 (trees->levels != 0 && stack->count >= trees->levels))) {
     above->hidden_calls += other.count;
     return 0;
   }

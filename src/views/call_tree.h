@@ -50,6 +50,7 @@ struct ct_tree_root {
   const struct ct_span_clock *clock; /* when it was entered; NULL: what the replay has by then */
   struct ct_entry *call;             /* NULL: not seen, or inside of another one: */
   size_t inside_of;                  /* position of that; SIZE_MAX: of none */
+  uint64_t min_ticks;                /* as of the trees, of this one */
 };
 
 struct ct_tree_stack {

@@ -203,8 +203,8 @@ ct_check_family_read(struct ct_trace *trace, const struct ct_checks *checks, con
   }
   int code = add_trace(family, trace, checks, options, notes, diag);
   for (size_t i = 1; i < total && code == 0; i++) {
-    if (options->progress.update != NULL) {
-      options->progress.update(options->progress.arg, i, total);
+    if (options->progress.update != NULL && options->progress.update(options->progress.arg, i, total) != 0) {
+      return ct_fail(diag, CT_ECANCELED, "cancelled");
     }
     code = add_child(family, trace, json_array_get(children, i - 1), checks, options, notes, diag);
   }

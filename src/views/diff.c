@@ -284,19 +284,22 @@ struct side {
   struct ct_profile *profile;
   const struct ct_view_progress *progress; /* NULL: of the other thread */
   _Atomic uint64_t *done;                  /* relaxed: for the line of progress only */
+  _Atomic bool *is_cancelled;              /* relaxed: the other side ends too */
   uint64_t total;
   int code;
   struct ct_diag diag;
 };
 
-static void
+static int
 side_moved(void *arg, uint64_t bytes)
 {
   struct side *side = arg;
   uint64_t done = atomic_fetch_add_explicit(side->done, bytes, memory_order_relaxed) + bytes;
-  if (side->progress != NULL && side->progress->update != NULL) {
-    side->progress->update(side->progress->arg, done < side->total ? done : side->total, side->total);
+  if (side->progress != NULL && side->progress->update != NULL &&
+      side->progress->update(side->progress->arg, done < side->total ? done : side->total, side->total) != 0) {
+    atomic_store_explicit(side->is_cancelled, true, memory_order_relaxed);
   }
+  return atomic_load_explicit(side->is_cancelled, memory_order_relaxed) ? CT_ECANCELED : 0;
 }
 
 static void *
@@ -312,6 +315,7 @@ read_both(struct ct_trace *before, struct ct_trace *after, const struct ct_diff_
           struct ct_profile profiles[2], struct ct_diag *diag)
 {
   _Atomic uint64_t done = 0;
+  _Atomic bool is_cancelled = false;
   uint64_t total = ct_trace_bytes(before) + ct_trace_bytes(after);
   struct side sides[2] = {
       {.trace = before, .wanted = {.tids = options->before_tids, .tid_count = options->before_tid_count}},
@@ -320,6 +324,7 @@ read_both(struct ct_trace *before, struct ct_trace *after, const struct ct_diff_
   for (int i = 0; i < 2; i++) {
     sides[i].profile = &profiles[i];
     sides[i].done = &done;
+    sides[i].is_cancelled = &is_cancelled;
     sides[i].total = total;
     sides[i].progress = i == 0 ? &options->progress : NULL;
     sides[i].wanted.options = options;

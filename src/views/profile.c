@@ -212,7 +212,10 @@ read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
     }
     uint64_t offset = ct_spans_offset(spans);
     if (offset != reported && reading->wanted->moved != NULL) {
-      reading->wanted->moved(reading->wanted->arg, offset - reported);
+      rc = reading->wanted->moved(reading->wanted->arg, offset - reported);
+    }
+    if (rc != 0) {
+      break;
     }
     reported = offset;
   }

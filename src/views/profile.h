@@ -36,7 +36,7 @@ struct ct_profile_wanted {
   const struct ct_diff_options *options;
   const uint32_t *tids;
   size_t tid_count;
-  void (*moved)(void *arg, uint64_t bytes);
+  int (*moved)(void *arg, uint64_t bytes);
   void *arg;
 };
 

@@ -50,8 +50,9 @@ struct trace_read {
   struct ct_trace *trace;
   struct thread_read *threads; /* the longest first */
   size_t count;
-  _Atomic size_t next; /* relaxed: a plain counter */
-  _Atomic bool stop;   /* relaxed: likewise */
+  _Atomic size_t next;       /* relaxed: a plain counter */
+  _Atomic bool stop;         /* relaxed: likewise */
+  _Atomic bool is_cancelled; /* relaxed: likewise */
   /* Under the lock: */
   pthread_mutex_t lock;
   pthread_cond_t is_merged;
@@ -67,14 +68,17 @@ struct reader {
   pthread_t thread;
 };
 
-static void
+/* 0, or CT_ECANCELED. */
+static int
 put_progress(const struct reader *reader, uint64_t moved)
 {
   struct ct_view_reading *reading = reader->job->reading;
   uint64_t done = atomic_fetch_add_explicit(&reading->done_bytes, moved, memory_order_relaxed) + moved;
-  if (reader->puts_progress && reading->progress != NULL && reading->progress->update != NULL) {
-    reading->progress->update(reading->progress->arg, done, reading->total_bytes);
+  if (reader->puts_progress && reading->progress != NULL && reading->progress->update != NULL &&
+      reading->progress->update(reading->progress->arg, done, reading->total_bytes) != 0) {
+    atomic_store_explicit(&reader->job->is_cancelled, true, memory_order_relaxed);
   }
+  return atomic_load_explicit(&reader->job->is_cancelled, memory_order_relaxed) ? CT_ECANCELED : 0;
 }
 
 static int
@@ -96,8 +100,8 @@ read_spans(const struct reader *reader, struct ct_spans *spans, void *part)
       break;
     }
     uint64_t offset = ct_spans_offset(spans);
-    if (offset != reported) {
-      put_progress(reader, offset - reported);
+    if (offset != reported && (rc = put_progress(reader, offset - reported)) != 0) {
+      break;
     }
     reported = offset;
   }

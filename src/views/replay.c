@@ -30,7 +30,8 @@ enum { KEEP_OPEN_LANES = 16 };
 static bool
 full(const struct replay *r)
 {
-  return r->lines.failed || r->sink_code != 0 || (r->sink != NULL && r->sink->is_done(r->sink->arg)) ||
+  return r->lines.failed || r->is_cancelled || r->sink_code != 0 ||
+         (r->sink != NULL && r->sink->is_done(r->sink->arg)) ||
          (r->options->filter->limit != 0 && r->line_count >= r->options->filter->limit);
 }
 
@@ -705,7 +706,8 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   if (!follows) {
     rc = replay_load_captures(&r);
     rc = rc == 0 ? replay_load_crash(&r) : rc;
-    rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : replay_index_open(&r, &pattern, diag);
+    rc =
+        rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : replay_index_open(&r, &pattern, diag);
     rc = rc == 0 ? make_lanes(&r, diag) : rc;
   }
   if (rc == 0 &&
@@ -726,6 +728,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     ct_lines_heading(&r.lines, columns);
     rc = replay_merge(&r, diag);
   }
+  rc = rc == 0 && r.is_cancelled ? ct_fail(diag, CT_ECANCELED, "cancelled") : rc;
   notes->shown = r.line_count;
   for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++) {
     replay_close_lane(&r, &r.lanes[i]);

@@ -104,6 +104,7 @@ struct replay {
   struct ct_unwind_reason unwind_reason;
   struct ct_line_writer lines;
   const struct replay_sink *sink; /* NULL: lines are written */
+  bool is_cancelled;              /* by the progress's update */
   int sink_code;
   char *crash_text; /* NULL: there was no such signal */
   uint64_t crash_tsc;

@@ -31,7 +31,7 @@ report_progress(struct replay *r, struct lane *lane)
   }
   r->done_bytes += offset - lane->published_bytes;
   lane->published_bytes = offset;
-  r->options->progress.update(r->options->progress.arg, r->done_bytes, r->total_bytes);
+  r->is_cancelled |= r->options->progress.update(r->options->progress.arg, r->done_bytes, r->total_bytes) != 0;
 }
 
 static void

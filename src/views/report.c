@@ -30,6 +30,7 @@ struct collection {
   _Atomic size_t next;
   _Atomic uint64_t done_bytes;
   _Atomic bool stop;
+  _Atomic bool is_cancelled; /* relaxed: all workers end */
 };
 
 struct worker {
@@ -67,9 +68,11 @@ ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options 
 }
 
 struct reported {
-  void (*moved)(void *arg, uint64_t bytes);
+  int (*moved)(void *arg, uint64_t bytes);
   void *arg;
+  struct ct_spans *spans;
   uint64_t offset;
+  int code; /* of moved: nobody wants the rest */
 };
 
 static void
@@ -77,7 +80,10 @@ report_offset(void *arg, uint64_t offset)
 {
   struct reported *reported = arg;
   if (reported->moved != NULL) {
-    reported->moved(reported->arg, offset - reported->offset);
+    reported->code = reported->moved(reported->arg, offset - reported->offset);
+  }
+  if (reported->code != 0) {
+    ct_spans_pause(reported->spans);
   }
   reported->offset = offset;
 }
@@ -101,6 +107,9 @@ sum_filtered(struct ct_spans *spans, struct ct_trace *trace, const struct ct_fil
     if (ct_spans_offset(spans) != reported->offset) {
       report_offset(reported, ct_spans_offset(spans));
     }
+    if (reported->code != 0) {
+      break;
+    }
   }
   ct_span_filter_destroy(&filter);
   return rc;
@@ -108,16 +117,18 @@ sum_filtered(struct ct_spans *spans, struct ct_trace *trace, const struct ct_fil
 
 int
 ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, const struct ct_report_options *options,
-                      struct ct_stats *stats, void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag)
+                      struct ct_stats *stats, int (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag)
 {
   struct ct_spans *spans;
-  struct reported reported = {moved, arg, 0};
+  struct reported reported = {.moved = moved, .arg = arg};
   int rc = ct_spans_open(trace, thread->index, options->time, &spans, diag);
   if (rc != 0) {
     return rc;
   }
+  reported.spans = spans;
   rc = ct_filter_limits_calls(options->filter) ? sum_filtered(spans, trace, options->filter, stats, &reported)
                                                : ct_spans_sum(spans, stats, report_offset, &reported);
+  rc = rc == 0 ? reported.code : rc;
   if (rc != 0) {
     ct_fail(diag, rc, "out of memory for the statistics of the functions");
   }
@@ -132,15 +143,19 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, c
   return rc;
 }
 
-static void
+static int
 worker_moved(void *arg, uint64_t bytes)
 {
   struct worker *worker = arg;
   struct collection *job = worker->job;
   uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
   if (worker->reports_progress && job->options->progress.update != NULL) {
-    job->options->progress.update(job->options->progress.arg, done, job->total_bytes);
+    int code = job->options->progress.update(job->options->progress.arg, done, job->total_bytes);
+    if (code != 0) {
+      atomic_store_explicit(&job->is_cancelled, true, memory_order_relaxed);
+    }
   }
+  return atomic_load_explicit(&job->is_cancelled, memory_order_relaxed) ? CT_ECANCELED : 0;
 }
 
 static void *

@@ -114,6 +114,6 @@ int ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_opti
                              struct ct_report_thread **threads, size_t *count, struct ct_diag *diag);
 int ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread,
                           const struct ct_report_options *options, struct ct_stats *stats,
-                          void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag);
+                          int (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag);
 
 #endif

@@ -254,8 +254,9 @@ read_all(struct tree_report *report, struct ct_trace *first, struct ct_diag *dia
   for (size_t i = 1; i < total && rc == 0; i++) {
     const json_t *child = json_array_get(children, i - 1);
     const char *directory = ct_process_tree_directory(child);
-    if (progress->update != NULL) {
-      progress->update(progress->arg, i, total);
+    if (progress->update != NULL && progress->update(progress->arg, i, total) != 0) {
+      rc = ct_fail(diag, CT_ECANCELED, "cancelled");
+      break;
     }
     pid = json_integer_value(json_object_get(child, "pid"));
     if (directory == NULL || !is_wanted(report, pid)) {

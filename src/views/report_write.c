@@ -435,8 +435,9 @@ put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_option
       rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
     }
     ct_stats_clear(&one);
-    if (options->progress.update != NULL) {
-      options->progress.update(options->progress.arg, i + 1, count);
+    if (rc == 0 && options->progress.update != NULL &&
+        options->progress.update(options->progress.arg, i + 1, count) != 0) {
+      rc = ct_fail(diag, CT_ECANCELED, "cancelled");
     }
   }
   ct_stats_destroy(&one);

@@ -270,7 +270,8 @@ take_roots(struct slowest *slowest, uint32_t number)
                               .ordinal = found->ordinal,
                               .id = ct_span_id_in(process->trace, found->thread, found->ordinal),
                               .clock = slowest->is_from_index ? &found->clock : NULL,
-                              .inside_of = SIZE_MAX};
+                              .inside_of = SIZE_MAX,
+                              .min_ticks = (uint64_t)(slowest->options->min_percent / 100 * (double)found->key)};
   }
   return ct_lines_init(&trees->writer, process->trace, NULL, slowest->options->json);
 }

@@ -41,6 +41,7 @@ TARGETS = {
     "pattern": ["-max_len=128"],
     "rpc": ["-max_len=1024"],
     "mcp": ["-max_len=2048"],
+    "mcphttp": ["-max_len=4096"],
     "values": ["-max_len=1024"],
     "store": ["-max_len=256"],
     "check": ["-max_len=128"],

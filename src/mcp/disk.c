@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How much the server's directory holds, and may hold (--max-disk): traces, output, answers in files, recorded
+ * instructions. Before something begins that will grow, it is told how large it may become: what --max-size allows, or
+ * what is left. Answers in files end there; recordings end, or drop what is oldest.
+ */
+#include "mcp/held.h"
+
+#include <contrail/text.h>
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILES_MAX = 32, BLOCK_BYTES = 512, BUFFER_BYTES = 64 << 10 };
+#define LEAST_BYTES (UINT64_C(1) << 20) /* with less nothing is begun */
+
+static _Thread_local uint64_t sum_bytes;
+
+static int
+add_file(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+  (void)path;
+  (void)place;
+  sum_bytes += kind == FTW_F ? (uint64_t)info->st_blocks * BLOCK_BYTES : 0;
+  return 0;
+}
+
+uint64_t
+mcp_disk_used(const char *directory)
+{
+  sum_bytes = 0;
+  nftw(directory, add_file, FILES_MAX, FTW_PHYS);
+  return sum_bytes;
+}
+
+bool
+mcp_disk_room(struct mcp_call *call, uint64_t *room)
+{
+  const struct mcp_options *options = call->server->options;
+  char used_text[CT_COUNT_CHARS], most_text[CT_COUNT_CHARS];
+  uint64_t used = mcp_disk_used(call->server->directory), most = options->max_disk;
+  if (used + LEAST_BYTES > most) {
+    return mcp_fail(call,
+                    "the server's directory holds %s bytes, of the %s that it may (--max-disk): session action=forget "
+                    "remove=true session=ID removes one that has ended with its files",
+                    ct_format_count(used_text, used), ct_format_count(most_text, most));
+  }
+  *room = most - used < options->max_bytes ? most - used : options->max_bytes;
+  return true;
+}
+
+/* ---- a file that has an end ---- */
+
+struct bounded_file {
+  int fd;
+  uint64_t left;
+};
+
+static ssize_t
+write_file(void *context, const char *bytes, size_t count)
+{
+  struct bounded_file *file = context;
+  if (count > file->left) {
+    errno = EFBIG;
+    return 0; /* an error, as fopencookie has it */
+  }
+  ssize_t written = write(file->fd, bytes, count);
+  file->left -= written > 0 ? (uint64_t)written : 0;
+  return written < 0 ? 0 : written;
+}
+
+static int
+close_file(void *context)
+{
+  struct bounded_file *file = context;
+  int code = close(file->fd);
+  free(file);
+  return code;
+}
+
+FILE *
+mcp_answer_file(struct mcp_call *call, const char *ending, char path[PATH_MAX])
+{
+  static const cookie_io_functions_t functions = {.write = write_file, .close = close_file};
+  uint64_t room;
+  if (!mcp_disk_room(call, &room)) {
+    return NULL;
+  }
+  struct bounded_file *file = calloc(1, sizeof(*file));
+  snprintf(path, PATH_MAX, "%.4000s/answer-XXXXXX%s", call->server->directory, ending);
+  int fd = file != NULL ? mkstemps(path, (int)strlen(ending)) : -1;
+  FILE *out = NULL;
+  if (fd >= 0) {
+    *file = (struct bounded_file){.fd = fd, .left = room};
+    out = fopencookie(file, "w", functions);
+  }
+  if (out == NULL) {
+    mcp_fail(call, "no file can be made in %.300s: %s", call->server->directory, strerror(errno));
+    if (fd >= 0) {
+      close(fd);
+      unlink(path);
+    }
+    free(file);
+    return NULL;
+  }
+  setvbuf(out, NULL, _IOFBF, BUFFER_BYTES);
+  return out;
+}
+
+/* ---- removing ---- */
+
+bool
+mcp_disk_remove(struct mcp_call *call, const struct mcp_held *held)
+{
+  const char *ours = call->server->directory;
+  size_t length = strlen(ours);
+  if (held->session == NULL || strncmp(held->directory, ours, length) != 0 || held->directory[length] != '/') {
+    return mcp_fail(call, "%s is not in the server's own directory: its files are not the server's to remove",
+                    held->name);
+  }
+  mcp_remove_tree(held->directory);
+  for (int i = 0; i < 2; i++) {
+    unlink(held->session->streams[i].path);
+  }
+  return true;
+}
