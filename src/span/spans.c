@@ -584,7 +584,7 @@ advance(struct ct_spans *spans, int *rc)
     return true;
   }
   if (!spans->ended) {
-    return read_events(spans);
+    return ct_spans_direct(spans, rc) || read_events(spans);
   }
   if (!spans->drained) {
     uint64_t tsc =
