@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What questions to a trace take, and the same trace's report; beside uftrace's report and graph of the same program.
+"""What questions to a trace take, and the same trace's report; beside DuckDB, and uftrace's report and graph of the same program.
 
     bench/run.sh queries [--quick] [--events N]
 
@@ -7,7 +7,8 @@ A program with a hot pair of functions, a rare slow call and a few threads' wort
 ten million events, or N. Printed for each size: how long the index takes to make (events a second) and how large it is; then
 each question three ways: the first time, with the index to be made; the whole command afterwards (process, opening, CRCs of the
 index, answer); and the question alone, warm, in a session that has asked it before. Then the report without an index and with
-it. uftrace records the same program, compiled for it (-pg), and reports. Medians of several runs on one processor. Times are those
+it. The largest trace is exported to Parquet, and DuckDB (its npm package, if npm and node are there) is asked the same on one
+thread, in a session that has asked before; the export comes first, so it is printed too. uftrace records the same program, compiled for it (-pg), and reports. Medians of several runs on one processor. Times are those
 of a clock; events a second and core are of processor time, which other work on the machine changes less.
 """
 import json
@@ -47,6 +48,34 @@ QUESTIONS = {
     "calls of f in 1 ms": "SELECT count(*), sum(duration) FROM spans WHERE function = 'leaf1' AND start BETWEEN {t} AND {t} + 1000000",
     "longer than 1 ms on a thread": "SELECT count(*), max(duration) FROM spans WHERE thread = 0 AND duration >= 1000000",
 }
+
+# The same of the exported tables.
+DUCKDB_QUESTIONS = {
+    "totals per function": "SELECT f.name, sum(s.calls), sum(s.duration_ns), sum(s.self_ns) FROM {spans} s JOIN {functions} f "
+                           "ON s.function = f.id GROUP BY 1 ORDER BY 4 DESC LIMIT 20",
+    "who calls leaf1": "SELECT caller.function, count(*), sum(s.duration_ns) FROM {spans} s LEFT JOIN {spans} caller ON caller.id = s.parent "
+                       "WHERE s.function = (SELECT id FROM {functions} WHERE name = 'leaf1') GROUP BY 1",
+    "self per function in 2 ms": "SELECT function, count(*), sum(self_ns) FROM {spans} WHERE start_ns BETWEEN {t} AND {t} + 2000000 GROUP BY 1",
+    "slowest 20 of a hot function": "SELECT id, start_ns, duration_ns FROM {spans} WHERE function = (SELECT id FROM {functions} WHERE "
+                                    "name = 'leaf3') ORDER BY duration_ns DESC LIMIT 20",
+    "children of a call": "SELECT id, function, duration_ns FROM {spans} WHERE parent = {id}",
+    "calls of f in 1 ms": "SELECT count(*), sum(duration_ns) FROM {spans} WHERE function = (SELECT id FROM {functions} WHERE name = 'leaf1') "
+                          "AND start_ns BETWEEN {t} AND {t} + 1000000",
+    "longer than 1 ms on a thread": "SELECT count(*), max(duration_ns) FROM {spans} WHERE duration_ns >= 1000000",
+}
+DUCKDB = """import { DuckDBInstance } from '@duckdb/node-api';
+const c = await (await DuckDBInstance.create(':memory:')).connect();
+await c.run('SET threads = 1');
+for (const q of process.argv.slice(2)) {
+  const times = [];
+  for (let i = 0; i < 6; i++) {
+    const begin = performance.now();
+    const rows = (await c.runAndReadAll(q)).getRows();
+    times.push(performance.now() - begin);
+  }
+  console.log(times.slice(1).sort((a, b) => a - b)[2]);
+}
+"""
 
 
 def run(words, **more):
@@ -127,6 +156,27 @@ def uftrace(trace, folder):
     return result
 
 
+def duckdb(trace, folder):
+    """The same questions, to tables that were exported; None: it is not to be had."""
+    npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix", folder, "@duckdb/node-api"]
+    if not all(map(shutil.which, ("npm", "node"))) or subprocess.run(npm, capture_output=True, check=False).returncode != 0:
+        print("DuckDB is not to be had from npm: nothing to compare with")
+        return None
+    tables, script = os.path.join(folder, "tables"), os.path.join(folder, "ask.mjs")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(DUCKDB)
+    shutil.rmtree(tables, ignore_errors=True)
+    export = timed([trace.contrail, "export", "--to", "parquet", "-o", tables, trace.path], 1)
+    names = {name: f"'{tables}/{name}.parquet'" for name in ("spans", "functions")}
+    questions = [query.format(**names, **trace.places()) for query in DUCKDB_QUESTIONS.values()]
+    times = [float(line) for line in run(["node", script, *questions]).stdout.split()]
+    size = sum(os.path.getsize(os.path.join(tables, name)) for name in os.listdir(tables))
+    print(f"\nDuckDB over the exported Parquet, of {trace.info['events']:,} events: {size:,} bytes, exported in {export:.0f} ms")
+    for name, ms in zip(DUCKDB_QUESTIONS, times):
+        print(f"  {name:30} {'':10} {ms:7.2f} ms")
+    return {"export_ms": export, "bytes": size, "alone_ms": dict(zip(DUCKDB_QUESTIONS, times))}
+
+
 def measure(trace):
     events, size = trace.info["events"], trace.info["bytes"]
     trace.forget()
@@ -160,5 +210,6 @@ def queries(options, folder):
     for events in sizes:
         trace = Trace(options, folder, events)
         results.append(measure(trace))
+    results.append({"duckdb": duckdb(trace, folder) if trace.info["events"] < 1e8 else None})
     results.append({"uftrace": uftrace(trace, folder)})
     return results

@@ -52,6 +52,9 @@ void ct_sql_close(struct ct_sql *sql); /* accepts NULL */
  * there is no such thread; and as ct_trace_open. After an error the database is to be closed.
  */
 int ct_sql_add(struct ct_sql *sql, const char *name, struct ct_diag *diag);
+/* The nth line on what the traces do not have: recordings that were cut short, what is gone of files, events that were
+ * lost. Of those that were added so far; borrowed. NULL: there are no more. */
+const char *ct_sql_warning(const struct ct_sql *sql, size_t n);
 
 struct ct_sql_result {
   size_t struct_size;
@@ -59,7 +62,7 @@ struct ct_sql_result {
   bool more;          /* there are more than the limit */
   bool index_rebuilt; /* there was one that was damaged, or of another trace */
   bool interrupted;   /* by ct_sql_interrupt or the timeout */
-  char damage[256];   /* the first thing that could not be read of the instructions so far; "": none */
+  char damage[256];   /* the first thing that could not be read so far; "": none */
 };
 /* All statements of the text, their rows to out. CT_EINVAL: the query is wrong, CT_EIO: out cannot be written,
  * CT_ENOMEM. */

@@ -280,6 +280,10 @@ run(int argc, char **argv)
   }
   const char *query;
   code = add_traces(argc, argv, &query);
+  const char *warning;
+  for (size_t i = 0; code == CT_EXIT_OK && (warning = ct_sql_warning(database, i)) != NULL; i++) {
+    ct_command_failed(&ct_command_sql, "%s", warning);
+  }
   if (code == CT_EXIT_OK) {
     signal(SIGINT, interrupt);
     code = query != NULL ? run_query(query) : isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) ? ask() : run_input();

@@ -310,6 +310,13 @@ entered(void *arg, const struct ct_walk_place *place, const struct ct_span_frame
 }
 
 static int
+switched(void *arg, const struct ct_walk_place *place, uint64_t context, uint64_t tsc)
+{
+  struct firefox *firefox = arg;
+  return ct_running_switch(&firefox->running, (uint32_t)context, ct_walk_ns(place, tsc));
+}
+
+static int
 ended(void *arg, const struct ct_walk_place *place, const struct ct_span *span, bool was_entered)
 {
   struct firefox *firefox = arg;
@@ -553,6 +560,7 @@ write_firefox(const struct ct_export_job *job, struct ct_sink *out, struct ct_di
                                           .begin_thread = begin_thread,
                                           .entered = entered,
                                           .ended = ended,
+                                          .switched = switched,
                                           .lost = put_lost,
                                           .end_thread = end_thread};
   struct firefox firefox = {.out = out, .diag = diag};

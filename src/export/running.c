@@ -73,6 +73,13 @@ ct_running_leave(struct ct_running *running, uint32_t context, uint64_t ns)
 }
 
 int
+ct_running_switch(struct ct_running *running, uint32_t context, uint64_t ns)
+{
+  struct ct_running_stack *stack;
+  return switch_to(running, context, &ns, &stack);
+}
+
+int
 ct_running_point(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns)
 {
   int rc = ct_running_enter(running, context, frame, ns);

@@ -30,6 +30,8 @@ struct ct_running {
 /* 0, CT_ENOMEM, or what open and close return. */
 int ct_running_enter(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns);
 int ct_running_leave(struct ct_running *running, uint32_t context, uint64_t ns);
+/* The thread is on that stack from now on, whatever is on it. */
+int ct_running_switch(struct ct_running *running, uint32_t context, uint64_t ns);
 /* One that comes and goes at once: a call without an end. */
 int ct_running_point(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns);
 void ct_running_clear(struct ct_running *running); /* for the next thread; frees */

@@ -91,6 +91,13 @@ entered(void *arg, const struct ct_walk_place *place, const struct ct_span_frame
 }
 
 static int
+switched(void *arg, const struct ct_walk_place *place, uint64_t context, uint64_t tsc)
+{
+  struct speedscope *speedscope = arg;
+  return ct_running_switch(&speedscope->running, (uint32_t)context, ct_walk_ns(place, tsc));
+}
+
+static int
 ended(void *arg, const struct ct_walk_place *place, const struct ct_span *span, bool was_entered)
 {
   struct speedscope *speedscope = arg;
@@ -147,6 +154,7 @@ write_speedscope(const struct ct_export_job *job, struct ct_sink *out, struct ct
                                           .begin_thread = begin_thread,
                                           .entered = entered,
                                           .ended = ended,
+                                          .switched = switched,
                                           .lost = put_lost,
                                           .end_thread = end_thread};
   struct speedscope speedscope = {.out = out, .lost = CT_FRAMES_NONE};

@@ -174,6 +174,16 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   return rc == 0 ? walk->handler->ended(walk->arg, &walk->place, span, was_entered) : rc;
 }
 
+static int
+switched(void *arg, const struct ct_spans *spans, const struct ct_span_stack *stack, uint64_t tsc)
+{
+  struct walk *walk = arg;
+  (void)spans;
+  return walk->left != 0 && walk->handler->switched != NULL
+             ? walk->handler->switched(walk->arg, &walk->place, stack->context, tsc)
+             : 0;
+}
+
 /* The first reading of a thread: which calls pass. The number of a call is in its note. */
 static int
 entered_first(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
@@ -221,7 +231,7 @@ read_through(struct walk *walk, struct ct_spans *spans, const struct ct_span_obs
 static int
 give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, struct ct_diag *diag)
 {
-  const struct ct_span_observer observer = {.entered = entered, .ended = ended, .arg = walk};
+  const struct ct_span_observer observer = {.entered = entered, .ended = ended, .switched = switched, .arg = walk};
   const struct ct_span_observer first = {.entered = entered_first, .ended = ended_first, .arg = walk};
   int rc = 0;
   if (walk->about_calls) {

@@ -47,6 +47,8 @@ struct ct_walk_handler {
   int (*spans)(void *arg, const struct ct_walk_place *place, const struct ct_span *spans, size_t count);
   int (*entered)(void *arg, const struct ct_walk_place *place, const struct ct_span_frame *frame, uint64_t context);
   int (*ended)(void *arg, const struct ct_walk_place *place, const struct ct_span *span, bool was_entered);
+  int (*switched)(void *arg, const struct ct_walk_place *place, uint64_t context,
+                  uint64_t tsc);                                                            /* with entered, ended */
   int (*lost)(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t tsc); /* about then */
   int (*end_thread)(void *arg, const struct ct_walk_place *place, uint64_t end_tsc);
 };

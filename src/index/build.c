@@ -18,11 +18,13 @@
 #include <string.h>
 
 enum { WORKERS_MAX = 16, GRANULE_FIXED_BYTES = sizeof(struct ct_granule) };
-#define LONG_NS    10000u     /* spans of that duration are kept whole, if they are not too many ... */
-#define LONG_SHARE 64u        /* ... for this part of the trace's bytes ... */
-#define LONG_FREE  (1u << 10) /* ... and this together; else the longest ones of a granule */
-#define LONG_BURST 8u         /* of what granules before have left: at most so many times the granule's own share */
-#define LONG_MOST  (1u << 20) /* of one granule, before that is decided */
+#define LONG_NS     10000u     /* spans of that duration are kept whole, if they are not too many ... */
+#define LONG_SHARE  64u        /* ... for this part of the trace's bytes ... */
+#define LONG_FREE   (1u << 10) /* ... and this together; else the longest ones of a granule */
+#define FIRST_NS    1000000u   /* those of that duration ... */
+#define FIRST_SHARE 48u /* ... for this part, whatever shorter ones have used: a burst of them must not hide any */
+#define LONG_BURST  8u  /* of what granules before have left: at most so many times the granule's own share */
+#define LONG_MOST   (1u << 20) /* of one granule, before that is decided */
 
 /* Of a span that may be kept whole. */
 struct long_span {
@@ -66,6 +68,7 @@ struct reading {
   struct long_span *longs; /* what is in there, in its order */
   uint64_t long_count, long_capacity;
   uint64_t least_long;    /* ticks: shorter ones are not asked for */
+  uint64_t least_first;   /* from there on they are kept before others */
   uint64_t long_from;     /* all at least as long of the granule are there */
   uint64_t begin_ordinal; /* of the granule in hand */
   uint64_t begin_marks;   /* before it */
@@ -369,8 +372,17 @@ choose_longs(struct reading *r, uint64_t block_bytes)
   thread->payload_bytes += block_bytes;
   uint64_t allowed = LONG_FREE + thread->payload_bytes / LONG_SHARE;
   uint64_t left = allowed > thread->long_bytes ? allowed - thread->long_bytes : 0;
-  uint64_t most = LONG_FREE + block_bytes / LONG_SHARE * LONG_BURST;
-  keep_longest(r, left < most ? left : most);
+  uint64_t most = LONG_FREE + block_bytes / LONG_SHARE * LONG_BURST, first = 0;
+  uint64_t room = left < most ? left : most;
+  for (uint64_t i = 0; i < r->long_count; i++) {
+    first += r->longs[i].duration >= r->least_first ? r->longs[i].size : 0;
+  }
+  if (first > room) {
+    allowed = LONG_FREE + thread->payload_bytes / FIRST_SHARE;
+    left = allowed > thread->long_bytes ? allowed - thread->long_bytes : 0;
+    room = first < left ? first : left > room ? left : room;
+  }
+  keep_longest(r, room);
   thread->long_bytes += r->long_spans.size;
   r->granule.long_bytes = (uint32_t)r->long_spans.size;
   r->granule.long_from = ticks_code(r->long_from);
@@ -603,6 +615,9 @@ build_thread(struct worker *worker, uint32_t number)
   }
   for (r.least_long = 1; ct_trace_ticks_ns(index->trace, r.least_long) < LONG_NS;) {
     r.least_long *= 2;
+  }
+  for (r.least_first = r.least_long; ct_trace_ticks_ns(index->trace, r.least_first * 2) <= FIRST_NS;) {
+    r.least_first *= 2;
   }
   int code = ct_index_part_own(&r.thread->part);
   if (code == 0) {

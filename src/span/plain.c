@@ -5,85 +5,7 @@
  * adds to statistics and makes none, which is a fifth of a report's time less. To leave the loop and come back costs as
  * much as some ten events, and in optimized programs each third call may be a tail call.
  */
-#include "span/spans_internal.h"
-
-#include "base/branch.h"
-
-/* What the loop has in registers. */
-struct plain {
-  struct ct_span_frame *bottom, *top; /* top: one past the innermost */
-  struct ct_span *out;
-  uint32_t depth;
-  uint64_t ordinal;
-};
-
-#define PLAIN_INLINE static inline __attribute__((always_inline))
-
-/* A call that returned: its numbers. The frame is off the stack; its parent has been told. */
-struct ended {
-  uint64_t duration, self, fresh, fresh_off;
-};
-
-PLAIN_INLINE struct ended
-end_frame(struct plain *plain, struct ct_span_presence *present, const struct ct_span_clock *clock, uint64_t now)
-{
-  const struct ct_span_frame *frame = --plain->top;
-  plain->depth--;
-  uint64_t duration = now - frame->began;
-  if (plain->top != plain->bottom) {
-    plain->top[-1].child_ticks += duration;
-  }
-  bool is_outermost = --present->frames == 0;
-  return (struct ended){
-      .duration = duration,
-      .self = duration > frame->child_ticks ? duration - frame->child_ticks : 0,
-      .fresh = is_outermost ? now - present->since : 0,
-      .fresh_off = is_outermost ? clock->off - present->off_since : 0,
-  };
-}
-
-/* Into the statistics, as ct_stats_add has it. 0 or CT_ENOMEM. */
-PLAIN_INLINE int
-add_ended(struct ct_stats *stats, struct ct_fn_stats *fn, const struct ended *ended)
-{
-  fn->total_ticks += ended->fresh;
-  fn->self_ticks += ended->self;
-  fn->min_ticks = ended->duration < fn->min_ticks ? ended->duration : fn->min_ticks;
-  fn->max_ticks = ended->duration > fn->max_ticks ? ended->duration : fn->max_ticks;
-  if (CT_UNLIKELY(ended->fresh_off != 0)) {
-    stats->off[fn - stats->fns] += ended->fresh_off;
-  }
-  return ct_histogram_add(fn->histogram, ended->duration);
-}
-
-PLAIN_INLINE void
-put_span(struct plain *plain, const struct ct_spans *spans, const struct ct_event *ev, const struct ended *ended,
-         const struct ct_span_presence *present, uint64_t off, uint8_t end)
-{
-  const struct ct_span_frame *frame = plain->top;
-  struct ct_span *out = plain->out++;
-  out->parent_ordinal = CT_NO_ORDINAL;
-  out->caller_fn = UINT32_MAX;
-  if (frame != plain->bottom) {
-    out->parent_ordinal = frame[-1].ordinal;
-    out->caller_fn = frame[-1].fn;
-  }
-  out->recursion = (uint32_t)present->frames;
-  out->ordinal = frame->ordinal;
-  out->context = (uint32_t)spans->stacks.current->context;
-  out->enter_tsc = frame->enter_tsc;
-  out->end_tsc = ev->tsc;
-  out->duration_ticks = ended->duration;
-  out->self_ticks = ended->self;
-  out->fresh_ticks = ended->fresh;
-  out->off_ticks = off - frame->off;
-  out->fresh_off_ticks = ended->fresh_off;
-  out->fn = frame->fn;
-  out->depth = plain->depth;
-  out->thread = spans->thread;
-  out->end = end;
-  out->uncertain = (uint8_t)(ev->uncertain | (frame->flags & CT_SPAN_BEFORE));
-}
+#include "span/plain.h"
 
 /* The event ends the innermost frame, of this function, and with stats it is one that these know and count. */
 PLAIN_INLINE bool
@@ -96,19 +18,6 @@ fits(const struct plain *plain, const struct ct_event *ev, uint32_t id, const st
     return false;
   }
   return stats == NULL || (fn->histogram != NULL && ev->uncertain == 0 && (frame->flags & CT_SPAN_BEFORE) == 0);
-}
-
-PLAIN_INLINE void
-begin_frame(struct plain *plain, struct ct_span_presence *present, const struct ct_event *ev,
-            const struct ct_span_clock *clock, uint64_t now)
-{
-  *plain->top++ = (struct ct_span_frame){
-      .enter_tsc = ev->tsc, .began = now, .off = clock->off, .fn = ev->fn, .ordinal = plain->ordinal++};
-  plain->depth++;
-  if (present->frames++ == 0) {
-    present->since = now;
-    present->off_since = clock->off;
-  }
 }
 
 /* stats is a constant NULL, or it is not NULL. */
@@ -138,7 +47,7 @@ plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct 
         break;
       }
       uint64_t now = ct_span_clock_call(&clock, CT_EV_ENTER, ev->tsc);
-      begin_frame(&plain, p, ev, &clock, now);
+      begin_frame(&plain, p, ev->fn, ev->tsc, &clock, now);
     } else if (ev->kind == CT_EV_RETURN) {
       struct ct_fn_stats *sums = stats != NULL ? &stats->fns[fn] : NULL;
       if (!fits(&plain, ev, ev->fn, stats, sums) || plain.out == out_limit) {
@@ -147,7 +56,7 @@ plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct 
       uint64_t now = ct_span_clock_call(&clock, CT_EV_RETURN, ev->tsc);
       struct ended ended = end_frame(&plain, p, &clock, now);
       if (stats == NULL) {
-        put_span(&plain, spans, ev, &ended, p, clock.off, CT_SPAN_RETURNED);
+        put_span(&plain, spans, ev->tsc, ev->uncertain, &ended, p, clock.off, CT_SPAN_RETURNED);
       } else if (CT_UNLIKELY(add_ended(stats, sums, &ended) != 0)) {
         spans->stats_code = CT_ENOMEM;
       }
@@ -162,12 +71,12 @@ plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct 
       uint64_t now = ct_span_clock_call(&clock, CT_EV_TAIL, ev->tsc);
       struct ended ended = end_frame(&plain, &present[id], &clock, now);
       if (stats == NULL) {
-        put_span(&plain, spans, ev, &ended, &present[id], clock.off, CT_SPAN_TAIL);
+        put_span(&plain, spans, ev->tsc, ev->uncertain, &ended, &present[id], clock.off, CT_SPAN_TAIL);
       } else {
         unwound[CT_SPAN_TAIL]++;
         spans->stats_code = CT_UNLIKELY(add_ended(stats, sums, &ended) != 0) ? CT_ENOMEM : spans->stats_code;
       }
-      begin_frame(&plain, p, ev, &clock, now);
+      begin_frame(&plain, p, ev->fn, ev->tsc, &clock, now);
     } else {
       break;
     }

@@ -376,7 +376,8 @@ switch_stack(struct ct_spans *spans, const struct ct_event *ev)
     ct_spans_note_away(spans, stack);
   }
   stack->away_since = 0;
-  return 0;
+  const struct ct_span_observer *observer = spans->observer;
+  return observer != NULL && observer->switched != NULL ? observer->switched(observer->arg, spans, stack, ev->tsc) : 0;
 }
 
 struct drain {
@@ -584,7 +585,7 @@ advance(struct ct_spans *spans, int *rc)
     return true;
   }
   if (!spans->ended) {
-    return read_events(spans);
+    return ct_spans_direct(spans, rc) || read_events(spans);
   }
   if (!spans->drained) {
     uint64_t tsc =

@@ -28,11 +28,13 @@ struct ct_span_call {
   uint64_t self_off_ticks;
 };
 
-/* Both return 0, or what ct_spans_next is to return. */
+/* All return 0, or what ct_spans_next is to return. */
 struct ct_span_observer {
   /* The innermost frame is new, its note zeroed. */
   int (*entered)(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack);
   int (*ended)(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call);
+  /* From tsc on the thread is on this stack, whether or not it has frames yet. May be NULL. */
+  int (*switched)(void *arg, const struct ct_spans *spans, const struct ct_span_stack *stack, uint64_t tsc);
   void *arg;
 };
 /* Before the first span. The observer is the caller's. */

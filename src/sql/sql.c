@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/sized.h"
+#include "views/warnings.h"
 
 #include <contrail/filter.h>
 
@@ -175,6 +177,30 @@ set_range(struct ct_trace *trace, const struct ct_trace_form *form, struct ct_di
   return code;
 }
 
+/* What is said of the traces from that source on. Where there are several, each line begins with the trace. */
+static int
+add_warnings(struct ct_sql *sql, size_t first)
+{
+  sql->warnings = sql->warnings != NULL ? sql->warnings : json_array();
+  for (size_t i = first; i < sql->source_count; i++) {
+    const struct ct_trace *trace = sql->sources[i].trace;
+    json_t *list = ct_view_warnings(trace), *line;
+    size_t n;
+    if (list == NULL) {
+      return CT_ENOMEM;
+    }
+    json_array_foreach(list, n, line)
+    {
+      char text[PATH_MAX + 600];
+      snprintf(text, sizeof(text), "%s%s%s", i == 0 ? "" : ct_trace_path(trace), i == 0 ? "" : ": ",
+               json_string_value(line));
+      json_array_append_new(sql->warnings, ct_json_string(text));
+    }
+    json_decref(list);
+  }
+  return sql->warnings != NULL ? 0 : CT_ENOMEM;
+}
+
 static int
 add_form(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *diag)
 {
@@ -199,8 +225,17 @@ add_form(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *d
   if (code == 0 && !found) {
     code = ct_fail(diag, CT_ERANGE, "no thread %u in the trace; `contrail info` lists its threads", form->tid);
   }
+  if (code == 0 && add_warnings(sql, first) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for what is said of the traces");
+  }
   sql->trace_count++;
   return code;
+}
+
+const char *
+ct_sql_warning(const struct ct_sql *sql, size_t n)
+{
+  return json_string_value(json_array_get(sql->warnings, n));
 }
 
 /* Instructions, calls, or both: what is in the directory. A file is one of instructions. */
@@ -349,6 +384,7 @@ ct_sql_close(struct ct_sql *sql)
     free(source->function_ids);
     free(source->buckets);
   }
+  json_decref(sql->warnings);
   ct_sql_step_calls_free(sql);
   ct_sql_recorded_free(sql->recorded, sql->recorded_count);
   free(sql->sources);
@@ -376,6 +412,26 @@ run_all(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *r
   return 0;
 }
 
+/* A thread of which an index that was needed so far has met damage. */
+static void
+tell_damage(const struct ct_sql *sql, char *out, size_t bytes)
+{
+  for (size_t i = 0; i < sql->source_count; i++) {
+    const struct ct_sql_source *source = &sql->sources[i];
+    const struct ct_index *index = source->index != NULL ? source->index : source->sums;
+    for (uint32_t n = 0; index != NULL && n < ct_trace_thread_count(source->trace) && out[0] == '\0'; n++) {
+      struct ct_index_thread_sums sums = {0};
+      if (ct_sql_has_thread(source, n)) {
+        ct_index_thread_sums(index, n, &sums);
+      }
+      if (sums.is_damaged) {
+        snprintf(out, bytes, "the file of thread %u is damaged or cut; what comes before that place is in the tables",
+                 ct_trace_thread(source->trace, n)->tid);
+      }
+    }
+  }
+}
+
 int
 ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *result, struct ct_diag *diag)
 {
@@ -389,6 +445,7 @@ ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result
   for (size_t i = 0; i < sql->recorded_count && own.damage[0] == '\0'; i++) {
     snprintf(own.damage, sizeof(own.damage), "%s", ct_sql_recorded_damage(sql->recorded[i]));
   }
+  tell_damage(sql, own.damage, sizeof(own.damage));
   if (result != NULL) {
     int given = ct_sized_give(result, &own, sizeof(own), code == 0 ? diag : NULL);
     code = code != 0 ? code : given;

@@ -65,6 +65,7 @@ struct ct_sql {
   bool timed_out;
   volatile sig_atomic_t interrupted; /* for what SQLite does not look at meanwhile */
   bool index_rebuilt;
+  json_t *warnings; /* lines; NULL: none yet */
   struct ct_diag diag; /* of a table that failed */
 };
 

@@ -10,6 +10,7 @@
  * frame, predictions an entry, the extra column its bytes.
  */
 #include "trace/cursor_internal.h"
+#include "trace/ops.h"
 
 #include "base/branch.h"
 
@@ -318,8 +319,8 @@ decode_tail_or_point(struct ct_frame_stack *stack, bool point, struct ct_event *
 }
 
 /* A delta of three bytes or more; it ends within the column, which ends with a byte below 0x80. */
-static const uint8_t *
-get_long_delta(const uint8_t *p, uint64_t *delta)
+const uint8_t *
+ct_ops_long_delta(const uint8_t *p, uint64_t *delta)
 {
   uint64_t value = 0;
   for (unsigned shift = 0;; shift += 7) {
@@ -382,17 +383,9 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
   uint64_t tsc = c->tsc;
   for (; op_at < op_end; op_at++, event++) {
     uint32_t op = *op_at;
-    uint16_t word;
-    memcpy(&word, delta_at, sizeof(word)); /* the column has slack after it */
-    if (CT_UNLIKELY((word & 0x8080) == 0x8080)) {
-      uint64_t delta;
-      delta_at = get_long_delta(delta_at, &delta);
-      tsc += delta;
-    } else {
-      uint32_t more = (word >> 7) & 1u;
-      tsc += (word & 0x7fu) | (((uint32_t)word >> 1) & (0u - more) & 0x3f80u);
-      delta_at += 1 + more;
-    }
+    uint64_t delta;
+    delta_at = ct_ops_delta(delta_at, &delta);
+    tsc += delta;
     if (op > CT_TRACE_OP_ENTER && op <= CT_TRACE_OP_TAIL && top != bottom) {
       uint32_t *slot = &prediction[ct_prediction_slot(last)];
       struct ct_open_frame *frame = top - 1;
@@ -463,4 +456,47 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
 out:
   c->op += (uint32_t)(event - c->batch);
   return (size_t)(event - c->batch);
+}
+
+/* ---- ops for others ---- */
+
+bool
+ct_cursor_ops(struct ct_cursor *c, struct ct_ops *ops)
+{
+  if (c->atf != NULL || c->trace->has_range || c->pending_next < c->pending_count || c->single_count != 0 ||
+      c->op >= c->header.ops || c->state != CT_CURSOR_OK) {
+    return false;
+  }
+  *ops = (struct ct_ops){.op = c->ops + c->op,
+                         .end = c->ops + c->header.ops,
+                         .delta = c->delta,
+                         .id = c->id,
+                         .prediction = c->prediction,
+                         .last = c->last,
+                         .tsc = c->tsc,
+                         .ordinal = c->next_ordinal,
+                         .frames = c->stack.frames,
+                         .count = c->stack.count,
+                         .base = c->stack.base};
+  return true;
+}
+
+int
+ct_cursor_took(struct ct_cursor *c, const struct ct_ops *ops, uint32_t kept,
+               struct ct_open_frame (*frame)(const void *arg, uint32_t depth), const void *arg)
+{
+  if (!ct_frame_stack_reserve(&c->stack, ops->count)) {
+    return CT_ENOMEM;
+  }
+  for (uint32_t i = kept; i < ops->count; i++) {
+    c->stack.frames[i] = frame(arg, c->stack.base + i);
+  }
+  c->stack.count = ops->count;
+  c->op = (uint32_t)(ops->op - c->ops);
+  c->delta = ops->delta;
+  c->id = ops->id;
+  c->last = ops->last;
+  c->tsc = ops->tsc;
+  c->batch_ordinal = c->next_ordinal = ops->ordinal;
+  return CT_OK;
 }

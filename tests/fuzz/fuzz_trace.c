@@ -21,6 +21,8 @@
 #include <contrail/info.h>
 #include <contrail/replay.h>
 #include <contrail/slowest.h>
+#include "span/spans.h"
+#include "span/stats.h"
 #include "views/report.h"
 
 #include <errno.h>
@@ -189,6 +191,87 @@ check_events(struct ct_trace *trace, uint32_t thread, uint32_t flags)
   ct_cursor_close(cursor);
 }
 
+static int
+look_on(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  (void)arg, (void)spans, (void)stack;
+  return 0;
+}
+
+static int
+look_on_end(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
+{
+  (void)arg, (void)spans, (void)stack, (void)call;
+  return 0;
+}
+
+static void
+check_same_span(const struct ct_span *a, const struct ct_span *b)
+{
+  CHECK(a->ordinal == b->ordinal && a->parent_ordinal == b->parent_ordinal && a->enter_tsc == b->enter_tsc &&
+        a->end_tsc == b->end_tsc && a->duration_ticks == b->duration_ticks && a->self_ticks == b->self_ticks);
+  CHECK(a->off_ticks == b->off_ticks && a->fresh_ticks == b->fresh_ticks && a->fresh_off_ticks == b->fresh_off_ticks &&
+        a->fn == b->fn && a->caller_fn == b->caller_fn && a->context == b->context);
+  CHECK(a->recursion == b->recursion && a->depth == b->depth && a->thread == b->thread && a->end == b->end &&
+        a->uncertain == b->uncertain);
+}
+
+static void
+check_same_sums(const struct ct_stats *a, const struct ct_stats *b)
+{
+  for (uint32_t i = 0; i <= a->fn_count; i++) {
+    const struct ct_fn_stats *x = &a->fns[i], *y = &b->fns[i];
+    CHECK((x->histogram == NULL) == (y->histogram == NULL) && x->points == y->points && x->untimed == y->untimed);
+    CHECK(x->total_ticks == y->total_ticks && x->self_ticks == y->self_ticks && x->max_ticks == y->max_ticks);
+    CHECK(x->min_ticks == y->min_ticks && x->orphans == y->orphans && a->off[i] == b->off[i]);
+    CHECK(x->histogram == NULL ||
+          (x->histogram->count == y->histogram->count && x->histogram->sum == y->histogram->sum));
+    for (int end = 0; a->unwound[i] != NULL && end < CT_SPAN_ENDS; end++) {
+      CHECK(a->unwound[i][end] == (b->unwound[i] != NULL ? b->unwound[i][end] : 0));
+    }
+  }
+}
+
+/* Spans and sums from the ops of blocks (span/direct.c) are those that events make, as somebody who looks on has them.
+ */
+static void
+check_spans(struct ct_trace *trace, uint32_t thread)
+{
+  const struct ct_span_observer observer = {.entered = look_on, .ended = look_on_end};
+  struct ct_spans *direct, *slow, *sums;
+  struct ct_stats stats, added;
+  const struct ct_span *a, *b;
+  size_t a_count = 0, b_count = 0;
+  CHECK(ct_spans_open(trace, thread, CT_TIME_WALL, &direct, NULL) == CT_OK);
+  CHECK(ct_spans_open(trace, thread, CT_TIME_WALL, &slow, NULL) == CT_OK);
+  CHECK(ct_spans_open(trace, thread, CT_TIME_WALL, &sums, NULL) == CT_OK);
+  CHECK(ct_stats_init(&stats, ct_trace_function_count(trace)) == 0);
+  CHECK(ct_stats_init(&added, ct_trace_function_count(trace)) == 0);
+  ct_spans_observe(slow, &observer);
+  for (;;) {
+    CHECK(a_count != 0 || ct_spans_next(direct, &a, &a_count) == CT_OK);
+    if (b_count == 0) {
+      CHECK(ct_spans_next(slow, &b, &b_count) == CT_OK);
+      CHECK(ct_stats_add(&added, b, b_count) == 0);
+    }
+    CHECK((a_count == 0) == (b_count == 0));
+    if (a_count == 0) {
+      break;
+    }
+    for (; a_count != 0 && b_count != 0; a_count--, b_count--) {
+      check_same_span(a++, b++);
+    }
+  }
+  CHECK(ct_spans_events(direct) == ct_spans_events(slow) && ct_spans_lost(direct) == ct_spans_lost(slow));
+  CHECK(ct_spans_sum(sums, &stats, NULL, NULL) == CT_OK && ct_spans_events(sums) == ct_spans_events(slow));
+  check_same_sums(&stats, &added);
+  ct_stats_destroy(&stats);
+  ct_stats_destroy(&added);
+  ct_spans_close(direct);
+  ct_spans_close(slow);
+  ct_spans_close(sums);
+}
+
 /* Thread 1 has the same in two pieces, divided anywhere; or none. */
 static void
 put_pieces(int wanted, size_t lot)
@@ -305,6 +388,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   if (ct_trace_open(folder, &trace, &diag) == CT_OK) {
     for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
       check_events(trace, i, flags & 2 ? CT_READ_SKIP_DAMAGED : 0);
+      check_spans(trace, i);
     }
     check_views(trace, flags);
     ct_trace_close(trace);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From the ops of a block to spans or sums, without events in between: enters, returns and tail calls, as plain.c has
+ * them of events. One stack serves here in place of two: that of the cursor is as the builder's, is not looked at, and
+ * is put right when the loop is left. Frames from before are compared with the cursor's when they end, those that were
+ * entered here cannot differ. At the first op that is anything else the loop ends, and what comes next is read as
+ * events.
+ */
+#include "span/plain.h"
+#include "trace/ops.h"
+
+/* The frame is from before the loop: the cursor knows it, and says the same of it. */
+static __attribute__((noinline)) bool
+agrees(const struct ct_ops *ops, const struct ct_span_stack *stack, const struct ct_span_frame *frame)
+{
+  uint32_t depth = stack->base + (uint32_t)(frame - stack->frames);
+  if (depth < ops->base) {
+    return false;
+  }
+  const struct ct_open_frame *known = &ops->frames[depth - ops->base];
+  return known->fn == frame->fn && known->enter_tsc == frame->enter_tsc && known->uncertain == 0 &&
+         (frame->flags & CT_SPAN_BEFORE) == 0;
+}
+
+static struct ct_open_frame
+frame_at(const void *arg, uint32_t depth)
+{
+  const struct ct_span_stack *stack = arg;
+  const struct ct_span_frame *frame = &stack->frames[depth - stack->base];
+  return (struct ct_open_frame){.fn = frame->fn, .enter_tsc = frame->enter_tsc};
+}
+
+/* What the loop has in registers, besides what it reads. */
+struct direct {
+  struct plain plain;
+  struct ct_span_frame *low; /* frames from there on were entered in the loop */
+  struct ct_span_clock clock;
+  const uint32_t *id;
+  uint32_t last;
+  /* of the builder and the block, which the loop's stores might change for all that the compiler knows */
+  struct ct_span_frame *limit;
+  struct ct_span *out_limit;
+  struct ct_span_presence *present;
+  uint32_t *prediction;
+  uint32_t fn_count;
+};
+
+/* The innermost frame may end here; the statistics, if there are any, know its function. */
+PLAIN_INLINE bool
+may_end(struct direct *d, const struct ct_spans *spans, const struct ct_stats *stats, const struct ct_ops *ops,
+        uint32_t *id)
+{
+  struct ct_span_frame *frame = d->plain.top - 1;
+  if (d->plain.top == d->plain.bottom || d->plain.out == d->out_limit) {
+    return false;
+  }
+  *id = frame->fn < d->fn_count ? frame->fn : d->fn_count;
+  if (stats != NULL && stats->fns[*id].histogram == NULL) {
+    return false;
+  }
+  if (frame < d->low) {
+    if (!agrees(ops, spans->stacks.current, frame)) {
+      return false;
+    }
+    d->low = frame;
+  }
+  return true;
+}
+
+PLAIN_INLINE void
+end_one(struct direct *d, struct ct_spans *spans, struct ct_stats *const stats, uint64_t now, uint64_t tsc, uint32_t id,
+        uint8_t end)
+{
+  struct ct_span_presence *present = &d->present[id];
+  struct ended ended = end_frame(&d->plain, present, &d->clock, now);
+  if (stats == NULL) {
+    put_span(&d->plain, spans, tsc, 0, &ended, present, d->clock.off, end);
+  } else if (CT_UNLIKELY(add_ended(stats, &stats->fns[id], &ended) != 0)) {
+    spans->stats_code = CT_ENOMEM;
+  }
+}
+
+/* The function of a call; CT_FUNCTION_NONE: the block does not say it. */
+PLAIN_INLINE uint32_t
+called(const struct direct *d, uint32_t slot, uint32_t with_id)
+{
+  uint32_t if_id = 0u - with_id;
+  return (*d->id & if_id) | ((d->prediction[slot] - 1) & ~if_id);
+}
+
+PLAIN_INLINE void
+begin_one(struct direct *d, uint32_t slot, uint32_t with_id, uint32_t fn, uint64_t tsc, uint64_t now)
+{
+  d->id += with_id;
+  d->prediction[slot] = fn + 1;
+  begin_frame(&d->plain, &d->present[fn < d->fn_count ? fn : d->fn_count], fn, tsc, &d->clock, now);
+  d->last = fn * 2;
+}
+
+/* ENTER and TAIL, with or without an id. */
+PLAIN_INLINE bool
+take_call(struct direct *d, struct ct_spans *spans, struct ct_stats *const stats, const struct ct_ops *ops, uint32_t op,
+          uint64_t tsc)
+{
+  uint32_t slot = ct_prediction_slot(d->last);
+  if (op <= CT_TRACE_OP_ENTER) {
+    uint32_t fn = called(d, slot, op >> 1);
+    if (fn == CT_FUNCTION_NONE || d->plain.top == d->limit) {
+      return false;
+    }
+    begin_one(d, slot, op >> 1, fn, tsc, ct_span_clock_call(&d->clock, CT_EV_ENTER, tsc));
+    return true;
+  }
+  uint32_t with_id = op == CT_TRACE_OP_TAIL, fn = called(d, slot, with_id), id;
+  if (fn == CT_FUNCTION_NONE || !may_end(d, spans, stats, ops, &id)) {
+    return false;
+  }
+  uint64_t *unwound = stats != NULL ? stats->unwound[id] : NULL;
+  if (stats != NULL && unwound == NULL) {
+    return false;
+  }
+  uint64_t now = ct_span_clock_call(&d->clock, CT_EV_TAIL, tsc);
+  end_one(d, spans, stats, now, tsc, id, CT_SPAN_TAIL);
+  if (stats != NULL) {
+    unwound[CT_SPAN_TAIL]++;
+  }
+  begin_one(d, slot, with_id, fn, tsc, now);
+  return true;
+}
+
+/* stats is a constant NULL, or it is not NULL. */
+PLAIN_INLINE int
+take_ops(struct ct_spans *spans, struct ct_stats *const stats, struct ct_ops *ops)
+{
+  struct ct_span_stack *const stack = spans->stacks.current;
+  const uint8_t *op_at = ops->op, *const op_end = ops->end, *delta_at = ops->delta;
+  uint64_t tsc = ops->tsc;
+  struct direct d = {.plain = {.bottom = stack->frames,
+                               .top = stack->frames + stack->count,
+                               .out = spans->batch + spans->count,
+                               .depth = stack->base + stack->count,
+                               .ordinal = ops->ordinal},
+                     .low = stack->frames + stack->count,
+                     .clock = spans->clock,
+                     .id = ops->id,
+                     .last = ops->last,
+                     .limit = stack->frames + stack->capacity,
+                     .out_limit = spans->batch + CT_SPANS_BATCH,
+                     .present = spans->present,
+                     .prediction = ops->prediction,
+                     .fn_count = spans->fn_count};
+  for (; op_at != op_end; op_at++) {
+    uint64_t delta;
+    const uint8_t *delta_next = ct_ops_delta(delta_at, &delta);
+    uint32_t op = *op_at;
+    if (op == CT_TRACE_OP_RETURN) {
+      uint32_t id;
+      if (!may_end(&d, spans, stats, ops, &id)) {
+        break;
+      }
+      d.last = d.plain.top[-1].fn * 2 + 1;
+      uint64_t now = ct_span_clock_call(&d.clock, CT_EV_RETURN, tsc + delta);
+      end_one(&d, spans, stats, now, tsc + delta, id, CT_SPAN_RETURNED);
+    } else if (op > CT_TRACE_OP_TAIL || !take_call(&d, spans, stats, ops, op, tsc + delta)) {
+      break;
+    }
+    delta_at = delta_next;
+    tsc += delta;
+  }
+  spans->clock = d.clock;
+  spans->ordinal = d.plain.ordinal;
+  spans->before = 0;
+  spans->total_events += (uint64_t)(op_at - ops->op);
+  spans->last_tsc = op_at != ops->op ? tsc : spans->last_tsc;
+  spans->count = (size_t)(d.plain.out - spans->batch);
+  stack->count = (uint32_t)(d.plain.top - d.plain.bottom);
+  uint32_t kept = stack->base + (uint32_t)(d.low - d.plain.bottom) - ops->base;
+  *ops = (struct ct_ops){.op = op_at,
+                         .delta = delta_at,
+                         .id = d.id,
+                         .last = d.last,
+                         .tsc = tsc,
+                         .ordinal = d.plain.ordinal,
+                         .count = stack->base + stack->count - ops->base};
+  return ct_cursor_took(spans->cursor, ops, kept, frame_at, stack);
+}
+
+static __attribute__((noinline)) int
+make_spans(struct ct_spans *spans, struct ct_ops *ops)
+{
+  return take_ops(spans, NULL, ops);
+}
+
+static __attribute__((noinline, nonnull(2))) int
+add_to_sums(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops)
+{
+  return take_ops(spans, stats, ops);
+}
+
+bool
+ct_spans_direct(struct ct_spans *spans, int *code)
+{
+  const struct ct_span_stack *stack = spans->stacks.current;
+  struct ct_ops ops;
+  uint64_t offset = ct_cursor_block_offset(spans->cursor);
+  if (stack->frames == NULL || spans->observer != NULL || spans->bounds.inside != NULL || spans->clock.in_gap ||
+      spans->stopped || spans->ended || offset >= spans->stop_offset || offset >= spans->end_offset ||
+      !ct_cursor_ops(spans->cursor, &ops) || ops.base + ops.count != stack->base + stack->count) {
+    return false;
+  }
+  uint64_t before = spans->total_events;
+  *code = spans->stats != NULL ? add_to_sums(spans, spans->stats, &ops) : make_spans(spans, &ops);
+  return *code != 0 || spans->total_events != before;
+}

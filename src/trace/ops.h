@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ops of a block for who takes enters, returns and tail calls from the columns itself: events in between cost as
+ * much as what is done with them. That is span/direct.c; what it does not know it leaves, and ct_cursor_next goes on
+ * there.
+ */
+#ifndef CT_TRACE_OPS_H
+#define CT_TRACE_OPS_H
+
+#include <contrail/trace.h>
+
+#include "trace/format.h"
+
+#include <string.h>
+
+/* Unpacking has made sure that there are as many deltas and ids as the ops need. */
+struct ct_ops {
+  const uint8_t *op, *end; /* the next one */
+  const uint8_t *delta;
+  const uint32_t *id;
+  uint32_t *prediction; /* CT_PREDICTION_ENTRIES */
+  uint32_t last;        /* state of ct_prediction_slot */
+  uint64_t tsc;         /* of the op before */
+  uint64_t ordinal;     /* of the next call */
+  /* The frames that are open, of which those below base are not known. */
+  const struct ct_open_frame *frames;
+  uint32_t count, base;
+};
+
+/* What is left of the block at hand; false: what comes next is no op that was read so far, or not wholly of the trace's
+ * range. */
+bool ct_cursor_ops(struct ct_cursor *cursor, struct ct_ops *ops);
+/*
+ * They were taken up to `op`, with the other fields as they are there. kept of the frames are as they were; those above
+ * them, up to depth count, are put by *frame(arg, depth). 0 or CT_ENOMEM.
+ */
+int ct_cursor_took(struct ct_cursor *cursor, const struct ct_ops *ops, uint32_t kept,
+                   struct ct_open_frame (*frame)(const void *arg, uint32_t depth), const void *arg);
+
+/* A delta of three bytes or more; it ends within the column, which ends with a byte below 0x80. */
+const uint8_t *ct_ops_long_delta(const uint8_t *p, uint64_t *delta);
+
+/* The column has slack after it. */
+static inline __attribute__((always_inline)) const uint8_t *
+ct_ops_delta(const uint8_t *p, uint64_t *delta)
+{
+  uint16_t word;
+  memcpy(&word, p, sizeof(word));
+  if (__builtin_expect((word & 0x8080) == 0x8080, 0)) {
+    return ct_ops_long_delta(p, delta);
+  }
+  uint32_t more = (word >> 7) & 1u;
+  *delta = (word & 0x7fu) | (((uint32_t)word >> 1) & (0u - more) & 0x3f80u);
+  return p + 1 + more;
+}
+
+#endif
