@@ -5,9 +5,11 @@ that single steps by ptrace have seen (build/tests/stepped), forward and at any 
 
     tests/steps.py [--filter PATTERN] [--build DIR]
 """
+import hashlib
 import json
 import os
 import random
+import shutil
 import struct
 
 import harness
@@ -217,6 +219,37 @@ def memory(scene):
                f"{address:#x} before {before}: {found}, not {expected}")
     expect(known > 100, f"{known} bytes are known")
     return f"{known} of 600 bytes known"
+
+
+def digest(found):
+    told = hashlib.sha256()
+    for line in found:
+        told.update(repr([line["step"], line["pc"], line["code"], sorted(line["changed"].items()), line.get("load"), line.get("stores"),
+                          sorted(line["before"].items())]).encode())
+    return told.hexdigest()
+
+
+GOLDEN = {  # steps, and a digest of all that is told of each but the last
+    "2-itrace": (415, "feb193cedccc74a9565ed61c9c138ab21497a0affedcf4d5ea59c4a4d4eb0790"),
+    "2-stepped": (40, "ea06c57e4bdcc118af6cf673d4c49252f03a8ddd9ef33a584cbb2384a6ec4c21"),
+}
+
+
+@case
+def older_versions(scene):
+    """Files of earlier versions of the format: all that is told of their steps is as it was. A later one is refused with a line."""
+    for name, (count, told) in GOLDEN.items():
+        path = scene.path("steps.1")
+        shutil.copy(os.path.join(harness.ROOT, "tests", "steps", f"golden-{name}.steps"), path)
+        result = scene.execute(scene.contrail, "steps", "--json", "--registers", path)
+        found = steps_only([json.loads(line) for line in result.stdout.splitlines()])
+        expect(result.returncode == 0 and result.stderr == "" and len(found) == count, f"{name}: {len(found)} steps, {result.stderr}")
+        expect(digest(found[:-1]) == told, f"{name}: digest {digest(found[:-1])}")
+    with open(path, "r+b") as file:
+        file.seek(8)
+        file.write(bytes([99]))
+    result = scene.execute(scene.contrail, "steps", path)
+    expect(result.returncode == 1 and "version 99" in result.stderr and result.stderr.count("\n") == 1, result.stderr)
 
 
 @case

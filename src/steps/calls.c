@@ -60,7 +60,7 @@ struct walk {
   struct ct_steps_call *waiting;
   size_t waiting_count, waiting_capacity;
   uint64_t stamp_step, stamp_tsc; /* the last time stamp; 0: none yet */
-  uint64_t seen;                  /* steps of the block */
+  bool was_gap;                   /* what comes next does not go on where it was */
   double rate;                    /* ticks an instruction, of late */
   int code;
 };
@@ -496,7 +496,6 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
 {
   struct walk *w = context;
   const struct ct_steps_state *after = ct_steps_cursor_state(cursor);
-  w->seen++;
   stamp(w, step->number, ct_steps_cursor_tsc(cursor), false);
   if (CT_UNLIKELY(w->begins)) {
     begin(w, step->number, step->pc);
@@ -565,6 +564,7 @@ visit_event(void *argument, const struct ct_steps_event *event)
   }
   if (event->kind == CT_STREAM_GAP) {
     w->facts->gaps++;
+    w->was_gap = true;
     put_kind(w, CT_STEPS_CALL_LOST, event->step);
   } else if (event->kind == CT_STREAM_END) {
     memcpy(&end, event->data, sizeof(end));
@@ -576,9 +576,11 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return;
   }
   memcpy(&context, event->data, sizeof(context));
-  if (context.reason == CT_CONTEXT_STEP || (context.reason == CT_CONTEXT_SEGMENT && w->stack_count != 0)) {
-    return; /* it goes on */
+  bool goes_on = context.reason == CT_CONTEXT_SEGMENT && w->stack_count != 0 && !w->was_gap;
+  if (context.reason == CT_CONTEXT_STEP || goes_on) {
+    return;
   }
+  w->was_gap = false;
   stamp(w, event->step, context.tsc, true);
   if (context.reason == CT_CONTEXT_HANDLER && w->stack_count != 0) {
     take_handler(w, &context, event->step);
@@ -636,15 +638,9 @@ walk_all(struct walk *w, struct ct_steps_cursor *cursor)
   uint64_t next = 0;
   ct_steps_cursor_events(cursor, visit_event, w);
   for (size_t block = 0; block < ct_steps_reader_blocks(w->reader) && w->code == 0; block++) {
-    w->seen = 0;
     ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, w);
     const struct ct_steps_place *place = ct_steps_reader_place(w->reader, block);
     next = place->first_step + place->steps;
-    if (w->code == 0 && w->seen != place->steps && w->stack_count != 0) {
-      put_kind(w, CT_STEPS_CALL_LOST, next); /* what cannot be read */
-      lose(w, next);
-      w->facts->gaps++;
-    }
   }
   if (w->code == 0 && w->stack_count != 0) {
     tell_stub(w, &w->stacks[w->current]);

@@ -39,7 +39,7 @@ struct ct_steps_cursor {
   size_t mark_count, mark_capacity;
   ct_steps_visit_event *visit;
   void *context;
-  uint64_t inconsistent;
+  uint64_t inconsistent, holes;
   size_t begin_block; /* whose beginning is known */
   bool begin_known;
   uint64_t begin_rip;
@@ -86,6 +86,20 @@ leave_block(struct ct_steps_cursor *c)
   c->where.record.kind = CT_RECORD_NONE;
 }
 
+/* What is missing in the file is to readers as what the recorder has lost. */
+static void
+tell_hole(struct ct_steps_cursor *c, uint64_t tsc)
+{
+  const struct ct_stream_gap gap = {.event = {CT_STREAM_EVENT | CT_STREAM_GAP, sizeof(gap)}, .tsc = tsc};
+  const struct ct_steps_event event = {
+      .step = c->where.number, .kind = CT_STREAM_GAP, .data = (const uint8_t *)&gap, .bytes = sizeof(gap)};
+  c->follows = false;
+  c->holes += !c->is_silent;
+  if (c->visit != NULL && !c->is_silent) {
+    c->visit(c->context, &event);
+  }
+}
+
 /* What is left of it has no state. */
 static void
 give_block_up(struct ct_steps_cursor *c, const char *why)
@@ -95,7 +109,7 @@ give_block_up(struct ct_steps_cursor *c, const char *why)
                        (unsigned long long)place->offset, why, (unsigned long long)c->where.number,
                        (unsigned long long)c->last);
   c->where.number = c->last;
-  c->follows = false;
+  tell_hole(c, place->last_tsc);
   leave_block(c);
 }
 
@@ -113,6 +127,9 @@ enter_block(struct ct_steps_cursor *c)
   c->where.record.kind = CT_RECORD_NONE;
   c->where.insn = c->where.stamp = 0;
   c->where.tsc = place->first_tsc;
+  if (place->after_hole) {
+    tell_hole(c, place->first_tsc);
+  }
   if (ct_steps_reader_unpack(c->reader, c->block, &c->unpacked) != 0) {
     give_block_up(c, "is damaged");
     return true;
@@ -133,7 +150,7 @@ static bool
 next_block_begins(struct ct_steps_cursor *c, uint64_t *pc)
 {
   size_t next = c->block + 1;
-  if (next >= ct_steps_reader_blocks(c->reader)) {
+  if (next >= ct_steps_reader_blocks(c->reader) || ct_steps_reader_place(c->reader, next)->after_hole) {
     return false;
   }
   if (c->begin_block != next) {
@@ -526,6 +543,12 @@ uint64_t
 ct_steps_cursor_inconsistent(const struct ct_steps_cursor *cursor)
 {
   return cursor->inconsistent;
+}
+
+uint64_t
+ct_steps_cursor_holes(const struct ct_steps_cursor *cursor)
+{
+  return cursor->holes;
 }
 
 uint64_t

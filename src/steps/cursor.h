@@ -3,7 +3,8 @@
  * A place in a thread's steps: between two of them, with the state there. Goes forward one by one (some 20 to 40
  * ns each at most), to any other place by the block around it; back costs 512 steps at most.
  *
- * What cannot be read (a damaged block, or the rest of one) is left out: the steps in it have no state.
+ * What cannot be read (a damaged block, or the rest of one) and what is missing is left out: the steps in it have no
+ * state, and an event CT_STREAM_GAP that the file does not have is told after them.
  */
 #ifndef CT_STEPS_CURSOR_H
 #define CT_STEPS_CURSOR_H
@@ -67,6 +68,8 @@ size_t ct_steps_cursor_block(const struct ct_steps_cursor *cursor);
 const struct ct_steps_state *ct_steps_cursor_state(const struct ct_steps_cursor *cursor);
 /* How often the records contradicted the emulator, on all ways that the cursor went. */
 uint64_t ct_steps_cursor_inconsistent(const struct ct_steps_cursor *cursor);
+/* How often it came to steps that are missing in the file, or cannot be read, but for its ways to a place. */
+uint64_t ct_steps_cursor_holes(const struct ct_steps_cursor *cursor);
 /* Time stamp at the place: the last that is told; 0: none in the block so far. */
 uint64_t ct_steps_cursor_tsc(const struct ct_steps_cursor *cursor);
 

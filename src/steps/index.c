@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC "ctsidx3"
+#define MAGIC "ctsidx4"
 enum { LINE = 64, BITS_PER_KEY = 12, BITS = 5, LONG_STORE = 512, RANGES_MAX = 4096, THREADS_MAX = 8 };
 
 struct head {
@@ -31,8 +31,8 @@ struct head {
   uint64_t file_bytes; /* of the steps */
   uint64_t steps, blocks;
   uint64_t data_bytes;
-  uint32_t last_check; /* of the last block: two files of the same size are told apart */
-  uint32_t check;      /* crc32 of what follows this head */
+  uint32_t blocks_check; /* of the blocks' heads: two files of the same size are told apart */
+  uint32_t check;        /* crc32 of what follows this head */
 };
 
 struct summary {
@@ -331,9 +331,13 @@ make_share(void *argument)
     m.range_count = 0;
     m.last = NULL;
     m.summary = (struct summary){.at = 0};
+    uint64_t holes = ct_steps_cursor_holes(cursor);
     m.first_step = ct_steps_reader_place(reader, block)->first_step;
     ct_steps_cursor_events(cursor, visit_event, &m);
     ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, &m);
+    if (ct_steps_cursor_holes(cursor) != holes) { /* to be looked at each time, so that it is told each time */
+      m.summary.is_long = m.summary.has_alone = 1;
+    }
     good = put_block(&share->part, &m, block - share->first, data_at);
   }
   ct_steps_cursor_close(cursor);
@@ -413,8 +417,8 @@ head_of(const struct ct_steps_reader *reader)
   struct head head = {.magic = MAGIC,
                       .file_bytes = ct_steps_reader_bytes(reader),
                       .steps = ct_steps_reader_steps(reader),
-                      .blocks = blocks};
-  head.last_check = blocks != 0 ? ct_steps_reader_place(reader, blocks - 1)->check : 0;
+                      .blocks = blocks,
+                      .blocks_check = ct_steps_reader_check(reader)};
   return head;
 }
 
@@ -448,8 +452,8 @@ load(const char *path, const struct head *wanted, struct ct_steps_index *index)
   int fd = ct_open_regular(path);
   bool good = fd >= 0 && fstat(fd, &status) == 0 && ct_read_at(fd, &head, sizeof(head), 0) == sizeof(head) &&
               memcmp(head.magic, MAGIC, sizeof(MAGIC)) == 0 && head.file_bytes == wanted->file_bytes &&
-              head.steps == wanted->steps && head.blocks == wanted->blocks && head.last_check == wanted->last_check &&
-              head.data_bytes <= (uint64_t)status.st_size &&
+              head.steps == wanted->steps && head.blocks == wanted->blocks &&
+              head.blocks_check == wanted->blocks_check && head.data_bytes <= (uint64_t)status.st_size &&
               (uint64_t)status.st_size == sizeof(head) + head.blocks * sizeof(struct summary) + head.data_bytes;
   if (good) {
     size_t size = (size_t)status.st_size - sizeof(head);

@@ -4,9 +4,10 @@
  * records are the input's bytes, with some bytes spoiled afterwards.
  *
  *   input:  flags u8 | place u16, change u8 of a byte of the file | blocks
- *   block:  kind u8 (its low 2 bits; 4: the head says one step more; 8: not packed) | bytes u16 | these
+ *   block:  kind u8 (its low 2 bits; 4: the head says one step more; 16, 32: blocks before it are missing; 64: its
+ *           checksum is wrong, and its steps begin later) | bytes u16 | these
  *   flags:  1 the byte is changed    2 vectors    4 each block of records is given a good context    8 JSON
- *           16 backwards
+ *           16 backwards    32 registers    64 as of version 2    128 with an end
  */
 #include "fuzz.h"
 
@@ -24,6 +25,7 @@ static char folder[64], path[96], index_path[112];
 static uint8_t file[FILE_MAX];
 static size_t file_bytes;
 static uint64_t steps;
+static uint32_t file_check, numbers;
 
 static void
 leave(void)
@@ -51,6 +53,17 @@ append(const void *bytes, size_t size)
   file_bytes += size;
 }
 
+/* Its number and checksum, which the input may have wrong; or as in version 2. */
+static void
+append_head(struct ct_steps_block *block, uint8_t kind, bool is_old)
+{
+  block->magic = is_old ? CT_STEPS_BLOCK_MAGIC_2 : CT_STEPS_BLOCK_MAGIC;
+  numbers += kind >> 4 & 3;
+  block->number = numbers++;
+  block->head_check = ct_crc32(file_check, block, offsetof(struct ct_steps_block, head_check)) ^ (kind >> 6 & 1);
+  append(block, is_old ? CT_STEPS_BLOCK_BYTES_2 : sizeof(*block));
+}
+
 static void
 append_block(struct input *input, struct ct_units *units, uint8_t flags)
 {
@@ -58,8 +71,7 @@ append_block(struct input *input, struct ct_units *units, uint8_t flags)
   uint8_t kind = (uint8_t)input_number(input, 1);
   size_t wanted = input_number(input, 2), taken, size = 0;
   uint8_t *part = input_part(input, wanted, &taken);
-  struct ct_steps_block block = {
-      .magic = CT_STEPS_BLOCK_MAGIC, .kind = kind & 3, .packing = CT_STEPS_RAW, .first_step = steps};
+  struct ct_steps_block block = {.kind = kind & 3, .packing = CT_STEPS_RAW, .first_step = steps + (kind >> 5 & 2)};
   if (block.kind == CT_STEPS_RECORDS && (flags & 4) != 0) {
     uint16_t vectors = (flags & 2) != 0 ? 16 : 0;
     struct ct_stream_context context = {
@@ -89,11 +101,11 @@ append_block(struct input *input, struct ct_units *units, uint8_t flags)
     ct_stream_count(units, bytes, size, stamps, STAMPS, &divided);
     CHECK(count.is_whole == divided.is_whole && count.steps == divided.steps);
     block.steps = count.steps + (kind >> 2 & 1);
-    steps += block.steps;
+    steps = block.first_step + block.steps;
   }
   block.stored = block.bytes = size;
   block.check = ct_crc32(0, bytes, size);
-  append(&block, sizeof(block));
+  append_head(&block, kind, (flags & 64) != 0);
   append(bytes, size);
 }
 
@@ -197,19 +209,25 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   uint8_t flags = (uint8_t)input_number(&input, 1);
   size_t place = input_number(&input, 2);
   uint8_t change = (uint8_t)input_number(&input, 1);
+  bool is_old = (flags & 64) != 0;
   struct ct_steps_file head = {.magic = CT_STEPS_MAGIC,
-                               .version = CT_STEPS_VERSION,
-                               .head_bytes = sizeof(head),
+                               .version = is_old ? CT_STEPS_VERSION_OLDEST : CT_STEPS_VERSION,
+                               .head_bytes = is_old ? CT_STEPS_FILE_BYTES_2 : sizeof(head),
                                .tid = 7,
                                .has_vectors = flags >> 1 & 1};
   struct ct_units *units = ct_units_create((flags & 2) != 0);
   file_bytes = 0;
   steps = 0;
-  append(&head, sizeof(head));
+  head.check = file_check = ct_crc32(0, &head, offsetof(struct ct_steps_file, check));
+  numbers = 0;
+  append(&head, head.head_bytes);
   while (input.at < input.end) {
     append_block(&input, units, flags);
   }
   ct_units_free(units);
+  if ((flags & 128) != 0) {
+    append_head(&(struct ct_steps_block){.kind = CT_STEPS_END, .first_step = steps}, 0, is_old);
+  }
   if ((flags & 1) != 0 && place < file_bytes) {
     file[place] ^= change;
   }
