@@ -221,6 +221,43 @@ def memory(scene):
     return f"{known} of 600 bytes known"
 
 
+@case
+def merged(scene):
+    """Threads that take turns by pipes: by the time stamps their calls are in the order in which they were made, in SQL, too."""
+    program = scene.compile("programs/pingpong.c", "-O1", "-w", "-pthread")
+    scene.run(scene.contrail, "itrace", "-q", "--all-threads", "-o", scene.trace, "--", program)
+    result = scene.execute(scene.contrail, "steps", "--json", scene.trace)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(result.stderr.count("\n") == 1 and "2 threads, merged by time stamps" in result.stderr, result.stderr)
+    turns = [line["function"] for line in steps_only(found) if line["function"] in ("ping", "pong")]
+    expect(turns == ["ping", "pong"] * 50, f"{turns}")
+    times = [line["time_ns"] for line in steps_only(found)]
+    expect(times == sorted(times), "the times are not in order")
+    alone, tids = 0, {line["tid"] for line in found}
+    for tid in tids:
+        own = lines(scene, "--thread", str(tid))
+        expect(own == [line for line in found if line["tid"] == tid], f"thread {tid}: other lines than by itself")
+        alone += len(own)
+    expect(alone == len(found) and len(tids) == 2, f"{alone} lines of threads, {len(found)} in all")
+    some = scene.run(scene.contrail, "steps", "--limit", "3", "-F", "p?ng", scene.trace).splitlines()
+    expect(len(some) == 3 and all(" ping" in line for line in some), f"{some}")
+    rows = scene.run(scene.contrail, "sql", "--csv", scene.trace, 'SELECT function FROM steps WHERE "offset" = 0 AND function LIKE '
+                     "'p_ng' ORDER BY time, tid, step").split()[1:]
+    expect(rows == turns, f"{rows}")
+    return f"{len(found)} lines"
+
+
+@case
+def the_last_call_has_no_result(scene):
+    """exit_group: the kernel's word for "not yet" is no result of it."""
+    program = scene.compile("programs/pingpong.c", "-O1", "-w", "-pthread")
+    scene.run(scene.contrail, "itrace", "-q", "--all-threads", "-o", scene.trace, "--", program)
+    for tid in {line["tid"] for line in lines(scene)}:
+        calls = [line for line in lines(scene, "--thread", str(tid)) if line.get("code") == "syscall"]
+        expect(calls[-1]["changed"]["rax"] is None, f"{calls[-1]}")
+        expect(len(calls) > 50 and all(line["changed"]["rax"] is not None for line in calls[:-1]), "other results are unknown")
+
+
 def digest(found):
     told = hashlib.sha256()
     for line in found:

@@ -79,6 +79,17 @@ has_chosen(const struct ct_sql_search *search, size_t block)
           ct_steps_chosen_in_block(&search->chosen, index, block + 1));
 }
 
+/* No step of the block has a later time: that of the next one's begin. The end of a system call is in no block's head.
+ */
+static uint64_t
+last_tsc(const struct ct_steps_reader *reader, size_t block)
+{
+  const struct ct_steps_place *place = ct_steps_reader_place(reader, block);
+  const struct ct_steps_place *next =
+      block + 1 < ct_steps_reader_blocks(reader) ? ct_steps_reader_place(reader, block + 1) : NULL;
+  return next != NULL && next->first_tsc >= place->last_tsc && next->first_tsc != 0 ? next->first_tsc : UINT64_MAX;
+}
+
 bool
 ct_sql_search_may(const struct ct_sql_search *search, size_t block)
 {
@@ -89,9 +100,10 @@ ct_sql_search_may(const struct ct_sql_search *search, size_t block)
       place->first_step + place->steps < wanted->from) {
     return false;
   }
-  if (place->first_tsc != 0 && place->last_tsc >= place->first_tsc &&
+  uint64_t last = last_tsc(search->recorded->reader, block);
+  if (place->first_tsc != 0 &&
       (ct_sql_recorded_time(search->recorded, place->first_tsc) - 2 > wanted->to_ns ||
-       ct_sql_recorded_time(search->recorded, place->last_tsc) + 2 < wanted->from_ns)) {
+       (last != UINT64_MAX && ct_sql_recorded_time(search->recorded, last) + 2 < wanted->from_ns))) {
     return false;
   }
   if (index == NULL) {
@@ -360,7 +372,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
   struct ct_sql_registers after;
   const struct ct_steps_state *state = ct_steps_cursor_state(cursor);
   enum ct_sql_steps_table table = search->wanted->table;
-  search->way.tsc = ct_steps_cursor_tsc(cursor);
+  search->way.tsc = step->tsc;
   bool wanted = ct_steps_chosen_has(&search->chosen, step->pc);
   if (table == CT_SQL_STEP_WRITES) {
     place_rows(search, step);

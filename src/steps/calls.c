@@ -496,7 +496,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
 {
   struct walk *w = context;
   const struct ct_steps_state *after = ct_steps_cursor_state(cursor);
-  stamp(w, step->number, ct_steps_cursor_tsc(cursor), false);
+  stamp(w, step->number, step->tsc, false);
   if (CT_UNLIKELY(w->begins)) {
     begin(w, step->number, step->pc);
   }

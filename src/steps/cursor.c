@@ -212,6 +212,13 @@ ct_steps_is_gap(const struct ct_steps_event *event)
   return event->kind == CT_STREAM_GAP;
 }
 
+/* Processors may differ by some ticks. */
+static inline void
+take_time(struct ct_steps_cursor *c, uint64_t tsc)
+{
+  c->where.tsc = tsc > c->where.tsc ? tsc : c->where.tsc;
+}
+
 static void
 tell(struct ct_steps_cursor *c, const struct ct_record *record)
 {
@@ -235,7 +242,7 @@ take_context(struct ct_steps_cursor *c, const struct ct_record *record)
   } else {
     ct_steps_take_context(state, record->data);
   }
-  c->where.tsc = context.tsc;
+  take_time(c, context.tsc);
   c->follows = true;
 }
 
@@ -248,12 +255,14 @@ take_event(struct ct_steps_cursor *c, const struct ct_record *record)
     take_context(c, record);
   } else if (record->event_kind == CT_STREAM_SIGNAL) {
     memcpy(&signal, record->data, sizeof(signal));
-    c->where.tsc = signal.tsc;
+    take_time(c, signal.tsc);
     c->inconsistent += !c->where.state.rip_unknown && c->where.state.cpu.rip != signal.pc;
     c->where.state.cpu.rip = signal.pc;
     c->where.state.rip_unknown = false;
   } else if (record->event_kind != CT_STREAM_MEMORY) {
-    memcpy(&c->where.tsc, record->data + sizeof(struct ct_stream_event), sizeof(c->where.tsc));
+    uint64_t tsc;
+    memcpy(&tsc, record->data + sizeof(struct ct_stream_event), sizeof(tsc));
+    take_time(c, tsc);
     c->follows = c->follows && record->event_kind != CT_STREAM_GAP;
   }
 }
@@ -280,8 +289,10 @@ take_step(struct ct_steps_cursor *c, const struct ct_record *record)
   struct ct_steps_state *state = &c->where.state;
   c->inconsistent += !state->rip_unknown && state->cpu.rip != event.pc;
   state->cpu.rip = event.pc;
+  take_time(c, event.tsc);
   step->number = c->where.number++;
   step->pc = event.pc;
+  step->tsc = c->where.tsc;
   step->plan = NULL;
   step->code = record->data + offsetof(struct ct_stream_step, code);
   step->length = event.length;
@@ -307,6 +318,37 @@ take_step(struct ct_steps_cursor *c, const struct ct_record *record)
   return step;
 }
 
+/*
+ * Did the thread end in the system call that was its last instruction? Then it has no result: the kernel has put one
+ * there for the time being.
+ */
+static bool
+ends_here(struct ct_steps_cursor *c)
+{
+  struct ct_record record = {.kind = CT_RECORD_NONE};
+  struct ct_stream_end end;
+  const uint8_t *at = c->where.at;
+  do {
+    ct_stream_take(c->units, c->table, at, (size_t)(c->end - at), &record);
+    at += record.kind == CT_RECORD_EVENT ? record.bytes : 0;
+  } while (record.kind == CT_RECORD_EVENT && record.event_kind == CT_STREAM_MEMORY);
+  if (record.kind != CT_RECORD_EVENT || record.event_kind != CT_STREAM_END) {
+    return false;
+  }
+  memcpy(&end, record.data, sizeof(end));
+  return end.reason == CT_STREAM_EXITED || end.reason == CT_STREAM_KILLED;
+}
+
+/* A system call was made: of what it left behind. */
+static void
+take_call(struct ct_steps_cursor *c, bool is_last)
+{
+  if (is_last && ends_here(c)) {
+    c->where.state.unknown |= 1u << CT_RAX;
+  }
+  take_time(c, c->step.did.time);
+}
+
 /* ---- forward ---- */
 
 static void
@@ -330,7 +372,7 @@ take_stamps(struct ct_steps_cursor *c)
 {
   size_t offset = (size_t)(c->where.at - c->unpacked.bytes);
   while (c->where.stamp < c->unpacked.stamp_count && c->unpacked.stamps[c->where.stamp].at <= offset) {
-    c->where.tsc = c->unpacked.stamps[c->where.stamp++].tsc;
+    take_time(c, c->unpacked.stamps[c->where.stamp++].tsc);
   }
 }
 
@@ -402,6 +444,10 @@ ct_steps_cursor_next(struct ct_steps_cursor *c)
   struct ct_steps_step *step = &c->step;
   ct_steps_execute(&c->where.state, insn, c->where.record.data + insn->at, has_next, next, &step->did);
   c->where.state.rip_unknown |= asks && is_last && !has_next && !insn->by_next;
+  step->tsc = c->where.tsc;
+  if (CT_UNLIKELY(step->did.time != 0)) {
+    take_call(c, is_last);
+  }
   c->inconsistent += step->did.is_inconsistent;
   step->number = c->where.number++;
   step->pc = insn->pc;

@@ -17,6 +17,7 @@ struct ct_steps_cursor;
 struct ct_steps_step {
   uint64_t number;
   uint64_t pc;
+  uint64_t tsc;                     /* the last time stamp before it; 0: none in the block so far */
   const uint8_t *code;              /* until the cursor goes on */
   const struct ct_effects *effects; /* NULL: of no known instruction */
   const struct ct_steps_plan *plan; /* NULL: executed where it is */

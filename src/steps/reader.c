@@ -437,6 +437,20 @@ ct_steps_reader_close(struct ct_steps_reader *reader)
   free(reader);
 }
 
+bool
+ct_steps_reader_peek(const char *path, struct ct_steps_file *head)
+{
+  struct ct_steps_reader reader = {.path = (char *)path, .fd = ct_open_regular(path)};
+  bool good = reader.fd >= 0 && read_file_head(&reader, NULL) == 0;
+  if (reader.fd >= 0) {
+    close(reader.fd);
+  }
+  if (good) {
+    *head = reader.head;
+  }
+  return good;
+}
+
 /* ---- what is in it ---- */
 
 const struct ct_steps_file *

@@ -31,6 +31,8 @@ struct ct_steps_modules {
 
 /* CT_ENOENT and the like; CT_EFORMAT: none of ours. */
 int ct_steps_reader_open(const char *path, struct ct_steps_reader **out, struct ct_diag *diag);
+/* The head of a file alone; false: it cannot be read. */
+bool ct_steps_reader_peek(const char *path, struct ct_steps_file *head);
 void ct_steps_reader_close(struct ct_steps_reader *reader); /* accepts NULL */
 
 const struct ct_steps_file *ct_steps_reader_head(const struct ct_steps_reader *reader);
