@@ -168,6 +168,36 @@ def changes(scene, name):
 
 
 @each("sort", "signals")
+def vectors(scene, name):
+    """Each vector register that a line tells of, what it was before, and the same by the register's name."""
+    make(scene, name)
+    lines = [line for line in scene.told("--registers") if "code" in line]
+    rows = scene.sql("SELECT * FROM vector_changes")
+    got = {(row["step"], row["register"]): row for row in rows if row["by"] == "step" and row["bytes"] and row["register"][0] == "x"}
+
+    def read(registers):
+        return {"xmm" + key[3:]: int(value, 16) for key, value in registers.items() if key[1:3] == "mm"}
+    count = 0
+    for line in lines:
+        before = read(line["before"])
+        for register, value in read(line["changed"]).items():
+            row = got.pop((line["step"], register))
+            now, old = (int.from_bytes(bytes.fromhex(row[key] or ""), "little") for key in ("bytes", "old_bytes"))
+            expect(now == value and (row["old_bytes"] is None or old == before[register]) and row["code"] == line["code"], f"{line}: {row}")
+            count += 1
+    expect(not got and count > 500, f"{count} changes, {list(got.values())[:1]} are of no line")
+    expect({row["by"] for row in rows} >= ({"begin", "signal", "step"} if name == "signals" else {"begin", "step"}), "by whom")
+    chance = random.Random(3)
+    for register in chance.sample(sorted({row["register"] for row in rows}), 3) + ["k1"]:
+        step = chance.randrange(len(lines))
+        expected = [row for row in rows if row["register"] == register and row["step"] < step]
+        asked = scene.sql(f"SELECT * FROM vector_changes WHERE register = '{register}' AND step < {step} ORDER BY step DESC LIMIT 5")
+        expect(asked == expected[::-1][:5], f"{register} before {step}: {asked} {expected[-5:]}")
+    expect(scene.sql("SELECT * FROM vector_changes WHERE register IN ('ymm1', 'xmm32', 'xmm01', 'k8', 'rax')") == [], "there are no such registers")
+    return f"{len(rows)} rows, {count} of lines"
+
+
+@each("sort", "signals")
 def conditions(scene, name):
     """What is looked for by the index, against the same with conditions that SQLite keeps to itself."""
     make(scene, name)

@@ -123,9 +123,8 @@ ct_sql_search_may(const struct ct_sql_search *search, size_t block)
 
 /* ---- rows ---- */
 
-/* NULL: it is not wanted, or memory is exhausted. */
-static struct ct_sql_row *
-add_row(struct ct_sql_search *search, uint64_t step, uint64_t pc, enum ct_sql_row_by by)
+struct ct_sql_row *
+ct_sql_add_row(struct ct_sql_search *search, uint64_t step, uint64_t pc, enum ct_sql_row_by by)
 {
   struct ct_sql_step_rows *rows = search->way.rows;
   const struct ct_sql_steps_wanted *wanted = search->wanted;
@@ -151,8 +150,8 @@ add_row(struct ct_sql_search *search, uint64_t step, uint64_t pc, enum ct_sql_ro
   return row;
 }
 
-static void
-set_code(struct ct_sql_row *row, const uint8_t *code, uint8_t length)
+void
+ct_sql_set_code(struct ct_sql_row *row, const uint8_t *code, uint8_t length)
 {
   row->length = length <= sizeof(row->code) ? length : 0;
   memcpy(row->code, code, row->length);
@@ -169,9 +168,9 @@ take_registers(struct ct_sql_registers *to, const struct ct_steps_state *state)
 static void
 add_step(struct ct_sql_search *search, const struct ct_steps_step *step)
 {
-  struct ct_sql_row *row = add_row(search, step->number, step->pc, CT_SQL_BY_STEP);
+  struct ct_sql_row *row = ct_sql_add_row(search, step->number, step->pc, CT_SQL_BY_STEP);
   if (row != NULL) {
-    set_code(row, step->code, step->length);
+    ct_sql_set_code(row, step->code, step->length);
     row->made.before = search->way.before;
     row->made.load_address = step->did.load_address;
     row->made.load_size = step->did.load_size;
@@ -202,11 +201,11 @@ add_stores(struct ct_sql_search *search, const struct ct_steps_step *step, const
     if ((store->count == 0 && store->size != 0) || !is_wanted_store(search->wanted, store->address, all)) {
       continue;
     }
-    struct ct_sql_row *row = add_row(search, step->number, step->pc, CT_SQL_BY_STEP);
+    struct ct_sql_row *row = ct_sql_add_row(search, step->number, step->pc, CT_SQL_BY_STEP);
     if (row == NULL) {
       return;
     }
-    set_code(row, step->code, step->length);
+    ct_sql_set_code(row, step->code, step->length);
     row->write.address = store->address;
     row->write.size = store->size;
     row->write.count = store->count;
@@ -229,7 +228,7 @@ add_kernel_write(struct ct_sql_search *search, const struct ct_steps_event *even
   if (!is_wanted_store(search->wanted, memory.address, memory.size)) {
     return;
   }
-  struct ct_sql_row *row = add_row(search, step, 0, CT_SQL_BY_KERNEL);
+  struct ct_sql_row *row = ct_sql_add_row(search, step, 0, CT_SQL_BY_KERNEL);
   if (row == NULL) {
     return;
   }
@@ -242,7 +241,7 @@ add_kernel_write(struct ct_sql_search *search, const struct ct_steps_event *even
   }
   if (search->way.last_step == step && search->way.last_length != 0) {
     row->pc = search->way.last_pc;
-    set_code(row, search->way.last_code, search->way.last_length);
+    ct_sql_set_code(row, search->way.last_code, search->way.last_length);
   }
 }
 
@@ -254,7 +253,7 @@ place_rows(struct ct_sql_search *search, const struct ct_steps_step *step)
     struct ct_sql_row *row = &search->way.rows->rows[i];
     if (row->step == step->number && row->length == 0) {
       row->pc = step->pc;
-      set_code(row, step->code, step->length);
+      ct_sql_set_code(row, step->code, step->length);
     }
   }
 }
@@ -266,7 +265,8 @@ add_change(struct ct_sql_search *search, uint64_t step, uint64_t pc, unsigned re
            enum ct_sql_row_by by)
 {
   const struct ct_sql_steps_wanted *wanted = search->wanted;
-  struct ct_sql_row *row = wanted->reg < 0 || (unsigned)wanted->reg == reg ? add_row(search, step, pc, by) : NULL;
+  struct ct_sql_row *row =
+      wanted->reg < 0 || (unsigned)wanted->reg == reg ? ct_sql_add_row(search, step, pc, by) : NULL;
   if (row == NULL) {
     return;
   }
@@ -295,7 +295,7 @@ add_changes(struct ct_sql_search *search, const struct ct_steps_step *step, cons
     size_t count = search->way.rows->count;
     add_change(search, step->number, step->pc, reg, after, CT_SQL_BY_STEP);
     if (search->way.rows->count != count) {
-      set_code(&search->way.rows->rows[count], step->code, step->length);
+      ct_sql_set_code(&search->way.rows->rows[count], step->code, step->length);
     }
   }
 }
@@ -325,7 +325,7 @@ add_event(struct ct_sql_search *search, const struct ct_steps_event *event)
       return; /* nothing has happened */
     }
   }
-  struct ct_sql_row *row = add_row(search, event->step, 0, CT_SQL_BY_STEP);
+  struct ct_sql_row *row = ct_sql_add_row(search, event->step, 0, CT_SQL_BY_STEP);
   if (row == NULL) {
     return;
   }
@@ -384,6 +384,8 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
     search->way.last_length = step->length <= sizeof(search->way.last_code) ? step->length : 0;
     memcpy(search->way.last_code, step->code, search->way.last_length);
     search->way.unplaced = search->way.rows->count;
+  } else if (table == CT_SQL_STEP_VECTORS) {
+    ct_sql_add_vectors(search, step, state, wanted);
   } else if (table != CT_SQL_STEP_EVENTS) {
     if (wanted && table == CT_SQL_STEPS) {
       add_step(search, step);
@@ -420,6 +422,11 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return; /* what a step made, which is told after this */
   }
   ct_steps_take_context(&state, event->data);
+  if (table == CT_SQL_STEP_VECTORS) {
+    ct_sql_add_vectors_of_context(search, event->step, &state, context.reason != CT_CONTEXT_SEGMENT,
+                                  by_context(context.reason));
+    return;
+  }
   take_registers(&after, &state);
   for (unsigned reg = 0; table == CT_SQL_STEP_CHANGES && context.reason != CT_CONTEXT_SEGMENT && reg < CT_SQL_REGISTERS;
        reg++) {
@@ -435,7 +442,7 @@ ct_sql_search_block(struct ct_sql_search *search, size_t block, struct ct_sql_st
   rows->count = 0;
   search->way = (struct ct_sql_way){.rows = rows, .tsc = place->first_tsc};
   if (search->wanted->table == CT_SQL_STEP_BLOCKS) {
-    struct ct_sql_row *row = add_row(search, place->first_step, 0, CT_SQL_BY_STEP);
+    struct ct_sql_row *row = ct_sql_add_row(search, place->first_step, 0, CT_SQL_BY_STEP);
     if (row != NULL) {
       row->block = block;
     }
