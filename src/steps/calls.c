@@ -275,6 +275,15 @@ tell_stub(struct walk *w, struct stack *stack)
   }
 }
 
+/* Before anything is told that came after it. */
+static void
+tell_last_stub(struct walk *w)
+{
+  if (w->stack_count != 0) {
+    tell_stub(w, &w->stacks[w->current]);
+  }
+}
+
 static void
 pop(struct walk *w, struct stack *stack, enum ct_steps_call_kind kind, uint64_t step)
 {
@@ -563,6 +572,7 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return;
   }
   if (event->kind == CT_STREAM_GAP) {
+    tell_last_stub(w);
     w->facts->gaps++;
     w->was_gap = true;
     put_kind(w, CT_STEPS_CALL_LOST, event->step);
@@ -576,11 +586,12 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return;
   }
   memcpy(&context, event->data, sizeof(context));
-  bool goes_on = context.reason == CT_CONTEXT_SEGMENT && w->stack_count != 0 && !w->was_gap;
-  if (context.reason == CT_CONTEXT_STEP || goes_on) {
+  bool goes_on = context.reason == CT_CONTEXT_STEP || (context.reason == CT_CONTEXT_SEGMENT && !w->was_gap);
+  if (goes_on && w->stack_count != 0) {
     return;
   }
   w->was_gap = false;
+  tell_last_stub(w);
   stamp(w, event->step, context.tsc, true);
   if (context.reason == CT_CONTEXT_HANDLER && w->stack_count != 0) {
     take_handler(w, &context, event->step);
@@ -642,8 +653,8 @@ walk_all(struct walk *w, struct ct_steps_cursor *cursor)
     const struct ct_steps_place *place = ct_steps_reader_place(w->reader, block);
     next = place->first_step + place->steps;
   }
-  if (w->code == 0 && w->stack_count != 0) {
-    tell_stub(w, &w->stacks[w->current]);
+  if (w->code == 0) {
+    tell_last_stub(w);
   }
   flush(w, next, w->stamp_tsc);
   w->facts->inconsistent = ct_steps_cursor_inconsistent(cursor);
