@@ -246,7 +246,7 @@ def last_writer(scene):
     for turn in range(24):
         place = chance.choice([one for one in places if one["by"] == "kernel"] if turn % 3 == 0 else places)
         address, size, before = number(place["address"]) + chance.randrange(3), chance.choice((1, 4, 8)), \
-            chance.randrange(place["step"] + 1, 60000)
+            min(59999, place["step"] + 1) if turn % 6 == 0 else chance.randrange(place["step"] + 1, 60000)
         rows = scene.sql(f"SELECT step, \"by\" FROM writes({address}, {size}) WHERE step < {before} ORDER BY step DESC LIMIT 1")
         lines = [line for line in scene.told("--last-write", f"{address:#x}:{size}", "--step", str(before)) if "code" in line] \
             if rows else []
@@ -301,6 +301,44 @@ def quick(scene):
     expect(count[0]["n"] > 15000000 and by_memory < reading / 3 and by_address < reading / 3,
            f"{by_memory:.3f} s and {by_address:.3f} s, of {reading:.3f} s")
     return f"{count[0]['n']} steps read in {reading:.2f} s; {1000 * by_memory:.0f} ms, {1000 * by_address:.0f} ms"
+
+
+@case
+def chunks(scene):
+    """Within a block of a million steps: any step by the checkpoints of the index, and who last wrote a register or memory before it, as
+    without them."""
+    program = scene.path("busy")
+    scene.run("gcc", "-O1", "-o", program, scene.write("busy.c", BUSY.replace("main(int c", "main(int c")))
+    rare, _ = scene.run(scene.contrail, "itrace", "-q", "-o", scene.trace, "--", program, "200000").split()
+    last = scene.sql("SELECT max(first_step + steps) AS n, max(steps) AS m FROM step_blocks")[0]
+    expect(last["m"] > 1000000, f"the largest block has {last['m']} steps")
+    chance, seen = random.Random(), 0
+    steps = [chance.randrange(last["n"]) for _ in range(6)]
+    asked = [("--step", str(step), "-n", "4", "--registers", *words) for step in steps for words in ((), ("--last-write", "rbx"), ("--last-write", "xmm0"))]
+    asked = [[word for word in words if "--last-write" not in words or word not in ("-n", "4")] for words in asked]
+    without = [scene.told(*words) for words in asked]
+    index = [name for name in os.listdir(scene.trace) if name.endswith(".index")]
+    expect(not index, "there is an index already")
+    low = int(rare, 16) - 512
+    stores = scene.sql(f"SELECT step, address, size FROM (SELECT step, address, size FROM writes LIMIT -1) WHERE address BETWEEN {low} AND "
+                       f"{low + 1024} AND (address % 128 = {low % 128} OR address = {int(rare, 16)})")
+    expect(len(stores) > 1000, f"{len(stores)} stores")
+    scene.told("--last-write", rare)
+    expect(any(name.endswith(".index") for name in os.listdir(scene.trace)), "no index was made")
+    for words, told in zip(asked, without):
+        found = scene.told(*words)
+        expect(found == told, f"{words}: {found[:1]}, not {told[:1]}")
+        seen += len(found)
+    for step in steps:
+        rows = scene.sql(f"SELECT * FROM steps WHERE step BETWEEN {step} AND {step + 2}")
+        slow = scene.sql(f"SELECT * FROM steps WHERE +step BETWEEN {step} AND {step + 2}")
+        expect(rows == slow, f"step {step}: {rows[:1]} {slow[:1]}")
+        for address in chance.sample(sorted({row["address"] for row in stores}), 2) + [int(rare, 16)]:
+            real = max((row["step"] for row in stores if row["address"] == address and row["step"] < step), default=None)
+            result = scene.execute(scene.contrail, "steps", "--json", "--last-write", f"{number(address):#x}:8", "--step", str(step), scene.trace)
+            found = [line["step"] for line in map(json.loads, result.stdout.splitlines()) if "code" in line]
+            expect(found == [real] if real is not None else (not found or found[0] < step), f"{number(address):#x} before {step}: {found}, not {real}")
+    return f"{last['n']} steps, {len(stores)} stores, {seen} lines"
 
 
 @case

@@ -435,6 +435,32 @@ visit_event(void *argument, const struct ct_steps_event *event)
   search->way.before = after;
 }
 
+/* To the first step that is wanted, by the index if it is there; false: it is not far, or rows lie between steps. */
+static bool
+go_to_first(struct ct_sql_search *search, size_t block)
+{
+  enum { FAR = 100000 };
+  struct ct_sql_recorded *recorded = search->recorded;
+  enum ct_sql_steps_table table = search->wanted->table;
+  uint64_t from = search->wanted->from >= 2 ? search->wanted->from - 2 : 0;
+  bool by_steps = table == CT_SQL_STEPS || table == CT_SQL_STEP_CHANGES || table == CT_SQL_STEP_VECTORS;
+  if (!by_steps || from < ct_steps_reader_place(recorded->reader, block)->first_step + FAR ||
+      (recorded->index == NULL && !ct_steps_index_load(recorded->reader, &recorded->index))) {
+    return false;
+  }
+  ct_steps_cursor_use_index(search->cursor, recorded->index);
+  if (!ct_steps_cursor_seek(search->cursor, from) || ct_steps_cursor_block(search->cursor) != block) {
+    return false;
+  }
+  const struct ct_steps_state *state = ct_steps_cursor_state(search->cursor);
+  search->way.tsc = ct_steps_cursor_tsc(search->cursor);
+  take_registers(&search->way.before, state);
+  if (table == CT_SQL_STEP_VECTORS) {
+    ct_sql_add_vectors_of_context(search, from, state, false, CT_SQL_BY_STEP);
+  }
+  return true;
+}
+
 bool
 ct_sql_search_block(struct ct_sql_search *search, size_t block, struct ct_sql_step_rows *rows)
 {
@@ -449,6 +475,9 @@ ct_sql_search_block(struct ct_sql_search *search, size_t block, struct ct_sql_st
     return false;
   }
   ct_steps_cursor_events(search->cursor, visit_event, search);
+  if (go_to_first(search, block)) {
+    return ct_steps_cursor_resume(search->cursor, end_of(search), visit_step, search) && !rows->failed;
+  }
   return ct_steps_cursor_scan(search->cursor, block, end_of(search), visit_step, search) && !rows->failed;
 }
 

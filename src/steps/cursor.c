@@ -4,11 +4,12 @@
 #include "steps/cursor.h"
 
 #include "base/branch.h"
+#include "steps/index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MARK_STEPS = 512, AHEAD_MAX = 64 };
+enum { MARK_STEPS = 512, AHEAD_MAX = 64, NEAR_STEPS = 4096 };
 
 /* What the place in a block is. */
 struct where {
@@ -28,6 +29,7 @@ struct ct_steps_cursor {
   size_t block;
   bool is_in;     /* the block is unpacked; else it is to be entered */
   bool follows;   /* the state is that at the end of the block before */
+  bool stays;     /* in the block, even if the rest of it cannot be read */
   bool is_silent; /* on its way to a place: events are told to nobody */
   const uint8_t *end;
   uint64_t last;      /* of the block: number of the first step of the next one */
@@ -39,6 +41,10 @@ struct ct_steps_cursor {
   size_t mark_count, mark_capacity;
   ct_steps_visit_event *visit;
   void *context;
+  const struct ct_steps_index *index; /* NULL: none is used */
+  ct_steps_visit_checkpoint *checkpoint;
+  void *checkpoint_context;
+  uint64_t checkpoint_steps, next_checkpoint;
   uint64_t inconsistent, holes;
   size_t begin_block; /* whose beginning is known */
   bool begin_known;
@@ -124,6 +130,7 @@ enter_block(struct ct_steps_cursor *c)
   c->mark_count = 0;
   c->where.number = c->next_mark = place->first_step;
   c->last = place->first_step + place->steps;
+  c->next_checkpoint = place->first_step + c->checkpoint_steps;
   c->where.record.kind = CT_RECORD_NONE;
   c->where.insn = c->where.stamp = 0;
   c->where.tsc = place->first_tsc;
@@ -376,6 +383,19 @@ take_stamps(struct ct_steps_cursor *c)
   }
 }
 
+static void
+tell_checkpoint(struct ct_steps_cursor *c)
+{
+  static __thread struct ct_steps_checkpoint checkpoint;
+  checkpoint.number = c->where.number;
+  checkpoint.at = (uint64_t)(c->where.at - c->unpacked.bytes);
+  checkpoint.tsc = c->where.tsc;
+  checkpoint.stamp = c->where.stamp;
+  memcpy(&checkpoint.state, &c->where.state, sizeof(checkpoint.state));
+  c->next_checkpoint = c->where.number + c->checkpoint_steps;
+  c->checkpoint(c->checkpoint_context, &checkpoint);
+}
+
 /* Takes the next record of the block, entering the next one; false: there is none. *step: it is an event that is one.
  */
 static bool
@@ -383,7 +403,10 @@ advance(struct ct_steps_cursor *c, const struct ct_steps_step **step)
 {
   struct ct_record *record = &c->where.record;
   if (!c->is_in) {
-    return enter_block(c);
+    return !c->stays && enter_block(c);
+  }
+  if (CT_UNLIKELY(c->checkpoint != NULL && c->where.number >= c->next_checkpoint && c->where.number < c->last)) {
+    tell_checkpoint(c);
   }
   take_stamps(c);
   ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), record);
@@ -479,12 +502,47 @@ settle(struct ct_steps_cursor *c)
   }
 }
 
+/* Forward to the last checkpoint before the step, if it is further than where it is. */
+static void
+jump(struct ct_steps_cursor *c, uint64_t step)
+{
+  static __thread struct ct_steps_checkpoint to;
+  if (c->index == NULL || !c->is_in || step - c->where.number < NEAR_STEPS ||
+      !ct_steps_index_checkpoint(c->index, c->block, step, &to) || to.number <= c->where.number || to.number > step ||
+      to.number >= c->last || to.at > c->unpacked.size || to.stamp > c->unpacked.stamp_count) {
+    return;
+  }
+  c->where.at = c->unpacked.bytes + to.at;
+  c->where.record.kind = CT_RECORD_NONE;
+  c->where.insn = 0;
+  c->where.stamp = to.stamp;
+  c->where.number = c->next_mark = to.number;
+  c->where.tsc = to.tsc;
+  memcpy(&c->where.state, &to.state, sizeof(to.state));
+  c->follows = false;
+  c->mark_count = 0;
+}
+
+void
+ct_steps_cursor_pass_events(struct ct_steps_cursor *c)
+{
+  struct ct_record ahead;
+  const struct ct_steps_step *made = NULL;
+  while (c->is_in && !is_inside(c)) {
+    ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), &ahead);
+    if (ahead.kind != CT_RECORD_EVENT || ahead.event_kind == CT_STREAM_STEP || !advance(c, &made)) {
+      return;
+    }
+  }
+}
+
 static void
 go_to_block(struct ct_steps_cursor *c, size_t block, uint64_t step)
 {
   const struct ct_steps_place *place = ct_steps_reader_place(c->reader, block);
   bool here = c->is_in && c->block == block;
   if (here && step >= c->where.number) {
+    jump(c, step);
     return;
   }
   if (here && c->mark_count != 0) {
@@ -495,6 +553,7 @@ go_to_block(struct ct_steps_cursor *c, size_t block, uint64_t step)
     }
     if (c->marks[mark].number <= step) {
       c->where = c->marks[mark];
+      jump(c, step);
       return;
     }
   }
@@ -504,6 +563,9 @@ go_to_block(struct ct_steps_cursor *c, size_t block, uint64_t step)
   c->where.number = place->first_step;
   c->where.record.kind = CT_RECORD_NONE;
   enter_block(c);
+  if (c->block == block && step >= c->where.number) {
+    jump(c, step);
+  }
 }
 
 bool
@@ -533,7 +595,11 @@ ct_steps_cursor_back(struct ct_steps_cursor *c)
       return true;
     }
     const struct ct_steps_place *place = ct_steps_reader_place(c->reader, ct_steps_reader_find(c->reader, step));
-    step = place->first_step;
+    uint64_t end = place->first_step + place->steps;
+    if (place->first_step > step) {
+      return false; /* blocks before the first one are missing */
+    }
+    step = step >= end ? end : place->first_step; /* missing, or not to be read */
   }
   return false;
 }
@@ -543,18 +609,17 @@ ct_steps_cursor_resume(struct ct_steps_cursor *c, uint64_t end, ct_steps_visit_s
 {
   const struct ct_steps_step *step;
   const struct ct_steps_step *made = NULL;
-  size_t block = c->block;
   uint64_t last = end < c->last ? end : c->last;
-  while (c->is_in && c->block == block && c->where.number < last && (step = ct_steps_cursor_next(c)) != NULL &&
-         c->block == block) {
-    if (!visit(context, step, c)) {
-      return true;
-    }
+  bool goes_on = true;
+  c->stays = true;
+  while (goes_on && c->is_in && c->where.number < last && (step = ct_steps_cursor_next(c)) != NULL) {
+    goes_on = visit(context, step, c);
   }
-  while (c->is_in && c->block == block && c->where.number == c->last && c->last <= end && !is_inside(c)) {
+  while (goes_on && c->is_in && c->where.number == c->last && c->last <= end && !is_inside(c)) {
     advance(c, &made);
   }
-  return false;
+  c->stays = false;
+  return !goes_on;
 }
 
 bool
@@ -565,6 +630,43 @@ ct_steps_cursor_scan(struct ct_steps_cursor *c, size_t block, uint64_t end, ct_s
   c->follows = false;
   enter_block(c);
   return ct_steps_cursor_resume(c, end, visit, context);
+}
+
+bool
+ct_steps_cursor_scan_from(struct ct_steps_cursor *c, size_t block, uint64_t from, uint64_t end,
+                          ct_steps_visit_step *visit, void *context)
+{
+  if (c->index != NULL && from > ct_steps_reader_place(c->reader, block)->first_step) {
+    c->block = block;
+    c->is_in = false;
+    c->follows = false;
+    c->is_silent = true;
+    enter_block(c);
+    uint64_t begin = c->where.number;
+    if (c->is_in && c->block == block) {
+      jump(c, from);
+    }
+    c->is_silent = false;
+    if (c->where.number != begin && c->block == block) {
+      return ct_steps_cursor_resume(c, end, visit, context);
+    }
+  }
+  return ct_steps_cursor_scan(c, block, end, visit, context);
+}
+
+void
+ct_steps_cursor_use_index(struct ct_steps_cursor *cursor, const struct ct_steps_index *index)
+{
+  cursor->index = index;
+}
+
+void
+ct_steps_cursor_checkpoints(struct ct_steps_cursor *cursor, uint64_t steps, ct_steps_visit_checkpoint *visit,
+                            void *context)
+{
+  cursor->checkpoint = visit;
+  cursor->checkpoint_context = context;
+  cursor->checkpoint_steps = steps;
 }
 
 uint64_t

@@ -9,7 +9,7 @@
 #ifndef CT_STEPS_CURSOR_H
 #define CT_STEPS_CURSOR_H
 
-#include "steps/machine.h"
+#include "steps/checkpoint.h"
 #include "steps/reader.h"
 
 struct ct_steps_cursor;
@@ -60,6 +60,19 @@ typedef bool ct_steps_visit_step(void *context, const struct ct_steps_step *step
 bool ct_steps_cursor_scan(struct ct_steps_cursor *cursor, size_t block, uint64_t end, ct_steps_visit_step *visit,
                           void *context);
 bool ct_steps_cursor_resume(struct ct_steps_cursor *cursor, uint64_t end, ct_steps_visit_step *visit, void *context);
+
+/* The same from step `from` on, or from some steps before it: by the index, which is of use for long blocks. */
+bool ct_steps_cursor_scan_from(struct ct_steps_cursor *cursor, size_t block, uint64_t from, uint64_t end,
+                               ct_steps_visit_step *visit, void *context);
+/* After one of these that ended before step `end`: the events before that step, which are told. */
+void ct_steps_cursor_pass_events(struct ct_steps_cursor *cursor);
+/* NULL: without. It must outlive the cursor, or be taken away. Seeking goes by its checkpoints. */
+struct ct_steps_index;
+void ct_steps_cursor_use_index(struct ct_steps_cursor *cursor, const struct ct_steps_index *index);
+/* On the way over a block a checkpoint is made after so many steps each, before the events there. */
+typedef void ct_steps_visit_checkpoint(void *context, const struct ct_steps_checkpoint *checkpoint);
+void ct_steps_cursor_checkpoints(struct ct_steps_cursor *cursor, uint64_t steps, ct_steps_visit_checkpoint *visit,
+                                 void *context);
 
 /* The number of the step that comes next. */
 uint64_t ct_steps_cursor_at(const struct ct_steps_cursor *cursor);

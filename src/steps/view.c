@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAIL_DEFAULT = 20 };
+enum { TAIL_DEFAULT = 20, NEAR_STEPS = 100000 };
 
 /* ---- which ---- */
 
@@ -99,6 +99,24 @@ ct_steps_view_event(void *argument, const struct ct_steps_event *event)
   }
 }
 
+/* From the step on, by the index if it is there; it is not made for this. */
+static void
+show_block(struct ct_steps_view *view, size_t block)
+{
+  uint64_t from = view->from > 0 ? view->from - 1 : 0; /* with the events before it */
+  bool is_far = from > ct_steps_reader_place(view->lines.reader, block)->first_step + NEAR_STEPS;
+  if (is_far && view->index == NULL && !ct_steps_index_load(view->lines.reader, &view->index)) {
+    view->index = NULL;
+  }
+  ct_steps_cursor_use_index(view->cursor, view->index);
+  if (is_far && ct_steps_cursor_seek(view->cursor, from)) {
+    copy_state(&view->before, ct_steps_cursor_state(view->cursor));
+    ct_steps_cursor_resume(view->cursor, UINT64_MAX, show_step, view);
+  } else {
+    ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, show_step, view);
+  }
+}
+
 static void
 show_forward(struct ct_steps_view *view, uint64_t from)
 {
@@ -109,7 +127,7 @@ show_forward(struct ct_steps_view *view, uint64_t from)
   for (size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, from) : 0;
        block < ct_steps_reader_blocks(reader) && view->left != 0 && !ferror(view->lines.out); block++) {
     if (ct_steps_view_wants(view, block)) {
-      ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, show_step, view);
+      show_block(view, block);
     }
   }
 }
