@@ -96,7 +96,8 @@ flush(struct walk *w, uint64_t step, uint64_t tsc)
   for (size_t i = 0; i < w->waiting_count && w->code == 0; i++) {
     struct ct_steps_call *event = &w->waiting[i];
     double part = event->step > w->stamp_step ? (double)(event->step - w->stamp_step) / steps : 0;
-    event->tsc = w->stamp_tsc + (uint64_t)(ticks * (part < 1 ? part : 1));
+    uint64_t at = w->stamp_tsc + (uint64_t)(ticks * (part < 1 ? part : 1));
+    event->tsc = at < tsc ? at : tsc; /* great numbers are rounded */
     w->code = w->visitor->event(w->visitor->context, event);
   }
   w->waiting_count = 0;
@@ -119,7 +120,8 @@ stamp(struct walk *w, uint64_t step, uint64_t tsc, bool after_call)
   if (after_call && steps > 1) {
     /* What the instructions before the call took by their rate; the rest is the call's. */
     double own = w->rate * (double)(steps - 1), all = (double)(tsc - w->stamp_tsc);
-    uint64_t at = w->stamp_tsc + (uint64_t)(own < all ? own : all);
+    uint64_t at = own < all ? w->stamp_tsc + (uint64_t)own : tsc;
+    at = at < tsc ? at : tsc;
     flush(w, step - 1, at);
     w->stamp_step = step - 1;
     w->stamp_tsc = at;

@@ -21,7 +21,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-enum { FILE_MAX = 1 << 18 };
+enum { FILE_MAX = 1 << 21 };
 
 static char folder[64], path[96], index_path[112];
 static uint8_t file[FILE_MAX];
