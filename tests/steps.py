@@ -5,9 +5,11 @@ that single steps by ptrace have seen (build/tests/stepped), forward and at any 
 
     tests/steps.py [--filter PATTERN] [--build DIR]
 """
+import hashlib
 import json
 import os
 import random
+import shutil
 import struct
 
 import harness
@@ -217,6 +219,74 @@ def memory(scene):
                f"{address:#x} before {before}: {found}, not {expected}")
     expect(known > 100, f"{known} bytes are known")
     return f"{known} of 600 bytes known"
+
+
+@case
+def merged(scene):
+    """Threads that take turns by pipes: by the time stamps their calls are in the order in which they were made, in SQL, too."""
+    program = scene.compile("programs/pingpong.c", "-O1", "-w", "-pthread")
+    scene.run(scene.contrail, "itrace", "-q", "--all-threads", "-o", scene.trace, "--", program)
+    result = scene.execute(scene.contrail, "steps", "--json", scene.trace)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    expect(result.stderr.count("\n") == 1 and "2 threads, merged by time stamps" in result.stderr, result.stderr)
+    turns = [line["function"] for line in steps_only(found) if line["function"] in ("ping", "pong")]
+    expect(turns == ["ping", "pong"] * 50, f"{turns}")
+    times = [line["time_ns"] for line in steps_only(found)]
+    expect(times == sorted(times), "the times are not in order")
+    alone, tids = 0, {line["tid"] for line in found}
+    for tid in tids:
+        own = lines(scene, "--thread", str(tid))
+        expect(own == [line for line in found if line["tid"] == tid], f"thread {tid}: other lines than by itself")
+        alone += len(own)
+    expect(alone == len(found) and len(tids) == 2, f"{alone} lines of threads, {len(found)} in all")
+    some = scene.run(scene.contrail, "steps", "--limit", "3", "-F", "p?ng", scene.trace).splitlines()
+    expect(len(some) == 3 and all(" ping" in line for line in some), f"{some}")
+    rows = scene.run(scene.contrail, "sql", "--csv", scene.trace, 'SELECT function FROM steps WHERE "offset" = 0 AND function LIKE '
+                     "'p_ng' ORDER BY time, tid, step").split()[1:]
+    expect(rows == turns, f"{rows}")
+    return f"{len(found)} lines"
+
+
+@case
+def the_last_call_has_no_result(scene):
+    """exit_group: the kernel's word for "not yet" is no result of it."""
+    program = scene.compile("programs/pingpong.c", "-O1", "-w", "-pthread")
+    scene.run(scene.contrail, "itrace", "-q", "--all-threads", "-o", scene.trace, "--", program)
+    for tid in {line["tid"] for line in lines(scene)}:
+        calls = [line for line in lines(scene, "--thread", str(tid)) if line.get("code") == "syscall"]
+        expect(calls[-1]["changed"]["rax"] is None, f"{calls[-1]}")
+        expect(len(calls) > 50 and all(line["changed"]["rax"] is not None for line in calls[:-1]), "other results are unknown")
+
+
+def digest(found):
+    told = hashlib.sha256()
+    for line in found:
+        told.update(repr([line["step"], line["pc"], line["code"], sorted(line["changed"].items()), line.get("load"), line.get("stores"),
+                          sorted(line["before"].items())]).encode())
+    return told.hexdigest()
+
+
+GOLDEN = {  # steps, and a digest of all that is told of each but the last
+    "2-itrace": (415, "feb193cedccc74a9565ed61c9c138ab21497a0affedcf4d5ea59c4a4d4eb0790"),
+    "2-stepped": (40, "ea06c57e4bdcc118af6cf673d4c49252f03a8ddd9ef33a584cbb2384a6ec4c21"),
+}
+
+
+@case
+def older_versions(scene):
+    """Files of earlier versions of the format: all that is told of their steps is as it was. A later one is refused with a line."""
+    for name, (count, told) in GOLDEN.items():
+        path = scene.path("steps.1")
+        shutil.copy(os.path.join(harness.ROOT, "tests", "steps", f"golden-{name}.steps"), path)
+        result = scene.execute(scene.contrail, "steps", "--json", "--registers", path)
+        found = steps_only([json.loads(line) for line in result.stdout.splitlines()])
+        expect(result.returncode == 0 and result.stderr == "" and len(found) == count, f"{name}: {len(found)} steps, {result.stderr}")
+        expect(digest(found[:-1]) == told, f"{name}: digest {digest(found[:-1])}")
+    with open(path, "r+b") as file:
+        file.seek(8)
+        file.write(bytes([99]))
+    result = scene.execute(scene.contrail, "steps", path)
+    expect(result.returncode == 1 and "version 99" in result.stderr and result.stderr.count("\n") == 1, result.stderr)
 
 
 @case

@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import sqlite3
+import struct
 import time
 
 import harness
@@ -191,6 +192,36 @@ def kept_apart(scene, tables):
 
 
 @each("sort", "signals")
+def vectors(scene, name):
+    """Each vector register that a line tells of, what it was before, and the same by the register's name."""
+    make(scene, name)
+    lines = [line for line in scene.told("--registers") if "code" in line]
+    rows = scene.sql("SELECT * FROM vector_changes")
+    got = {(row["step"], row["register"]): row for row in rows if row["by"] == "step" and row["bytes"] and row["register"][0] == "x"}
+
+    def read(registers):
+        return {"xmm" + key[3:]: int(value, 16) for key, value in registers.items() if key[1:3] == "mm"}
+    count = 0
+    for line in lines:
+        before = read(line["before"])
+        for register, value in read(line["changed"]).items():
+            row = got.pop((line["step"], register))
+            now, old = (int.from_bytes(bytes.fromhex(row[key] or ""), "little") for key in ("bytes", "old_bytes"))
+            expect(now == value and (row["old_bytes"] is None or old == before[register]) and row["code"] == line["code"], f"{line}: {row}")
+            count += 1
+    expect(not got and count > 500, f"{count} changes, {list(got.values())[:1]} are of no line")
+    expect({row["by"] for row in rows} >= ({"begin", "signal", "step"} if name == "signals" else {"begin", "step"}), "by whom")
+    chance = random.Random(3)
+    for register in chance.sample(sorted({row["register"] for row in rows}), 3) + ["k1"]:
+        step = chance.randrange(len(lines))
+        expected = [row for row in rows if row["register"] == register and row["step"] < step]
+        asked = scene.sql(f"SELECT * FROM vector_changes WHERE register = '{register}' AND step < {step} ORDER BY step DESC LIMIT 5")
+        expect(asked == expected[::-1][:5], f"{register} before {step}: {asked} {expected[-5:]}")
+    expect(scene.sql("SELECT * FROM vector_changes WHERE register IN ('ymm1', 'xmm32', 'xmm01', 'k8', 'rax')") == [], "there are no such registers")
+    return f"{len(rows)} rows, {count} of lines"
+
+
+@each("sort", "signals")
 def conditions(scene, name):
     """What is looked for by the index, against the same of the whole tables, by an SQLite of its own."""
     make(scene, name)
@@ -244,7 +275,7 @@ def last_writer(scene):
     for turn in range(24):
         place = chance.choice([one for one in places if one["by"] == "kernel"] if turn % 3 == 0 else places)
         address, size, before = number(place["address"]) + chance.randrange(3), chance.choice((1, 4, 8)), \
-            chance.randrange(place["step"] + 1, 60000)
+            min(59999, place["step"] + 1) if turn % 6 == 0 else chance.randrange(place["step"] + 1, 60000)
         asked.append((f"SELECT step, \"by\" FROM writes({address}, {size}) WHERE step < {before} ORDER BY step DESC LIMIT 1",
                       ("--last-write", f"{address:#x}:{size}", "--step", str(before))))
         register, step = chance.choice(NAMES), chance.randrange(100, 60000)
@@ -305,6 +336,44 @@ def quick(scene):
 
 
 @case
+def chunks(scene):
+    """Within a block of a million steps: any step by the checkpoints of the index, and who last wrote a register or memory before it, as
+    without them."""
+    program = scene.path("busy")
+    scene.run("gcc", "-O1", "-o", program, scene.write("busy.c", BUSY.replace("main(int c", "main(int c")))
+    rare, _ = scene.run(scene.contrail, "itrace", "-q", "-o", scene.trace, "--", program, "200000").split()
+    last = scene.sql("SELECT max(first_step + steps) AS n, max(steps) AS m FROM step_blocks")[0]
+    expect(last["m"] > 1000000, f"the largest block has {last['m']} steps")
+    chance, seen = random.Random(), 0
+    steps = [chance.randrange(last["n"]) for _ in range(6)]
+    asked = [("--step", str(step), "-n", "4", "--registers", *words) for step in steps for words in ((), ("--last-write", "rbx"), ("--last-write", "xmm0"))]
+    asked = [[word for word in words if "--last-write" not in words or word not in ("-n", "4")] for words in asked]
+    without = [scene.told(*words) for words in asked]
+    index = [name for name in os.listdir(scene.trace) if name.endswith(".index")]
+    expect(not index, "there is an index already")
+    low = int(rare, 16) - 512
+    stores = scene.sql(f"SELECT step, address, size FROM (SELECT step, address, size FROM writes LIMIT -1) WHERE address BETWEEN {low} AND "
+                       f"{low + 1024} AND (address % 128 = {low % 128} OR address = {int(rare, 16)})")
+    expect(len(stores) > 1000, f"{len(stores)} stores")
+    scene.told("--last-write", rare)
+    expect(any(name.endswith(".index") for name in os.listdir(scene.trace)), "no index was made")
+    for words, told in zip(asked, without):
+        found = scene.told(*words)
+        expect(found == told, f"{words}: {found[:1]}, not {told[:1]}")
+        seen += len(found)
+    for step in steps:
+        rows = scene.sql(f"SELECT * FROM steps WHERE step BETWEEN {step} AND {step + 2}")
+        slow = scene.sql(f"SELECT * FROM steps WHERE +step BETWEEN {step} AND {step + 2}")
+        expect(rows == slow, f"step {step}: {rows[:1]} {slow[:1]}")
+        for address in chance.sample(sorted({row["address"] for row in stores}), 2) + [int(rare, 16)]:
+            real = max((row["step"] for row in stores if row["address"] == address and row["step"] < step), default=None)
+            result = scene.execute(scene.contrail, "steps", "--json", "--last-write", f"{number(address):#x}:8", "--step", str(step), scene.trace)
+            found = [line["step"] for line in map(json.loads, result.stdout.splitlines()) if "code" in line]
+            expect(found == [real] if real is not None else (not found or found[0] < step), f"{number(address):#x} before {step}: {found}, not {real}")
+    return f"{last['n']} steps, {len(stores)} stores, {seen} lines"
+
+
+@case
 def several(scene):
     """Threads of a recording, beside a trace of calls: all in one database, and some alone."""
     os.makedirs(scene.path("steps"))
@@ -332,30 +401,77 @@ def several(scene):
         expect(result.returncode == status and result.stderr.count("\n") == 1, f"{form}: {result.returncode} {result.stderr}")
 
 
+def heads(data):
+    """Where the heads of blocks are, and the end."""
+    at = struct.unpack_from("<I", data, 12)[0]
+    while at < len(data):
+        yield at
+        at += 72 + struct.unpack_from("<Q", data, at + 8)[0]
+    yield at
+
+
+def spoil(good, chance):
+    """One kind of damage, of any byte: changed, cut, blocks gone or there twice, bytes taken out, put in, or overwritten."""
+    bad, places = bytearray(good), list(heads(good))
+    first = chance.randrange(len(places) - 1)
+    begin, end = places[first], places[chance.randrange(first + 1, len(places))]
+    kind = chance.randrange(8)
+    if kind == 0:
+        del bad[chance.randrange(len(bad)):]
+    elif kind == 1:
+        del bad[chance.choice(places[:-1]):]
+    elif kind == 2:
+        del bad[begin:end]
+    elif kind == 3:
+        bad[end:end] = bad[begin:end]
+    elif kind == 4:
+        at = chance.choice(places[:-1]) + chance.randrange(72)
+        bad[at] ^= 1 << chance.randrange(8)
+    elif kind == 5:
+        for _ in range(chance.randrange(1, 5)):
+            bad[chance.randrange(len(bad))] ^= 1 << chance.randrange(8)
+    elif kind == 6:
+        at = chance.randrange(len(bad))
+        del bad[at:at + chance.randrange(1, 3000)]
+    else:
+        at, size = chance.randrange(len(bad)), chance.randrange(1, 3000)
+        bad[at:at + chance.choice((0, size))] = chance.randbytes(size)
+    return bytes(bad)
+
+
 @case
 def damaged(scene):
-    """Bytes are changed and the end is gone: rows are those of what can be read, and nothing else happens."""
-    file = scene.stepped("sort", "-n", "/proc/self/maps", steps=4000, segment=250)
+    """Whatever is done to the file is told, by every command that reads it; the steps that are shown are those that were recorded."""
+    file = scene.stepped("sort", "-n", "/proc/self/maps", steps=6000, segment=500)
     with open(file, "rb") as whole:
         good = whole.read()
-    chance = random.Random(8)
-
-    def asked(data):
+    query = "SELECT step, address, code, rax, rdi FROM steps"
+    real = {row["step"]: row for row in scene.sql(query)}
+    expect(len(real) == 6000, f"{len(real)} steps")
+    seed, lost = random.randrange(1 << 30), 0
+    chance = random.Random(seed)
+    others = (("sql", "SELECT count(*), max(old_bytes) FROM writes; SELECT count(*) FROM changes; SELECT count(*) FROM step_events"),
+              ("steps",), ("export", "--to", "itrace"), ("report",), ("sql", "SELECT count(*) FROM step_calls"))
+    for turn in range(int(os.environ.get("DAMAGED_TURNS", 6))):
+        bad = spoil(good, chance)
+        if bad == good:
+            continue
+        shutil.rmtree(scene.trace)
+        os.mkdir(scene.trace)
         with open(file, "wb") as out:
-            out.write(data)
-        result = scene.execute(scene.contrail, "sql", scene.trace, "SELECT count(*), sum(length(code)) FROM steps; SELECT count(*) FROM writes; "
-                               "SELECT max(old_bytes) FROM writes WHERE step % 256 = 7; SELECT count(*) FROM changes; SELECT count(*) FROM step_events")
-        expect(result.returncode == 0, f"{result.returncode} {result.stderr}")
-        steps_read = int(result.stdout.split("\n")[1].split()[0])
-        return steps_read == 4000 or "DAMAGED" in result.stderr, f"{steps_read} steps, and nothing is told: {result.stderr}"
-    for turn in range(25):
-        bad = bytearray(good[:chance.randrange(100, len(good))] if turn % 5 == 0 else good)
-        for _ in range(turn % 4):
-            bad[chance.randrange(64, len(bad))] ^= 1 << chance.randrange(8)
-        is_told, text = asked(bad)
-        if not is_told and turn % 20 == 0:  # cut where a block ends, as chance may have it: a byte less, and it is told
-            is_told, text = asked(bad[:-1])
-        expect(is_told, text)
+            out.write(bad)
+        result = scene.execute(scene.contrail, "sql", "--json", scene.trace, query)
+        head, *words = others[turn % len(others)]
+        after = [scene.trace, *words] if head == "sql" else [*words, *(["-o", scene.path(f"out{turn}")] if head == "export" else []), scene.trace]
+        other = scene.execute(scene.contrail, head, *after)
+        for done, what in ((result, "sql"), (other, f"{head} {words}")):
+            told = "DAMAGED" in done.stderr + done.stdout if done.returncode == 0 else done.returncode == 1 and done.stderr.count("\n") == 1
+            expect(told, f"seed {seed}, {turn}: {what} has told nothing: status {done.returncode} {done.stderr}")
+        rows = json.loads(result.stdout) if result.returncode == 0 and result.stdout else []
+        wrong = [row for row in rows if real.get(row["step"]) != row]
+        expect(not wrong, f"seed {seed}, {turn}: {wrong[:1]} was {real.get(wrong[0]['step']) if wrong else None}")
+        lost += 6000 - len(rows)
+    return f"seed {seed}: {lost} steps lost"
 
 
 if __name__ == "__main__":

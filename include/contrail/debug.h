@@ -31,6 +31,8 @@ int ct_debug_open(const char *path, const struct ct_debug_options *options, stru
                   struct ct_diag *diag);
 /* Answers a debugger until it goes. The descriptors are the caller's. */
 void ct_debug_serve(struct ct_debug *debug, int in, int out);
+/* A line about what of the file could not be read so far; "": nothing. Until it is closed. */
+const char *ct_debug_damage(const struct ct_debug *debug);
 void ct_debug_close(struct ct_debug *debug); /* accepts NULL */
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ extern "C" {
 
 struct ct_steps_options {
   size_t struct_size;
-  uint32_t tid;     /* of the thread; 0: the only one, or each by itself */
+  uint32_t tid;     /* of the thread; 0: all, merged by time stamps; with step, tail, back and the like each by itself */
   bool has_step;    /* step is given: the first one that is shown, or before which something was written */
   bool has_address; /* address is given */
   bool back;        /* from the step (or the end) towards the beginning */
@@ -45,6 +45,7 @@ struct ct_steps_notes {
   uint64_t shown;
   uint64_t inconsistent; /* places at which the records contradict each other, of what was read */
   char damage[256];      /* "": none */
+  uint64_t merged;       /* so many threads by their time stamps: between two of these their order is not known */
 };
 
 /*

@@ -191,6 +191,17 @@ take_number(const char *text, uint64_t most, uint64_t *value)
   return text[0] >= '0' && text[0] <= '9' && *end == 0 && errno == 0 && *value <= most;
 }
 
+/* What could not be read, if there is any that was not told: whether it is. */
+static bool
+tell_damage(const struct ct_debug *debug, bool is_told)
+{
+  const char *damage = ct_debug_damage(debug);
+  if (damage[0] != '\0' && !is_told) {
+    ct_command_failed(&ct_command_debug, "DAMAGED: %s", damage);
+  }
+  return damage[0] != '\0';
+}
+
 static int
 run(int argc, char **argv)
 {
@@ -221,12 +232,14 @@ run(int argc, char **argv)
   if (ct_debug_open(path, &given, &debug, &diag) != CT_OK) {
     return ct_command_failed(&ct_command_debug, "%s", diag.text);
   }
+  bool is_told = tell_damage(debug, false);
   if (wanted.is_stdio) {
     ct_debug_serve(debug, STDIN_FILENO, STDOUT_FILENO);
     code = CT_EXIT_OK;
   } else {
     code = wanted.listen != NULL ? listen_at(debug, wanted.listen) : run_gdb(debug, &wanted);
   }
+  tell_damage(debug, is_told);
   ct_debug_close(debug);
   return code;
 }

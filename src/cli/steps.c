@@ -119,6 +119,12 @@ run(int argc, char **argv)
   if (notes.damage[0] != 0) {
     ct_command_failed(&ct_command_steps, "DAMAGED: %s", notes.damage);
   }
+  if (notes.merged != 0) {
+    ct_command_failed(&ct_command_steps,
+                      "%" PRIu64 " threads, merged by time stamps: only at these (system calls, signals, gaps, and "
+                      "after some KiB of records) is their order known",
+                      notes.merged);
+  }
   if (notes.inconsistent != 0) {
     ct_command_failed(&ct_command_steps, "the records contradict each other at %" PRIu64 " places", notes.inconsistent);
   }

@@ -98,6 +98,12 @@ ct_debug_open(const char *path, const struct ct_debug_options *given, struct ct_
   return 0;
 }
 
+const char *
+ct_debug_damage(const struct ct_debug *debug)
+{
+  return ct_steps_reader_damage(debug->tape.reader);
+}
+
 void
 ct_debug_close(struct ct_debug *debug)
 {

@@ -46,6 +46,9 @@ ct_tape_open(const char *path, struct ct_tape *tape, struct ct_diag *diag)
   }
   tape->steps = ct_steps_reader_steps(tape->reader);
   tape->cursor = ct_steps_cursor_open(tape->reader);
+  if (!ct_steps_index_load(tape->reader, &tape->index)) {
+    tape->index = NULL; /* it is made when it is of use */
+  }
   size_t maps = ct_steps_reader_modules(tape->reader, &modules);
   if (tape->cursor == NULL || ct_image_read(maps != 0 ? modules[maps - 1].text : "", &tape->image) != 0) {
     code = ct_fail(diag, CT_ENOMEM, "out of memory");
@@ -82,6 +85,7 @@ void
 ct_tape_go(struct ct_tape *tape, uint64_t step)
 {
   tape->at = step < tape->steps ? step : tape->steps;
+  ct_steps_cursor_use_index(tape->cursor, tape->index);
   if (tape->at < ct_steps_reader_steps(tape->reader)) {
     ct_steps_cursor_seek(tape->cursor, tape->at);
   } else if (ct_steps_cursor_seek(tape->cursor, tape->steps - 1)) {

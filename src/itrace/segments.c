@@ -327,6 +327,7 @@ ct_segments_finish(struct ct_segments *segments, struct ct_recorder_counts *coun
     pthread_join(segments->packers[i].thread, NULL);
     ct_steps_packer_free(segments->packers[i].packer);
   }
+  ct_steps_writer_end(segments->writer);
   segments->counts.stored = ct_steps_writer_written(segments->writer).bytes;
   segments->counts.steps = ct_steps_writer_written(segments->writer).steps;
   if (counts != NULL) {

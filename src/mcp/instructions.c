@@ -317,6 +317,9 @@ show_steps(struct mcp_call *call, bool is_write)
                  has_more || notes.shown == MCP_ROWS_MAX);
   }
   free(text);
+  if (notes.merged != 0) {
+    mcp_doubt(call, "threads are merged by time stamps: between two stamps of a thread the order to others is unknown");
+  }
   if (notes.damage[0] != '\0') {
     mcp_doubt(call, "%s", notes.damage);
   }

@@ -212,6 +212,9 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
     if (result.index_rebuilt) {
       mcp_doubt(call, "the index did not fit the trace, or was damaged: it was made again");
     }
+    if (result.damage[0] != '\0') {
+      mcp_doubt(call, "%s", result.damage);
+    }
   }
   json_decref(found);
   return good;

@@ -17,6 +17,7 @@
 #define CT_RING_ITRACE_STREAM_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define CT_STREAM_EVENT 0x80000000u
@@ -107,27 +108,34 @@ struct ct_stream_stamp {
 
 /*
  * A thread's file: struct ct_steps_file, then blocks, each with its head. A block of units comes before the blocks of
- * records that use them. A file that ends within a block ends before it.
+ * records that use them. The last block is CT_STEPS_END: a file without it was cut, or its recorder was killed.
+ *
+ * Blocks are numbered, and heads have checksums, those of blocks begun with that of the file: so what is missing is
+ * seen, behind damage the next block is found by its magic, and no other file's block is taken for one of this.
+ * Version 2 had neither these nor CT_STEPS_END: its heads end before `number` and `check`.
  */
 #define CT_STEPS_MAGIC "ctsteps"
-enum { CT_STEPS_VERSION = 2 };
+enum { CT_STEPS_VERSION = 3, CT_STEPS_VERSION_OLDEST = 2 };
 
 struct ct_steps_file {
   char magic[8]; /* CT_STEPS_MAGIC */
   uint32_t version;
   uint32_t head_bytes; /* of this structure: blocks begin there */
   int32_t pid, tid;
-  uint32_t has_vectors; /* of ct_values_of */
-  uint32_t saved_parts; /* what xsave may save: the low half of XCR0; 0: not known */
+  uint32_t has_vectors;   /* of ct_values_of */
+  uint32_t saved_parts;   /* what xsave may save: the low half of XCR0; 0: not known */
   uint64_t tsc_hz;        /* ticks per second */
   uint64_t tsc, clock_ns; /* at one moment: of CLOCK_MONOTONIC */
   int64_t wall_ns;        /* at that moment: CLOCK_REALTIME */
+  uint32_t hole;          /* 0 */
+  uint32_t check;         /* crc32 (zlib) of all before it */
 };
 
 enum ct_steps_block_kind {
   CT_STEPS_UNITS = 1, /* struct ct_steps_unit with its code, one after the other */
   CT_STEPS_RECORDS,   /* a segment's records; then its stamps */
-  CT_STEPS_MODULES    /* text: the lines of /proc/PID/maps, as they were from here on */
+  CT_STEPS_MODULES,   /* text: the lines of /proc/PID/maps, as they were from here on */
+  CT_STEPS_END        /* nothing, and nothing comes after it */
 };
 
 enum ct_steps_packing { CT_STEPS_RAW, CT_STEPS_ZSTD, CT_STEPS_COLUMNS };
@@ -140,10 +148,14 @@ struct ct_steps_block {
   uint64_t bytes;             /* unpacked: without stamps */
   uint64_t first_step, steps; /* of records: instructions before it, and in it */
   uint64_t first_tsc, last_tsc;
-  uint32_t stamps; /* how many, at the end of what is stored, not packed */
-  uint32_t check;  /* crc32 (zlib) of what is stored */
+  uint32_t stamps;     /* how many, at the end of what is stored, not packed */
+  uint32_t check;      /* crc32 (zlib) of what is stored */
+  uint32_t number;     /* from 0 on, of all kinds */
+  uint32_t head_check; /* crc32 (zlib) of all before it, begun with the check of the file's head */
 };
-#define CT_STEPS_BLOCK_MAGIC 0x6b627463u
+#define CT_STEPS_BLOCK_MAGIC   0x33627463u /* "ctb3" */
+#define CT_STEPS_BLOCK_MAGIC_2 0x6b627463u /* of version 2 */
+enum { CT_STEPS_FILE_BYTES_2 = 64, CT_STEPS_BLOCK_BYTES_2 = 64 };
 
 struct ct_steps_unit {
   uint64_t pc;
@@ -156,8 +168,10 @@ struct ct_steps_unit {
 static_assert(sizeof(struct ct_stream_part) == 12, "packed");
 static_assert(sizeof(struct ct_stream_context) == 8 + 8 + 16 * 8 + 4 * 8 + 8 + 8, "no hidden holes");
 static_assert(sizeof(struct ct_stream_step) == 40, "no hidden holes");
-static_assert(sizeof(struct ct_steps_file) == 64, "no hidden holes");
-static_assert(sizeof(struct ct_steps_block) == 64, "no hidden holes");
+static_assert(offsetof(struct ct_steps_file, hole) == CT_STEPS_FILE_BYTES_2, "version 2 ends there");
+static_assert(offsetof(struct ct_steps_block, number) == CT_STEPS_BLOCK_BYTES_2, "version 2 ends there");
+static_assert(sizeof(struct ct_steps_file) == 72, "no hidden holes");
+static_assert(sizeof(struct ct_steps_block) == 72, "no hidden holes");
 static_assert(sizeof(struct ct_steps_unit) == 16, "no hidden holes");
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tables of the instructions that threads have executed: steps, writes, changes, step_events, step_blocks. What a query
- * asks for (steps.c) is looked for a block of a thread's file at a time (steps_rows.c), and all of its rows that are
- * wanted are kept until they have been given: so rows may come from the last to the first, too.
+ * Tables of the instructions that threads have executed: steps, writes, changes, vector_changes, step_events,
+ * step_blocks. What a query asks for (steps.c) is looked for a block of a thread's file at a time (steps_rows.c), and
+ * all of its rows that are wanted are kept until they have been given: so rows may come from the last to the first,
+ * too.
  */
 #ifndef CT_SQL_SQL_STEPS_H
 #define CT_SQL_SQL_STEPS_H
@@ -18,6 +19,7 @@ enum ct_sql_steps_table {
   CT_SQL_STEPS,
   CT_SQL_STEP_WRITES,
   CT_SQL_STEP_CHANGES,
+  CT_SQL_STEP_VECTORS,
   CT_SQL_STEP_EVENTS,
   CT_SQL_STEP_BLOCKS,
 };
@@ -49,7 +51,7 @@ enum ct_sql_row_by {
   CT_SQL_BY_BEGIN
 };
 
-enum { CT_SQL_FLAGS = 16, CT_SQL_REGISTERS, CT_SQL_BYTES_MAX = 64 };
+enum { CT_SQL_FLAGS = 16, CT_SQL_REGISTERS, CT_SQL_BYTES_MAX = 64, CT_SQL_VECTORS = 32, CT_SQL_MASKS = 8 };
 
 /* Registers and flags; those that are not known have a bit. */
 struct ct_sql_registers {
@@ -78,6 +80,11 @@ struct ct_sql_row {
       uint8_t reg;
       bool value_known, old_known;
     } change;
+    struct {
+      uint8_t reg;              /* CT_SQL_VECTORS on: a mask register */
+      uint8_t known, old_known; /* bytes, from the low end */
+      uint8_t bytes[CT_SQL_BYTES_MAX], old[CT_SQL_BYTES_MAX];
+    } vector;
     struct {
       uint64_t address, size;
       int32_t number, code; /* of the signal; of the end: reason and status */
@@ -127,5 +134,7 @@ void ct_sql_step_column(struct ct_sql_recorded *recorded, enum ct_sql_steps_tabl
                         int column, sqlite3_context *out);
 /* A register by its name, CT_SQL_FLAGS for rflags; -1: there is none. */
 int ct_sql_register(const char *name);
+/* Likewise a vector or mask register: xmm0 .. xmm31, whatever its width, k0 .. k7. */
+int ct_sql_vector_register(const char *name);
 
 #endif

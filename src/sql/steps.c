@@ -35,6 +35,8 @@ static const struct definition {
      CT_SQL_STEP_WRITES, 4, 5, -1, 11, 12},
     {"changes", COMMON INSTRUCTION "register TEXT, value INTEGER, old_value INTEGER, \"by\" TEXT, pc INTEGER",
      CT_SQL_STEP_CHANGES, -1, 4, 8, -1, -1},
+    {"vector_changes", COMMON INSTRUCTION "register TEXT, bytes TEXT, old_bytes TEXT, \"by\" TEXT, pc INTEGER",
+     CT_SQL_STEP_VECTORS, -1, 4, 8, -1, -1},
     {"step_events", COMMON "type TEXT, address INTEGER, size INTEGER, signal INTEGER, code INTEGER, reason TEXT",
      CT_SQL_STEP_EVENTS, -1, -1, -1, -1, -1},
     {"step_blocks",
@@ -244,7 +246,8 @@ take_argument(struct ct_sql_steps_wanted *wanted, char letter, sqlite3_value *va
   }
   if (letter == 'r') {
     const char *name = type == SQLITE_TEXT ? (const char *)sqlite3_value_text(value) : NULL;
-    wanted->reg = name != NULL ? ct_sql_register(name) : -1;
+    bool is_vector = wanted->table == CT_SQL_STEP_VECTORS;
+    wanted->reg = name == NULL ? -1 : is_vector ? ct_sql_vector_register(name) : ct_sql_register(name);
     wanted->is_empty |= wanted->reg < 0;
     return;
   }

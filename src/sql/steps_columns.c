@@ -198,10 +198,11 @@ write_column(struct ct_sql_recorded *recorded, const struct ct_sql_row *row, int
   }
 }
 
+static const char *const change_by[] = {"step", "kernel", "signal", "exec", "gap", "begin"};
+
 static void
 change_column(const struct ct_sql_row *row, int column, sqlite3_context *out)
 {
-  static const char *const by[] = {"step", "kernel", "signal", "exec", "gap", "begin"};
   switch (column) {
   case 0:
     put_text(out, names[row->change.reg % CT_SQL_REGISTERS]);
@@ -213,7 +214,34 @@ change_column(const struct ct_sql_row *row, int column, sqlite3_context *out)
     put_number(out, row->change.old, row->change.old_known);
     break;
   case 3:
-    put_text(out, by[row->by]);
+    put_text(out, change_by[row->by]);
+    break;
+  case 4:
+    put_number(out, row->pc, true);
+    break;
+  default:
+    break;
+  }
+}
+
+static void
+vector_column(const struct ct_sql_row *row, int column, sqlite3_context *out)
+{
+  char name[8];
+  unsigned reg = row->vector.reg;
+  switch (column) {
+  case 0:
+    snprintf(name, sizeof(name), reg < CT_SQL_VECTORS ? "xmm%u" : "k%u", reg % CT_SQL_VECTORS);
+    put_text(out, name);
+    break;
+  case 1:
+    put_bytes(out, row->vector.bytes, NULL, row->vector.known);
+    break;
+  case 2:
+    put_bytes(out, row->vector.old, NULL, row->vector.old_known);
+    break;
+  case 3:
+    put_text(out, change_by[row->by]);
     break;
   case 4:
     put_number(out, row->pc, true);
@@ -339,6 +367,8 @@ ct_sql_step_column(struct ct_sql_recorded *recorded, enum ct_sql_steps_table tab
     write_column(recorded, row, column, out);
   } else if (table == CT_SQL_STEP_CHANGES) {
     change_column(row, column, out);
+  } else if (table == CT_SQL_STEP_VECTORS) {
+    vector_column(row, column, out);
   } else {
     event_column(row, column, out);
   }

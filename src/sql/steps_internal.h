@@ -32,6 +32,11 @@ struct ct_sql_recorded {
 /* Until the next call. */
 const struct ct_steps_name *ct_sql_recorded_name(struct ct_sql_recorded *recorded, uint64_t step, uint64_t pc);
 
+struct ct_sql_vectors {
+  uint8_t known[CT_SQL_VECTORS + CT_SQL_MASKS]; /* bytes, from the low end */
+  uint8_t bytes[CT_SQL_VECTORS + CT_SQL_MASKS][CT_SQL_BYTES_MAX];
+};
+
 /* On the way through a block. */
 struct ct_sql_way {
   struct ct_sql_step_rows *rows;
@@ -49,6 +54,16 @@ struct ct_sql_search {
   struct ct_steps_cursor *cursor;
   struct ct_steps_chosen chosen;
   struct ct_sql_way way;
+  struct ct_sql_vectors vectors; /* before the step, of CT_SQL_STEP_VECTORS */
 };
+
+/* NULL: it is not wanted, or memory is exhausted. */
+struct ct_sql_row *ct_sql_add_row(struct ct_sql_search *search, uint64_t step, uint64_t pc, enum ct_sql_row_by by);
+void ct_sql_set_code(struct ct_sql_row *row, const uint8_t *code, uint8_t length);
+/* Rows of the vector registers that the step has written, if it is wanted; or that a context has set. */
+void ct_sql_add_vectors(struct ct_sql_search *search, const struct ct_steps_step *step,
+                        const struct ct_steps_state *after, bool is_wanted);
+void ct_sql_add_vectors_of_context(struct ct_sql_search *search, uint64_t step, const struct ct_steps_state *state,
+                                   bool is_told, enum ct_sql_row_by by);
 
 #endif

@@ -79,6 +79,17 @@ has_chosen(const struct ct_sql_search *search, size_t block)
           ct_steps_chosen_in_block(&search->chosen, index, block + 1));
 }
 
+/* No step of the block has a later time: that of the next one's begin. The end of a system call is in no block's head.
+ */
+static uint64_t
+last_tsc(const struct ct_steps_reader *reader, size_t block)
+{
+  const struct ct_steps_place *place = ct_steps_reader_place(reader, block);
+  const struct ct_steps_place *next =
+      block + 1 < ct_steps_reader_blocks(reader) ? ct_steps_reader_place(reader, block + 1) : NULL;
+  return next != NULL && next->first_tsc >= place->last_tsc && next->first_tsc != 0 ? next->first_tsc : UINT64_MAX;
+}
+
 bool
 ct_sql_search_may(const struct ct_sql_search *search, size_t block)
 {
@@ -89,9 +100,10 @@ ct_sql_search_may(const struct ct_sql_search *search, size_t block)
       place->first_step + place->steps < wanted->from) {
     return false;
   }
-  if (place->first_tsc != 0 && place->last_tsc >= place->first_tsc &&
+  uint64_t last = last_tsc(search->recorded->reader, block);
+  if (place->first_tsc != 0 &&
       (ct_sql_recorded_time(search->recorded, place->first_tsc) - 2 > wanted->to_ns ||
-       ct_sql_recorded_time(search->recorded, place->last_tsc) + 2 < wanted->from_ns)) {
+       (last != UINT64_MAX && ct_sql_recorded_time(search->recorded, last) + 2 < wanted->from_ns))) {
     return false;
   }
   if (index == NULL) {
@@ -111,9 +123,8 @@ ct_sql_search_may(const struct ct_sql_search *search, size_t block)
 
 /* ---- rows ---- */
 
-/* NULL: it is not wanted, or memory is exhausted. */
-static struct ct_sql_row *
-add_row(struct ct_sql_search *search, uint64_t step, uint64_t pc, enum ct_sql_row_by by)
+struct ct_sql_row *
+ct_sql_add_row(struct ct_sql_search *search, uint64_t step, uint64_t pc, enum ct_sql_row_by by)
 {
   struct ct_sql_step_rows *rows = search->way.rows;
   const struct ct_sql_steps_wanted *wanted = search->wanted;
@@ -139,8 +150,8 @@ add_row(struct ct_sql_search *search, uint64_t step, uint64_t pc, enum ct_sql_ro
   return row;
 }
 
-static void
-set_code(struct ct_sql_row *row, const uint8_t *code, uint8_t length)
+void
+ct_sql_set_code(struct ct_sql_row *row, const uint8_t *code, uint8_t length)
 {
   row->length = length <= sizeof(row->code) ? length : 0;
   memcpy(row->code, code, row->length);
@@ -157,9 +168,9 @@ take_registers(struct ct_sql_registers *to, const struct ct_steps_state *state)
 static void
 add_step(struct ct_sql_search *search, const struct ct_steps_step *step)
 {
-  struct ct_sql_row *row = add_row(search, step->number, step->pc, CT_SQL_BY_STEP);
+  struct ct_sql_row *row = ct_sql_add_row(search, step->number, step->pc, CT_SQL_BY_STEP);
   if (row != NULL) {
-    set_code(row, step->code, step->length);
+    ct_sql_set_code(row, step->code, step->length);
     row->made.before = search->way.before;
     row->made.load_address = step->did.load_address;
     row->made.load_size = step->did.load_size;
@@ -190,11 +201,11 @@ add_stores(struct ct_sql_search *search, const struct ct_steps_step *step, const
     if ((store->count == 0 && store->size != 0) || !is_wanted_store(search->wanted, store->address, all)) {
       continue;
     }
-    struct ct_sql_row *row = add_row(search, step->number, step->pc, CT_SQL_BY_STEP);
+    struct ct_sql_row *row = ct_sql_add_row(search, step->number, step->pc, CT_SQL_BY_STEP);
     if (row == NULL) {
       return;
     }
-    set_code(row, step->code, step->length);
+    ct_sql_set_code(row, step->code, step->length);
     row->write.address = store->address;
     row->write.size = store->size;
     row->write.count = store->count;
@@ -217,7 +228,7 @@ add_kernel_write(struct ct_sql_search *search, const struct ct_steps_event *even
   if (!is_wanted_store(search->wanted, memory.address, memory.size)) {
     return;
   }
-  struct ct_sql_row *row = add_row(search, step, 0, CT_SQL_BY_KERNEL);
+  struct ct_sql_row *row = ct_sql_add_row(search, step, 0, CT_SQL_BY_KERNEL);
   if (row == NULL) {
     return;
   }
@@ -230,7 +241,7 @@ add_kernel_write(struct ct_sql_search *search, const struct ct_steps_event *even
   }
   if (search->way.last_step == step && search->way.last_length != 0) {
     row->pc = search->way.last_pc;
-    set_code(row, search->way.last_code, search->way.last_length);
+    ct_sql_set_code(row, search->way.last_code, search->way.last_length);
   }
 }
 
@@ -242,7 +253,7 @@ place_rows(struct ct_sql_search *search, const struct ct_steps_step *step)
     struct ct_sql_row *row = &search->way.rows->rows[i];
     if (row->step == step->number && row->length == 0) {
       row->pc = step->pc;
-      set_code(row, step->code, step->length);
+      ct_sql_set_code(row, step->code, step->length);
     }
   }
 }
@@ -254,7 +265,8 @@ add_change(struct ct_sql_search *search, uint64_t step, uint64_t pc, unsigned re
            enum ct_sql_row_by by)
 {
   const struct ct_sql_steps_wanted *wanted = search->wanted;
-  struct ct_sql_row *row = wanted->reg < 0 || (unsigned)wanted->reg == reg ? add_row(search, step, pc, by) : NULL;
+  struct ct_sql_row *row =
+      wanted->reg < 0 || (unsigned)wanted->reg == reg ? ct_sql_add_row(search, step, pc, by) : NULL;
   if (row == NULL) {
     return;
   }
@@ -283,7 +295,7 @@ add_changes(struct ct_sql_search *search, const struct ct_steps_step *step, cons
     size_t count = search->way.rows->count;
     add_change(search, step->number, step->pc, reg, after, CT_SQL_BY_STEP);
     if (search->way.rows->count != count) {
-      set_code(&search->way.rows->rows[count], step->code, step->length);
+      ct_sql_set_code(&search->way.rows->rows[count], step->code, step->length);
     }
   }
 }
@@ -313,7 +325,7 @@ add_event(struct ct_sql_search *search, const struct ct_steps_event *event)
       return; /* nothing has happened */
     }
   }
-  struct ct_sql_row *row = add_row(search, event->step, 0, CT_SQL_BY_STEP);
+  struct ct_sql_row *row = ct_sql_add_row(search, event->step, 0, CT_SQL_BY_STEP);
   if (row == NULL) {
     return;
   }
@@ -360,7 +372,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
   struct ct_sql_registers after;
   const struct ct_steps_state *state = ct_steps_cursor_state(cursor);
   enum ct_sql_steps_table table = search->wanted->table;
-  search->way.tsc = ct_steps_cursor_tsc(cursor);
+  search->way.tsc = step->tsc;
   bool wanted = ct_steps_chosen_has(&search->chosen, step->pc);
   if (table == CT_SQL_STEP_WRITES) {
     place_rows(search, step);
@@ -372,6 +384,8 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
     search->way.last_length = step->length <= sizeof(search->way.last_code) ? step->length : 0;
     memcpy(search->way.last_code, step->code, search->way.last_length);
     search->way.unplaced = search->way.rows->count;
+  } else if (table == CT_SQL_STEP_VECTORS) {
+    ct_sql_add_vectors(search, step, state, wanted);
   } else if (table != CT_SQL_STEP_EVENTS) {
     if (wanted && table == CT_SQL_STEPS) {
       add_step(search, step);
@@ -408,12 +422,43 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return; /* what a step made, which is told after this */
   }
   ct_steps_take_context(&state, event->data);
+  if (table == CT_SQL_STEP_VECTORS) {
+    ct_sql_add_vectors_of_context(search, event->step, &state, context.reason != CT_CONTEXT_SEGMENT,
+                                  by_context(context.reason));
+    return;
+  }
   take_registers(&after, &state);
   for (unsigned reg = 0; table == CT_SQL_STEP_CHANGES && context.reason != CT_CONTEXT_SEGMENT && reg < CT_SQL_REGISTERS;
        reg++) {
     add_change(search, event->step, context.rip, reg, &after, by_context(context.reason));
   }
   search->way.before = after;
+}
+
+/* To the first step that is wanted, by the index if it is there; false: it is not far, or rows lie between steps. */
+static bool
+go_to_first(struct ct_sql_search *search, size_t block)
+{
+  enum { FAR = 100000 };
+  struct ct_sql_recorded *recorded = search->recorded;
+  enum ct_sql_steps_table table = search->wanted->table;
+  uint64_t from = search->wanted->from >= 2 ? search->wanted->from - 2 : 0;
+  bool by_steps = table == CT_SQL_STEPS || table == CT_SQL_STEP_CHANGES || table == CT_SQL_STEP_VECTORS;
+  if (!by_steps || from < ct_steps_reader_place(recorded->reader, block)->first_step + FAR ||
+      (recorded->index == NULL && !ct_steps_index_load(recorded->reader, &recorded->index))) {
+    return false;
+  }
+  ct_steps_cursor_use_index(search->cursor, recorded->index);
+  if (!ct_steps_cursor_seek(search->cursor, from) || ct_steps_cursor_block(search->cursor) != block) {
+    return false;
+  }
+  const struct ct_steps_state *state = ct_steps_cursor_state(search->cursor);
+  search->way.tsc = ct_steps_cursor_tsc(search->cursor);
+  take_registers(&search->way.before, state);
+  if (table == CT_SQL_STEP_VECTORS) {
+    ct_sql_add_vectors_of_context(search, from, state, false, CT_SQL_BY_STEP);
+  }
+  return true;
 }
 
 bool
@@ -423,13 +468,16 @@ ct_sql_search_block(struct ct_sql_search *search, size_t block, struct ct_sql_st
   rows->count = 0;
   search->way = (struct ct_sql_way){.rows = rows, .tsc = place->first_tsc};
   if (search->wanted->table == CT_SQL_STEP_BLOCKS) {
-    struct ct_sql_row *row = add_row(search, place->first_step, 0, CT_SQL_BY_STEP);
+    struct ct_sql_row *row = ct_sql_add_row(search, place->first_step, 0, CT_SQL_BY_STEP);
     if (row != NULL) {
       row->block = block;
     }
     return false;
   }
   ct_steps_cursor_events(search->cursor, visit_event, search);
+  if (go_to_first(search, block)) {
+    return ct_steps_cursor_resume(search->cursor, end_of(search), visit_step, search) && !rows->failed;
+  }
   return ct_steps_cursor_scan(search->cursor, block, end_of(search), visit_step, search) && !rows->failed;
 }
 

@@ -259,10 +259,10 @@ write_all(struct stream *s, struct ct_steps_cursor *cursor)
 {
   ct_steps_cursor_events(cursor, visit_event, s);
   for (size_t block = 0; block < ct_steps_reader_blocks(s->reader) && !ferror(s->out); block++) {
-    ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, s);
-    if (ct_steps_reader_damage(s->reader)[0] != '\0') {
+    if (ct_steps_reader_place(s->reader, block)->after_hole || ct_steps_cursor_holes(cursor) != 0) {
       break; /* what comes after it would not belong to what came before */
     }
+    ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, s);
   }
   end_block(s);
   if (ct_steps_reader_damage(s->reader)[0] != '\0') {

@@ -60,7 +60,7 @@ struct walk {
   struct ct_steps_call *waiting;
   size_t waiting_count, waiting_capacity;
   uint64_t stamp_step, stamp_tsc; /* the last time stamp; 0: none yet */
-  uint64_t seen;                  /* steps of the block */
+  bool was_gap;                   /* what comes next does not go on where it was */
   double rate;                    /* ticks an instruction, of late */
   int code;
 };
@@ -96,7 +96,8 @@ flush(struct walk *w, uint64_t step, uint64_t tsc)
   for (size_t i = 0; i < w->waiting_count && w->code == 0; i++) {
     struct ct_steps_call *event = &w->waiting[i];
     double part = event->step > w->stamp_step ? (double)(event->step - w->stamp_step) / steps : 0;
-    event->tsc = w->stamp_tsc + (uint64_t)(ticks * (part < 1 ? part : 1));
+    uint64_t at = w->stamp_tsc + (uint64_t)(ticks * (part < 1 ? part : 1));
+    event->tsc = at < tsc ? at : tsc; /* great numbers are rounded */
     w->code = w->visitor->event(w->visitor->context, event);
   }
   w->waiting_count = 0;
@@ -119,7 +120,8 @@ stamp(struct walk *w, uint64_t step, uint64_t tsc, bool after_call)
   if (after_call && steps > 1) {
     /* What the instructions before the call took by their rate; the rest is the call's. */
     double own = w->rate * (double)(steps - 1), all = (double)(tsc - w->stamp_tsc);
-    uint64_t at = w->stamp_tsc + (uint64_t)(own < all ? own : all);
+    uint64_t at = own < all ? w->stamp_tsc + (uint64_t)own : tsc;
+    at = at < tsc ? at : tsc;
     flush(w, step - 1, at);
     w->stamp_step = step - 1;
     w->stamp_tsc = at;
@@ -272,6 +274,15 @@ tell_stub(struct walk *w, struct stack *stack)
   struct frame *top = top_of(stack);
   if (top != NULL && top->is_stub) {
     tell_enter(w, top, false);
+  }
+}
+
+/* Before anything is told that came after it. */
+static void
+tell_last_stub(struct walk *w)
+{
+  if (w->stack_count != 0) {
+    tell_stub(w, &w->stacks[w->current]);
   }
 }
 
@@ -496,8 +507,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
 {
   struct walk *w = context;
   const struct ct_steps_state *after = ct_steps_cursor_state(cursor);
-  w->seen++;
-  stamp(w, step->number, ct_steps_cursor_tsc(cursor), false);
+  stamp(w, step->number, step->tsc, false);
   if (CT_UNLIKELY(w->begins)) {
     begin(w, step->number, step->pc);
   }
@@ -564,7 +574,9 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return;
   }
   if (event->kind == CT_STREAM_GAP) {
+    tell_last_stub(w);
     w->facts->gaps++;
+    w->was_gap = true;
     put_kind(w, CT_STEPS_CALL_LOST, event->step);
   } else if (event->kind == CT_STREAM_END) {
     memcpy(&end, event->data, sizeof(end));
@@ -576,9 +588,12 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return;
   }
   memcpy(&context, event->data, sizeof(context));
-  if (context.reason == CT_CONTEXT_STEP || (context.reason == CT_CONTEXT_SEGMENT && w->stack_count != 0)) {
-    return; /* it goes on */
+  bool goes_on = context.reason == CT_CONTEXT_STEP || (context.reason == CT_CONTEXT_SEGMENT && !w->was_gap);
+  if (goes_on && w->stack_count != 0) {
+    return;
   }
+  w->was_gap = false;
+  tell_last_stub(w);
   stamp(w, event->step, context.tsc, true);
   if (context.reason == CT_CONTEXT_HANDLER && w->stack_count != 0) {
     take_handler(w, &context, event->step);
@@ -636,18 +651,12 @@ walk_all(struct walk *w, struct ct_steps_cursor *cursor)
   uint64_t next = 0;
   ct_steps_cursor_events(cursor, visit_event, w);
   for (size_t block = 0; block < ct_steps_reader_blocks(w->reader) && w->code == 0; block++) {
-    w->seen = 0;
     ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, w);
     const struct ct_steps_place *place = ct_steps_reader_place(w->reader, block);
     next = place->first_step + place->steps;
-    if (w->code == 0 && w->seen != place->steps && w->stack_count != 0) {
-      put_kind(w, CT_STEPS_CALL_LOST, next); /* what cannot be read */
-      lose(w, next);
-      w->facts->gaps++;
-    }
   }
-  if (w->code == 0 && w->stack_count != 0) {
-    tell_stub(w, &w->stacks[w->current]);
+  if (w->code == 0) {
+    tell_last_stub(w);
   }
   flush(w, next, w->stamp_tsc);
   w->facts->inconsistent = ct_steps_cursor_inconsistent(cursor);

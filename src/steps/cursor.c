@@ -4,11 +4,12 @@
 #include "steps/cursor.h"
 
 #include "base/branch.h"
+#include "steps/index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MARK_STEPS = 512, AHEAD_MAX = 64 };
+enum { MARK_STEPS = 512, AHEAD_MAX = 64, NEAR_STEPS = 4096 };
 
 /* What the place in a block is. */
 struct where {
@@ -28,6 +29,7 @@ struct ct_steps_cursor {
   size_t block;
   bool is_in;     /* the block is unpacked; else it is to be entered */
   bool follows;   /* the state is that at the end of the block before */
+  bool stays;     /* in the block, even if the rest of it cannot be read */
   bool is_silent; /* on its way to a place: events are told to nobody */
   const uint8_t *end;
   uint64_t last;      /* of the block: number of the first step of the next one */
@@ -39,7 +41,11 @@ struct ct_steps_cursor {
   size_t mark_count, mark_capacity;
   ct_steps_visit_event *visit;
   void *context;
-  uint64_t inconsistent;
+  const struct ct_steps_index *index; /* NULL: none is used */
+  ct_steps_visit_checkpoint *checkpoint;
+  void *checkpoint_context;
+  uint64_t checkpoint_steps, next_checkpoint;
+  uint64_t inconsistent, holes;
   size_t begin_block; /* whose beginning is known */
   bool begin_known;
   uint64_t begin_rip;
@@ -86,6 +92,20 @@ leave_block(struct ct_steps_cursor *c)
   c->where.record.kind = CT_RECORD_NONE;
 }
 
+/* What is missing in the file is to readers as what the recorder has lost. */
+static void
+tell_hole(struct ct_steps_cursor *c, uint64_t tsc)
+{
+  const struct ct_stream_gap gap = {.event = {CT_STREAM_EVENT | CT_STREAM_GAP, sizeof(gap)}, .tsc = tsc};
+  const struct ct_steps_event event = {
+      .step = c->where.number, .kind = CT_STREAM_GAP, .data = (const uint8_t *)&gap, .bytes = sizeof(gap)};
+  c->follows = false;
+  c->holes += !c->is_silent;
+  if (c->visit != NULL && !c->is_silent) {
+    c->visit(c->context, &event);
+  }
+}
+
 /* What is left of it has no state. */
 static void
 give_block_up(struct ct_steps_cursor *c, const char *why)
@@ -95,7 +115,7 @@ give_block_up(struct ct_steps_cursor *c, const char *why)
                        (unsigned long long)place->offset, why, (unsigned long long)c->where.number,
                        (unsigned long long)c->last);
   c->where.number = c->last;
-  c->follows = false;
+  tell_hole(c, place->last_tsc);
   leave_block(c);
 }
 
@@ -110,9 +130,13 @@ enter_block(struct ct_steps_cursor *c)
   c->mark_count = 0;
   c->where.number = c->next_mark = place->first_step;
   c->last = place->first_step + place->steps;
+  c->next_checkpoint = place->first_step + c->checkpoint_steps;
   c->where.record.kind = CT_RECORD_NONE;
   c->where.insn = c->where.stamp = 0;
   c->where.tsc = place->first_tsc;
+  if (place->after_hole) {
+    tell_hole(c, place->first_tsc);
+  }
   if (ct_steps_reader_unpack(c->reader, c->block, &c->unpacked) != 0) {
     give_block_up(c, "is damaged");
     return true;
@@ -133,7 +157,7 @@ static bool
 next_block_begins(struct ct_steps_cursor *c, uint64_t *pc)
 {
   size_t next = c->block + 1;
-  if (next >= ct_steps_reader_blocks(c->reader)) {
+  if (next >= ct_steps_reader_blocks(c->reader) || ct_steps_reader_place(c->reader, next)->after_hole) {
     return false;
   }
   if (c->begin_block != next) {
@@ -195,6 +219,13 @@ ct_steps_is_gap(const struct ct_steps_event *event)
   return event->kind == CT_STREAM_GAP;
 }
 
+/* Processors may differ by some ticks. */
+static inline void
+take_time(struct ct_steps_cursor *c, uint64_t tsc)
+{
+  c->where.tsc = tsc > c->where.tsc ? tsc : c->where.tsc;
+}
+
 static void
 tell(struct ct_steps_cursor *c, const struct ct_record *record)
 {
@@ -218,7 +249,7 @@ take_context(struct ct_steps_cursor *c, const struct ct_record *record)
   } else {
     ct_steps_take_context(state, record->data);
   }
-  c->where.tsc = context.tsc;
+  take_time(c, context.tsc);
   c->follows = true;
 }
 
@@ -231,12 +262,14 @@ take_event(struct ct_steps_cursor *c, const struct ct_record *record)
     take_context(c, record);
   } else if (record->event_kind == CT_STREAM_SIGNAL) {
     memcpy(&signal, record->data, sizeof(signal));
-    c->where.tsc = signal.tsc;
+    take_time(c, signal.tsc);
     c->inconsistent += !c->where.state.rip_unknown && c->where.state.cpu.rip != signal.pc;
     c->where.state.cpu.rip = signal.pc;
     c->where.state.rip_unknown = false;
   } else if (record->event_kind != CT_STREAM_MEMORY) {
-    memcpy(&c->where.tsc, record->data + sizeof(struct ct_stream_event), sizeof(c->where.tsc));
+    uint64_t tsc;
+    memcpy(&tsc, record->data + sizeof(struct ct_stream_event), sizeof(tsc));
+    take_time(c, tsc);
     c->follows = c->follows && record->event_kind != CT_STREAM_GAP;
   }
 }
@@ -263,8 +296,10 @@ take_step(struct ct_steps_cursor *c, const struct ct_record *record)
   struct ct_steps_state *state = &c->where.state;
   c->inconsistent += !state->rip_unknown && state->cpu.rip != event.pc;
   state->cpu.rip = event.pc;
+  take_time(c, event.tsc);
   step->number = c->where.number++;
   step->pc = event.pc;
+  step->tsc = c->where.tsc;
   step->plan = NULL;
   step->code = record->data + offsetof(struct ct_stream_step, code);
   step->length = event.length;
@@ -290,6 +325,37 @@ take_step(struct ct_steps_cursor *c, const struct ct_record *record)
   return step;
 }
 
+/*
+ * Did the thread end in the system call that was its last instruction? Then it has no result: the kernel has put one
+ * there for the time being.
+ */
+static bool
+ends_here(struct ct_steps_cursor *c)
+{
+  struct ct_record record = {.kind = CT_RECORD_NONE};
+  struct ct_stream_end end;
+  const uint8_t *at = c->where.at;
+  do {
+    ct_stream_take(c->units, c->table, at, (size_t)(c->end - at), &record);
+    at += record.kind == CT_RECORD_EVENT ? record.bytes : 0;
+  } while (record.kind == CT_RECORD_EVENT && record.event_kind == CT_STREAM_MEMORY);
+  if (record.kind != CT_RECORD_EVENT || record.event_kind != CT_STREAM_END) {
+    return false;
+  }
+  memcpy(&end, record.data, sizeof(end));
+  return end.reason == CT_STREAM_EXITED || end.reason == CT_STREAM_KILLED;
+}
+
+/* A system call was made: of what it left behind. */
+static void
+take_call(struct ct_steps_cursor *c, bool is_last)
+{
+  if (is_last && ends_here(c)) {
+    c->where.state.unknown |= 1u << CT_RAX;
+  }
+  take_time(c, c->step.did.time);
+}
+
 /* ---- forward ---- */
 
 static void
@@ -313,8 +379,21 @@ take_stamps(struct ct_steps_cursor *c)
 {
   size_t offset = (size_t)(c->where.at - c->unpacked.bytes);
   while (c->where.stamp < c->unpacked.stamp_count && c->unpacked.stamps[c->where.stamp].at <= offset) {
-    c->where.tsc = c->unpacked.stamps[c->where.stamp++].tsc;
+    take_time(c, c->unpacked.stamps[c->where.stamp++].tsc);
   }
+}
+
+static void
+tell_checkpoint(struct ct_steps_cursor *c)
+{
+  static __thread struct ct_steps_checkpoint checkpoint;
+  checkpoint.number = c->where.number;
+  checkpoint.at = (uint64_t)(c->where.at - c->unpacked.bytes);
+  checkpoint.tsc = c->where.tsc;
+  checkpoint.stamp = c->where.stamp;
+  memcpy(&checkpoint.state, &c->where.state, sizeof(checkpoint.state));
+  c->next_checkpoint = c->where.number + c->checkpoint_steps;
+  c->checkpoint(c->checkpoint_context, &checkpoint);
 }
 
 /* Takes the next record of the block, entering the next one; false: there is none. *step: it is an event that is one.
@@ -324,7 +403,10 @@ advance(struct ct_steps_cursor *c, const struct ct_steps_step **step)
 {
   struct ct_record *record = &c->where.record;
   if (!c->is_in) {
-    return enter_block(c);
+    return !c->stays && enter_block(c);
+  }
+  if (CT_UNLIKELY(c->checkpoint != NULL && c->where.number >= c->next_checkpoint && c->where.number < c->last)) {
+    tell_checkpoint(c);
   }
   take_stamps(c);
   ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), record);
@@ -385,6 +467,10 @@ ct_steps_cursor_next(struct ct_steps_cursor *c)
   struct ct_steps_step *step = &c->step;
   ct_steps_execute(&c->where.state, insn, c->where.record.data + insn->at, has_next, next, &step->did);
   c->where.state.rip_unknown |= asks && is_last && !has_next && !insn->by_next;
+  step->tsc = c->where.tsc;
+  if (CT_UNLIKELY(step->did.time != 0)) {
+    take_call(c, is_last);
+  }
   c->inconsistent += step->did.is_inconsistent;
   step->number = c->where.number++;
   step->pc = insn->pc;
@@ -416,12 +502,47 @@ settle(struct ct_steps_cursor *c)
   }
 }
 
+/* Forward to the last checkpoint before the step, if it is further than where it is. */
+static void
+jump(struct ct_steps_cursor *c, uint64_t step)
+{
+  static __thread struct ct_steps_checkpoint to;
+  if (c->index == NULL || !c->is_in || step - c->where.number < NEAR_STEPS ||
+      !ct_steps_index_checkpoint(c->index, c->block, step, &to) || to.number <= c->where.number || to.number > step ||
+      to.number >= c->last || to.at > c->unpacked.size || to.stamp > c->unpacked.stamp_count) {
+    return;
+  }
+  c->where.at = c->unpacked.bytes + to.at;
+  c->where.record.kind = CT_RECORD_NONE;
+  c->where.insn = 0;
+  c->where.stamp = to.stamp;
+  c->where.number = c->next_mark = to.number;
+  c->where.tsc = to.tsc;
+  memcpy(&c->where.state, &to.state, sizeof(to.state));
+  c->follows = false;
+  c->mark_count = 0;
+}
+
+void
+ct_steps_cursor_pass_events(struct ct_steps_cursor *c)
+{
+  struct ct_record ahead;
+  const struct ct_steps_step *made = NULL;
+  while (c->is_in && !is_inside(c)) {
+    ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), &ahead);
+    if (ahead.kind != CT_RECORD_EVENT || ahead.event_kind == CT_STREAM_STEP || !advance(c, &made)) {
+      return;
+    }
+  }
+}
+
 static void
 go_to_block(struct ct_steps_cursor *c, size_t block, uint64_t step)
 {
   const struct ct_steps_place *place = ct_steps_reader_place(c->reader, block);
   bool here = c->is_in && c->block == block;
   if (here && step >= c->where.number) {
+    jump(c, step);
     return;
   }
   if (here && c->mark_count != 0) {
@@ -432,6 +553,7 @@ go_to_block(struct ct_steps_cursor *c, size_t block, uint64_t step)
     }
     if (c->marks[mark].number <= step) {
       c->where = c->marks[mark];
+      jump(c, step);
       return;
     }
   }
@@ -441,6 +563,9 @@ go_to_block(struct ct_steps_cursor *c, size_t block, uint64_t step)
   c->where.number = place->first_step;
   c->where.record.kind = CT_RECORD_NONE;
   enter_block(c);
+  if (c->block == block && step >= c->where.number) {
+    jump(c, step);
+  }
 }
 
 bool
@@ -470,7 +595,11 @@ ct_steps_cursor_back(struct ct_steps_cursor *c)
       return true;
     }
     const struct ct_steps_place *place = ct_steps_reader_place(c->reader, ct_steps_reader_find(c->reader, step));
-    step = place->first_step;
+    uint64_t end = place->first_step + place->steps;
+    if (place->first_step > step) {
+      return false; /* blocks before the first one are missing */
+    }
+    step = step >= end ? end : place->first_step; /* missing, or not to be read */
   }
   return false;
 }
@@ -480,18 +609,17 @@ ct_steps_cursor_resume(struct ct_steps_cursor *c, uint64_t end, ct_steps_visit_s
 {
   const struct ct_steps_step *step;
   const struct ct_steps_step *made = NULL;
-  size_t block = c->block;
   uint64_t last = end < c->last ? end : c->last;
-  while (c->is_in && c->block == block && c->where.number < last && (step = ct_steps_cursor_next(c)) != NULL &&
-         c->block == block) {
-    if (!visit(context, step, c)) {
-      return true;
-    }
+  bool goes_on = true;
+  c->stays = true;
+  while (goes_on && c->is_in && c->where.number < last && (step = ct_steps_cursor_next(c)) != NULL) {
+    goes_on = visit(context, step, c);
   }
-  while (c->is_in && c->block == block && c->where.number == c->last && c->last <= end && !is_inside(c)) {
+  while (goes_on && c->is_in && c->where.number == c->last && c->last <= end && !is_inside(c)) {
     advance(c, &made);
   }
-  return false;
+  c->stays = false;
+  return !goes_on;
 }
 
 bool
@@ -502,6 +630,43 @@ ct_steps_cursor_scan(struct ct_steps_cursor *c, size_t block, uint64_t end, ct_s
   c->follows = false;
   enter_block(c);
   return ct_steps_cursor_resume(c, end, visit, context);
+}
+
+bool
+ct_steps_cursor_scan_from(struct ct_steps_cursor *c, size_t block, uint64_t from, uint64_t end,
+                          ct_steps_visit_step *visit, void *context)
+{
+  if (c->index != NULL && from > ct_steps_reader_place(c->reader, block)->first_step) {
+    c->block = block;
+    c->is_in = false;
+    c->follows = false;
+    c->is_silent = true;
+    enter_block(c);
+    uint64_t begin = c->where.number;
+    if (c->is_in && c->block == block) {
+      jump(c, from);
+    }
+    c->is_silent = false;
+    if (c->where.number != begin && c->block == block) {
+      return ct_steps_cursor_resume(c, end, visit, context);
+    }
+  }
+  return ct_steps_cursor_scan(c, block, end, visit, context);
+}
+
+void
+ct_steps_cursor_use_index(struct ct_steps_cursor *cursor, const struct ct_steps_index *index)
+{
+  cursor->index = index;
+}
+
+void
+ct_steps_cursor_checkpoints(struct ct_steps_cursor *cursor, uint64_t steps, ct_steps_visit_checkpoint *visit,
+                            void *context)
+{
+  cursor->checkpoint = visit;
+  cursor->checkpoint_context = context;
+  cursor->checkpoint_steps = steps;
 }
 
 uint64_t
@@ -526,6 +691,12 @@ uint64_t
 ct_steps_cursor_inconsistent(const struct ct_steps_cursor *cursor)
 {
   return cursor->inconsistent;
+}
+
+uint64_t
+ct_steps_cursor_holes(const struct ct_steps_cursor *cursor)
+{
+  return cursor->holes;
 }
 
 uint64_t

@@ -10,6 +10,7 @@
 #ifndef CT_STEPS_INDEX_H
 #define CT_STEPS_INDEX_H
 
+#include "steps/checkpoint.h"
 #include "steps/reader.h"
 
 struct ct_steps_index;
@@ -20,6 +21,16 @@ struct ct_steps_index;
  */
 int ct_steps_index_open(struct ct_steps_reader *reader, struct ct_steps_index **out);
 void ct_steps_index_close(struct ct_steps_index *index); /* accepts NULL */
+
+/* The same if it is there already; false: it is not, or does not fit the file. */
+bool ct_steps_index_load(struct ct_steps_reader *reader, struct ct_steps_index **out);
+
+/*
+ * For a search backwards that comes to a block after `read` steps: loads the index when that is sooner than to go on
+ * without, and makes it when many have been read, if it may. 0 or CT_ENOMEM.
+ */
+int ct_steps_index_want(struct ct_steps_reader *reader, size_t block, uint64_t read, bool makes,
+                        struct ct_steps_index **index);
 
 /* Whether a question about some of the steps is answered sooner with an index than without. */
 bool ct_steps_index_is_worth(const struct ct_steps_reader *reader);
@@ -34,6 +45,24 @@ bool ct_steps_index_may_run(const struct ct_steps_index *index, size_t block, ui
 bool ct_steps_index_has_alone(const struct ct_steps_index *index, size_t block);
 /* True: something is not recorded in the block, or before it: the last time before that step, counted in the block. */
 bool ct_steps_index_gap(const struct ct_steps_index *index, size_t block, uint64_t *step);
+
+/*
+ * Blocks are indexed in chunks of some 100,000 steps: *first is the number of the block's first one, and they follow
+ * each other; how many there are, at least one. An event between two chunks is in the later one.
+ */
+size_t ct_steps_index_chunks(const struct ct_steps_index *index, size_t block, size_t *first);
+/* Its first step. */
+uint64_t ct_steps_index_chunk_step(const struct ct_steps_index *index, size_t chunk);
+/* As ct_steps_index_may_write and so on. */
+bool ct_steps_index_chunk_writes(const struct ct_steps_index *index, size_t chunk, uint64_t address, uint64_t size);
+bool ct_steps_index_chunk_touches(const struct ct_steps_index *index, size_t chunk, uint64_t address, uint64_t size);
+bool ct_steps_index_chunk_runs(const struct ct_steps_index *index, size_t chunk, uint32_t unit);
+bool ct_steps_index_chunk_has_alone(const struct ct_steps_index *index, size_t chunk);
+bool ct_steps_index_chunk_gap(const struct ct_steps_index *index, size_t chunk, uint64_t *step);
+/* The state at the last chunk's begin at or before the step; false: the block's begin is that. Nothing of it is
+ * believed. */
+bool ct_steps_index_checkpoint(const struct ct_steps_index *index, size_t block, uint64_t step,
+                               struct ct_steps_checkpoint *checkpoint);
 uint64_t ct_steps_index_bytes(const struct ct_steps_index *index);
 
 #endif

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WITHOUT_INDEX = 30000 }; /* steps */
-
 struct search {
   const struct ct_steps_target *target;
   uint64_t before;
@@ -132,6 +130,34 @@ visit_event(void *context, const struct ct_steps_event *event)
   }
 }
 
+/* A block of which the index knows the chunks, from its end. */
+static void
+search_chunks(struct search *search, const struct ct_steps_reader *reader, const struct ct_steps_index *index,
+              size_t block, struct ct_steps_cursor *cursor)
+{
+  const struct ct_steps_target *target = search->target;
+  const struct ct_steps_place *place = ct_steps_reader_place(reader, block);
+  size_t first, count = ct_steps_index_chunks(index, block, &first);
+  uint64_t gap, end = place->first_step + place->steps;
+  for (size_t chunk = first + count; chunk > first && search->found.kind == CT_STEPS_WRITE_NONE;) {
+    uint64_t begin = ct_steps_index_chunk_step(index, --chunk);
+    bool is_last = chunk + 1 == first + count; /* with the events at the block's end */
+    if (begin > search->before) {
+      end = begin;
+      continue;
+    }
+    if (target->kind != CT_STEPS_MEMORY_BYTES ||
+        ct_steps_index_chunk_writes(index, chunk, target->address, target->size)) {
+      uint64_t to = is_last ? UINT64_MAX : end;
+      ct_steps_cursor_scan_from(cursor, block, begin, to < search->before ? to : search->before, visit_step, search);
+      ct_steps_cursor_pass_events(cursor);
+    } else if (ct_steps_index_chunk_gap(index, chunk, &gap) && place->first_step + gap <= search->before) {
+      note_gap(search, place->first_step + gap);
+    }
+    end = begin;
+  }
+}
+
 int
 ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **index, const struct ct_steps_target *target,
                     uint64_t before, struct ct_steps_write *write)
@@ -147,21 +173,15 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
   ct_steps_cursor_events(cursor, visit_event, &search);
   while (block > 0 && code == 0 && search.found.kind == CT_STEPS_WRITE_NONE) {
     block--;
-    if (target->kind == CT_STEPS_MEMORY_BYTES && read > WITHOUT_INDEX) {
-      if (*index == NULL) {
-        code = ct_steps_index_open(reader, index);
-      }
-      uint64_t gap;
-      if (code != 0 || !ct_steps_index_may_write(*index, block, target->address, target->size)) {
-        if (code == 0 && ct_steps_index_gap(*index, block, &gap)) {
-          gap += ct_steps_reader_place(reader, block)->first_step;
-          note_gap(&search, gap);
-        }
-        continue;
-      }
-    }
+    code = ct_steps_index_want(reader, block, read, target->kind == CT_STEPS_MEMORY_BYTES, index);
     read += ct_steps_reader_place(reader, block)->steps;
-    ct_steps_cursor_scan(cursor, block, before, visit_step, &search);
+    ct_steps_cursor_use_index(cursor, *index);
+    if (code == 0 && *index != NULL) {
+      search_chunks(&search, reader, *index, block, cursor);
+    } else if (code == 0) {
+      ct_steps_cursor_scan(cursor, block, before, visit_step, &search);
+      ct_steps_cursor_pass_events(cursor);
+    }
   }
   ct_steps_cursor_close(cursor);
   *write = search.found;

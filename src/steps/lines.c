@@ -338,10 +338,10 @@ put_json(const struct ct_steps_lines *lines, const struct ct_steps_step *step, c
   if (step->did.is_inconsistent) {
     json_object_set_new(object, "inconsistent", json_true());
   }
-  uint64_t tsc = ct_steps_cursor_tsc(cursor);
-  if (head->tsc_hz != 0 && tsc >= head->tsc) {
-    json_object_set_new(object, "time_ns",
-                        json_integer((json_int_t)((double)(tsc - head->tsc) * 1e9 / (double)head->tsc_hz)));
+  if (head->tsc_hz != 0 && step->tsc >= lines->start_tsc) {
+    json_object_set_new(
+        object, "time_ns",
+        json_integer((json_int_t)((double)(step->tsc - lines->start_tsc) * 1e9 / (double)head->tsc_hz)));
   }
   const char *file = lines->options->source ? ct_steps_names_source(lines->names, step->number, step->pc, &line) : NULL;
   if (file != NULL) {

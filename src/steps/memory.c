@@ -9,13 +9,18 @@
 
 #include <string.h>
 
-enum { WITHOUT_INDEX = 30000 }; /* steps */
 enum { OPEN, KNOWN, LOST }; /* of a byte: nothing is said of it so far; its value is; it was written, but with what */
 
 struct memory {
   uint64_t address, before;
   size_t size;
   uint8_t state[CT_STEPS_MEMORY_MAX], value[CT_STEPS_MEMORY_MAX]; /* of this block */
+};
+
+struct answer {
+  uint8_t state[CT_STEPS_MEMORY_MAX];
+  uint8_t *bytes;
+  size_t open; /* so many bytes */
 };
 
 /* The bytes from address on, of which have are at value (NULL: none); rest of them unknown. */
@@ -89,14 +94,47 @@ visit_event(void *context, const struct ct_steps_event *event)
   }
 }
 
+/* What a part says of bytes that later parts have said nothing of. */
+static void
+take(struct memory *m, struct answer *answer)
+{
+  for (size_t i = 0; i < m->size; i++) {
+    if (answer->state[i] == OPEN && m->state[i] != OPEN) {
+      answer->state[i] = m->state[i];
+      answer->bytes[i] = m->value[i];
+      answer->open--;
+    }
+  }
+  memset(m->state, OPEN, m->size);
+}
+
+/* A block of which the index knows the chunks, from its end. */
+static void
+read_chunks(struct memory *m, struct answer *answer, const struct ct_steps_index *index, size_t block,
+            struct ct_steps_cursor *cursor)
+{
+  size_t first, count = ct_steps_index_chunks(index, block, &first);
+  uint64_t gap, end = UINT64_MAX; /* with the events at the block's end */
+  for (size_t chunk = first + count; chunk > first && answer->open > 0;) {
+    uint64_t begin = ct_steps_index_chunk_step(index, --chunk);
+    if (begin <= m->before && (ct_steps_index_chunk_touches(index, chunk, m->address, m->size) ||
+                               ct_steps_index_chunk_gap(index, chunk, &gap))) {
+      ct_steps_cursor_scan_from(cursor, block, begin, end < m->before ? end : m->before, visit_step, m);
+      ct_steps_cursor_pass_events(cursor);
+      take(m, answer);
+    }
+    end = begin;
+  }
+}
+
 int
 ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, size_t size,
                 uint64_t before, uint8_t *bytes, uint8_t *known)
 {
   struct memory m = {.address = address, .size = size, .before = before};
-  uint8_t state[CT_STEPS_MEMORY_MAX] = {0};
-  size_t open = size, block = 0;
-  uint64_t read = 0, gap;
+  struct answer answer = {.bytes = bytes, .open = size};
+  size_t block = 0;
+  uint64_t read = 0;
   int code = 0;
   struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
   if (cursor == NULL) {
@@ -106,28 +144,21 @@ ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, u
     block = ct_steps_reader_find(reader, before) + 1;
   }
   ct_steps_cursor_events(cursor, visit_event, &m);
-  while (block > 0 && open > 0 && code == 0) {
+  while (block > 0 && answer.open > 0 && code == 0) {
     block--;
-    if (read > WITHOUT_INDEX && *index == NULL) {
-      code = ct_steps_index_open(reader, index);
-    }
-    if (code != 0 || (*index != NULL && !ct_steps_index_may_touch(*index, block, address, size) &&
-                      !ct_steps_index_gap(*index, block, &gap))) {
-      continue;
-    }
+    code = ct_steps_index_want(reader, block, read, true, index);
     read += ct_steps_reader_place(reader, block)->steps;
-    memset(m.state, 0, size);
-    ct_steps_cursor_scan(cursor, block, before, visit_step, &m);
-    for (size_t i = 0; i < size; i++) {
-      if (state[i] == OPEN && m.state[i] != OPEN) {
-        state[i] = m.state[i];
-        bytes[i] = m.value[i];
-        open--;
-      }
+    ct_steps_cursor_use_index(cursor, *index);
+    if (code == 0 && *index != NULL) {
+      read_chunks(&m, &answer, *index, block, cursor);
+    } else if (code == 0) {
+      ct_steps_cursor_scan(cursor, block, before, visit_step, &m);
+      ct_steps_cursor_pass_events(cursor);
+      take(&m, &answer);
     }
   }
   for (size_t i = 0; i < size; i++) {
-    known[i] = state[i] == KNOWN;
+    known[i] = answer.state[i] == KNOWN;
     bytes[i] = known[i] != 0 ? bytes[i] : 0;
   }
   ct_steps_cursor_close(cursor);

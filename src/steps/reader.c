@@ -30,7 +30,12 @@ struct ct_steps_reader {
   size_t module_count;
   uint64_t steps;
   struct ct_steps_unpacked scratch;
-  ZSTD_DStream *stream; /* for the heads of blocks */
+  ZSTD_DStream *stream; /* for the beginnings of blocks */
+  uint32_t block_head_bytes;
+  uint32_t next_number; /* of the next block */
+  uint32_t check;       /* of the blocks' heads */
+  bool after_hole;      /* blocks are missing, and none of records came since */
+  bool has_end;
   char damage[256];
 };
 
@@ -67,7 +72,7 @@ unpack(struct ct_steps_reader *reader, const struct ct_steps_place *place, struc
       !reserve(&out->bytes, &out->capacity, place->bytes + 16)) {
     return CT_ENOMEM;
   }
-  uint64_t at = place->offset + sizeof(struct ct_steps_block);
+  uint64_t at = place->offset + reader->block_head_bytes;
   out->stamps = (struct ct_stream_stamp *)(out->raw + aligned);
   out->stamp_count = place->stamps;
   if (ct_read_at(reader->fd, out->raw, packed, at) != packed ||
@@ -136,7 +141,7 @@ ct_steps_reader_begin(struct ct_steps_reader *reader, size_t block, uint64_t *ri
   struct ct_stream_context context;
   const struct ct_steps_place *place = &reader->places[block];
   size_t packed = place->stored - (uint64_t)place->stamps * sizeof(struct ct_stream_stamp);
-  uint64_t at = place->offset + sizeof(struct ct_steps_block);
+  uint64_t at = place->offset + reader->block_head_bytes;
   bool good =
       place->packing == CT_STEPS_RAW
           ? packed >= sizeof(context) && ct_read_at(reader->fd, &context, sizeof(context), at) == sizeof(context)
@@ -153,7 +158,8 @@ ct_steps_reader_begin(struct ct_steps_reader *reader, size_t block, uint64_t *ri
 static int
 add_place(struct ct_steps_reader *reader, const struct ct_steps_place *place)
 {
-  if (place->first_step != reader->steps || place->steps / 64 > place->bytes) { /* 4 bytes have 255 at most */
+  bool follows = place->first_step == reader->steps || (place->first_step > reader->steps && reader->after_hole);
+  if (!follows || place->first_step >> 62 != 0 || place->steps / 64 > place->bytes) { /* 4 bytes have 255 at most */
     ct_steps_reader_note(reader, "the block at %llu has other steps than it can have",
                          (unsigned long long)place->offset);
     return CT_EFORMAT;
@@ -167,8 +173,10 @@ add_place(struct ct_steps_reader *reader, const struct ct_steps_place *place)
     reader->places = places;
     reader->capacity = capacity;
   }
-  reader->places[reader->count++] = *place;
-  reader->steps += place->steps;
+  reader->places[reader->count] = *place;
+  reader->places[reader->count++].after_hole = reader->after_hole;
+  reader->after_hole = false;
+  reader->steps = place->first_step + place->steps;
   return 0;
 }
 
@@ -215,76 +223,179 @@ add_block(struct ct_steps_reader *reader, const struct ct_steps_place *place, un
   return code;
 }
 
-/* CT_EFORMAT: none is there, or one that ends behind the file. */
-static int
-read_head(struct ct_steps_reader *reader, uint64_t at, struct ct_steps_place *place, unsigned *kind)
+/* ---- the heads of blocks ---- */
+
+static bool
+is_head(const struct ct_steps_reader *reader, const struct ct_steps_block *block)
 {
-  struct ct_steps_block block;
-  if (ct_read_at(reader->fd, &block, sizeof(block), at) != sizeof(block) || block.magic != CT_STEPS_BLOCK_MAGIC ||
-      block.stored > reader->file_bytes - at - sizeof(block) || block.bytes > BLOCK_BYTES_MAX ||
-      (uint64_t)block.stamps * sizeof(struct ct_stream_stamp) > block.stored) {
-    return CT_EFORMAT;
+  return reader->head.version == CT_STEPS_VERSION_OLDEST
+             ? block->magic == CT_STEPS_BLOCK_MAGIC_2
+             : block->magic == CT_STEPS_BLOCK_MAGIC &&
+                   block->head_check ==
+                       ct_crc32(reader->head.check, block, offsetof(struct ct_steps_block, head_check));
+}
+
+/* False: it is none, or of a block that ends behind the file. */
+static bool
+take_head(const struct ct_steps_reader *reader, uint64_t at, const struct ct_steps_block *block)
+{
+  uint32_t head_bytes = reader->block_head_bytes;
+  if (!is_head(reader, block) || block->stored > reader->file_bytes - at - head_bytes ||
+      block->bytes > BLOCK_BYTES_MAX || (uint64_t)block->stamps * sizeof(struct ct_stream_stamp) > block->stored) {
+    return false;
   }
-  uint64_t packed = block.stored - (uint64_t)block.stamps * sizeof(struct ct_stream_stamp);
-  bool is_raw = block.packing == CT_STEPS_RAW;
+  uint64_t packed = block->stored - (uint64_t)block->stamps * sizeof(struct ct_stream_stamp);
+  bool is_raw = block->packing == CT_STEPS_RAW;
   /* zstd packs to some 1/32000 at most; what claims more is not worth the memory. */
-  if ((!is_raw && block.packing != CT_STEPS_ZSTD) || (is_raw ? packed != block.bytes : block.bytes / 40000 > packed)) {
-    return CT_EFORMAT;
+  return (is_raw || block->packing == CT_STEPS_ZSTD) &&
+         (is_raw ? packed == block->bytes : block->bytes / 40000 <= packed);
+}
+
+static bool
+read_head(const struct ct_steps_reader *reader, uint64_t at, struct ct_steps_block *block)
+{
+  uint32_t head_bytes = reader->block_head_bytes;
+  memset(block, 0, sizeof(*block));
+  return reader->file_bytes - at >= head_bytes && ct_read_at(reader->fd, block, head_bytes, at) == head_bytes &&
+         take_head(reader, at, block);
+}
+
+/* The first head that is whole, from there on; the file's end: there is none. */
+static uint64_t
+find_head(const struct ct_steps_reader *reader, uint64_t from, struct ct_steps_block *block)
+{
+  enum { PART = 1 << 16 };
+  const uint32_t magic = CT_STEPS_BLOCK_MAGIC;
+  uint8_t *part = reader->head.version > CT_STEPS_VERSION_OLDEST ? malloc(PART) : NULL;
+  uint64_t found = reader->file_bytes;
+  for (uint64_t at = from; part != NULL && found == reader->file_bytes; at += PART - sizeof(*block) + 1) {
+    size_t have = at < reader->file_bytes ? ct_read_at(reader->fd, part, PART, at) : 0;
+    if (have < sizeof(*block)) {
+      break;
+    }
+    const uint8_t *end = part + have - sizeof(*block) + sizeof(magic), *hit = part;
+    while (found == reader->file_bytes && (hit = memmem(hit, (size_t)(end - hit), &magic, sizeof(magic))) != NULL) {
+      memcpy(block, hit, sizeof(*block));
+      found = take_head(reader, at + (uint64_t)(hit - part), block) ? at + (uint64_t)(hit - part) : found;
+      hit++;
+    }
   }
-  *place = (struct ct_steps_place){.offset = at,
-                                   .stored = block.stored,
-                                   .bytes = block.bytes,
-                                   .first_step = block.first_step,
-                                   .steps = block.steps,
-                                   .first_tsc = block.first_tsc,
-                                   .last_tsc = block.last_tsc,
-                                   .stamps = block.stamps,
-                                   .check = block.check,
-                                   .packing = block.packing};
-  *kind = block.kind;
-  return 0;
+  free(part);
+  return found;
+}
+
+/* Whether the block is the next one; else those before it are missing, or it is one that was there already. */
+static bool
+take_number(struct ct_steps_reader *reader, uint64_t at, const struct ct_steps_block *block)
+{
+  if (reader->head.version == CT_STEPS_VERSION_OLDEST) {
+    return true;
+  }
+  if (block->number != reader->next_number) {
+    reader->after_hole = true;
+    ct_steps_reader_note(reader, "before the block at %llu others are missing (%u comes after %lld)",
+                         (unsigned long long)at, block->number, (long long)reader->next_number - 1);
+  }
+  if (block->number < reader->next_number) {
+    return false;
+  }
+  reader->next_number = block->number + 1;
+  reader->has_end |= block->kind == CT_STEPS_END;
+  return true;
+}
+
+static int
+take_block(struct ct_steps_reader *reader, uint64_t at, const struct ct_steps_block *block)
+{
+  const struct ct_steps_place place = {.offset = at,
+                                       .stored = block->stored,
+                                       .bytes = block->bytes,
+                                       .first_step = block->first_step,
+                                       .steps = block->steps,
+                                       .first_tsc = block->first_tsc,
+                                       .last_tsc = block->last_tsc,
+                                       .stamps = block->stamps,
+                                       .check = block->check,
+                                       .packing = block->packing};
+  if (!take_number(reader, at, block)) {
+    return 0;
+  }
+  reader->check = ct_crc32(reader->check, block, sizeof(*block));
+  return add_block(reader, &place, block->kind);
 }
 
 static int
 read_blocks(struct ct_steps_reader *reader)
 {
-  struct ct_steps_place place;
-  unsigned kind;
+  struct ct_steps_block block;
   int code = 0;
-  for (uint64_t at = reader->head.head_bytes; at < reader->file_bytes && code == 0;
-       at += sizeof(struct ct_steps_block) + place.stored) {
-    code = read_head(reader, at, &place, &kind);
-    if (code != 0) {
+  uint64_t at = reader->head.head_bytes;
+  while (at < reader->file_bytes && code == 0 && !reader->has_end) {
+    if (!read_head(reader, at, &block)) {
+      uint64_t next = find_head(reader, at + 1, &block);
       ct_steps_reader_note(reader, "from byte %llu on there is no whole block: %llu bytes are left out",
-                           (unsigned long long)at, (unsigned long long)(reader->file_bytes - at));
-      break;
+                           (unsigned long long)at, (unsigned long long)(next - at));
+      if (next == reader->file_bytes) {
+        break;
+      }
+      reader->after_hole = true;
+      at = next;
     }
-    code = add_block(reader, &place, kind);
+    code = take_block(reader, at, &block);
+    if (code == CT_EFORMAT && reader->head.version != CT_STEPS_VERSION_OLDEST) {
+      reader->after_hole = true; /* that block is left out */
+      code = 0;
+    }
+    at += reader->block_head_bytes + block.stored;
+  }
+  if (reader->head.version != CT_STEPS_VERSION_OLDEST && !reader->has_end) {
+    ct_steps_reader_note(reader, "the end is missing: the file was cut off, or its recorder has not ended it");
+  } else if (at < reader->file_bytes) {
+    ct_steps_reader_note(reader, "%llu bytes follow its end", (unsigned long long)(reader->file_bytes - at));
   }
   return code == CT_EFORMAT ? 0 : code;
+}
+
+/* CT_EFORMAT: it is damaged, or none of ours. */
+static int
+read_file_head(struct ct_steps_reader *reader, struct ct_diag *diag)
+{
+  struct ct_steps_file *head = &reader->head;
+  size_t have = ct_read_at(reader->fd, head, sizeof(*head), 0);
+  if (have < CT_STEPS_FILE_BYTES_2 || memcmp(head->magic, CT_STEPS_MAGIC, sizeof(CT_STEPS_MAGIC)) != 0) {
+    return ct_fail(diag, CT_EFORMAT, "%s: no file of an instruction tracer", reader->path);
+  }
+  if (head->version < CT_STEPS_VERSION_OLDEST || head->version > CT_STEPS_VERSION) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s: version %u of the format; this contrail knows %d and %d", reader->path,
+                   head->version, CT_STEPS_VERSION_OLDEST, CT_STEPS_VERSION);
+  }
+  bool is_old = head->version == CT_STEPS_VERSION_OLDEST;
+  bool is_whole =
+      is_old || (have == sizeof(*head) && head->check == ct_crc32(0, head, offsetof(struct ct_steps_file, check)));
+  if (!is_whole || head->head_bytes < (is_old ? CT_STEPS_FILE_BYTES_2 : sizeof(*head)) || head->head_bytes > 4096) {
+    return ct_fail(diag, CT_EFORMAT, "%s: the head of the file is damaged; without it nothing can be read",
+                   reader->path);
+  }
+  reader->block_head_bytes = is_old ? CT_STEPS_BLOCK_BYTES_2 : (uint32_t)sizeof(struct ct_steps_block);
+  return 0;
 }
 
 static int
 open_file(struct ct_steps_reader *reader, struct ct_diag *diag)
 {
   struct stat status;
-  struct ct_steps_file *head = &reader->head;
   reader->fd = ct_open_regular(reader->path);
   if (reader->fd < 0 || fstat(reader->fd, &status) != 0) {
     return ct_fail(diag, ct_err_from_errno(errno), "%s: %s", reader->path, strerror(errno));
   }
   reader->file_bytes = (uint64_t)status.st_size;
-  if (ct_read_at(reader->fd, head, sizeof(*head), 0) != sizeof(*head) ||
-      memcmp(head->magic, CT_STEPS_MAGIC, sizeof(CT_STEPS_MAGIC)) != 0) {
-    return ct_fail(diag, CT_EFORMAT, "%s: no file of an instruction tracer", reader->path);
+  int code = read_file_head(reader, diag);
+  if (code != 0) {
+    return code;
   }
-  if (head->version != CT_STEPS_VERSION || head->head_bytes < sizeof(*head) || head->head_bytes > 4096) {
-    return ct_fail(diag, CT_EUNSUPPORTED, "%s: version %u of the format; this contrail knows %d", reader->path,
-                   head->version, CT_STEPS_VERSION);
-  }
-  reader->units = ct_units_create(head->has_vectors != 0);
+  reader->units = ct_units_create(reader->head.has_vectors != 0);
   reader->stream = ZSTD_createDStream();
-  int code = reader->units != NULL ? read_blocks(reader) : CT_ENOMEM;
+  code = reader->units != NULL ? read_blocks(reader) : CT_ENOMEM;
   return code == 0 ? 0 : ct_fail(diag, code, "%s: %s", reader->path, ct_err_text(code));
 }
 
@@ -326,6 +437,20 @@ ct_steps_reader_close(struct ct_steps_reader *reader)
   free(reader);
 }
 
+bool
+ct_steps_reader_peek(const char *path, struct ct_steps_file *head)
+{
+  struct ct_steps_reader reader = {.path = (char *)path, .fd = ct_open_regular(path)};
+  bool good = reader.fd >= 0 && read_file_head(&reader, NULL) == 0;
+  if (reader.fd >= 0) {
+    close(reader.fd);
+  }
+  if (good) {
+    *head = reader.head;
+  }
+  return good;
+}
+
 /* ---- what is in it ---- */
 
 const struct ct_steps_file *
@@ -350,6 +475,12 @@ uint64_t
 ct_steps_reader_steps(const struct ct_steps_reader *reader)
 {
   return reader->steps;
+}
+
+uint32_t
+ct_steps_reader_check(const struct ct_steps_reader *reader)
+{
+  return reader->check;
 }
 
 uint64_t

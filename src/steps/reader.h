@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A thread's file of steps, opened: its list of blocks, its units, and a block's records unpacked. Nothing that the
- * file says is believed. A block that is damaged is as none; blocks end where there is no head of one. Not for several
+ * file says is believed. A block that is damaged is as none; behind damage it goes on with the next head that is whole.
+ * What is damaged, missing or cut off is noted when the file is opened, or when the block is read. Not for several
  * threads, but for several readers of one file.
  */
 #ifndef CT_STEPS_READER_H
@@ -20,6 +21,7 @@ struct ct_steps_place {
   uint64_t first_tsc, last_tsc;
   uint32_t stamps, check;
   uint16_t packing;
+  bool after_hole; /* blocks are missing before it */
 };
 
 struct ct_steps_modules {
@@ -29,12 +31,15 @@ struct ct_steps_modules {
 
 /* CT_ENOENT and the like; CT_EFORMAT: none of ours. */
 int ct_steps_reader_open(const char *path, struct ct_steps_reader **out, struct ct_diag *diag);
+/* The head of a file alone; false: it cannot be read. */
+bool ct_steps_reader_peek(const char *path, struct ct_steps_file *head);
 void ct_steps_reader_close(struct ct_steps_reader *reader); /* accepts NULL */
 
 const struct ct_steps_file *ct_steps_reader_head(const struct ct_steps_reader *reader);
 const char *ct_steps_reader_path(const struct ct_steps_reader *reader);
 struct ct_units *ct_steps_reader_units(struct ct_steps_reader *reader);
-uint64_t ct_steps_reader_steps(const struct ct_steps_reader *reader); /* in all blocks */
+uint64_t ct_steps_reader_steps(const struct ct_steps_reader *reader); /* up to the end of the last block */
+uint32_t ct_steps_reader_check(const struct ct_steps_reader *reader); /* of the heads of all blocks */
 uint64_t ct_steps_reader_bytes(const struct ct_steps_reader *reader); /* of the file */
 size_t ct_steps_reader_blocks(const struct ct_steps_reader *reader);
 const struct ct_steps_place *ct_steps_reader_place(const struct ct_steps_reader *reader, size_t block);

@@ -4,9 +4,8 @@
  * which of its steps are wanted, then these once more, each into a text of its own, and the texts from the last to the
  * first.
  */
-#include "steps/view.h"
+#include "steps/view_internal.h"
 
-#include "steps/chosen.h"
 #include "steps/folder.h"
 #include "steps/memory.h"
 
@@ -17,29 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAIL_DEFAULT = 20 };
-
-/* Which steps of a thread are wanted, and where they go. */
-struct view {
-  struct ct_steps_lines lines;
-  struct ct_steps_cursor *cursor;
-  struct ct_steps_index *index; /* NULL: not needed so far */
-  struct ct_steps_chosen chosen;
-  uint64_t left;  /* to show */
-  uint64_t shown;
-  struct ct_steps_state before;
-  uint64_t from, *found;
-  size_t found_count, found_capacity, found_at;
-  char **texts;
-  bool shows_events;
-  int code;
-};
+enum { TAIL_DEFAULT = 20, NEAR_STEPS = 100000 };
 
 /* ---- which ---- */
 
-/* False: no step of the block is wanted. */
-static bool
-block_is_wanted(struct view *view, size_t block)
+bool
+ct_steps_view_wants(struct ct_steps_view *view, size_t block)
 {
   if (!view->chosen.has_ranges) {
     return true;
@@ -50,8 +32,8 @@ block_is_wanted(struct view *view, size_t block)
   return view->index == NULL ? view->code == 0 : ct_steps_chosen_in_block(&view->chosen, view->index, block);
 }
 
-static int
-choose(struct view *view, struct ct_diag *diag)
+int
+ct_steps_view_choose(struct ct_steps_view *view, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = view->lines.options;
   struct ct_steps_chosen *chosen = &view->chosen;
@@ -90,7 +72,7 @@ copy_state(struct ct_steps_state *to, const struct ct_steps_state *from)
 static bool
 show_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
 {
-  struct view *view = context;
+  struct ct_steps_view *view = context;
   if (step->number >= view->from && ct_steps_chosen_has(&view->chosen, step->pc)) {
     ct_steps_put_step(&view->lines, step, &view->before, cursor);
     view->shown++;
@@ -100,10 +82,10 @@ show_step(void *context, const struct ct_steps_step *step, const struct ct_steps
   return view->left != 0 && !ferror(view->lines.out);
 }
 
-static void
-show_event(void *argument, const struct ct_steps_event *event)
+void
+ct_steps_view_event(void *argument, const struct ct_steps_event *event)
 {
-  struct view *view = argument;
+  struct ct_steps_view *view = argument;
   struct ct_stream_context context;
   if (view->shows_events && event->step >= view->from && (event->step > view->from || event->step == 0) &&
       view->left != 0) {
@@ -111,23 +93,41 @@ show_event(void *argument, const struct ct_steps_event *event)
   }
   if (event->kind == CT_STREAM_CONTEXT) {
     memcpy(&context, event->data, sizeof(context));
-    if (context.reason != CT_CONTEXT_STEP) { /* what a step has made is told before the step */
+    if (context.reason != CT_CONTEXT_STEP) {             /* what a step has made is told before the step */
       ct_steps_take_context(&view->before, event->data); /* the cursor takes it after this */
     }
   }
 }
 
+/* From the step on, by the index if it is there; it is not made for this. */
 static void
-show_forward(struct view *view, uint64_t from)
+show_block(struct ct_steps_view *view, size_t block)
+{
+  uint64_t from = view->from > 0 ? view->from - 1 : 0; /* with the events before it */
+  bool is_far = from > ct_steps_reader_place(view->lines.reader, block)->first_step + NEAR_STEPS;
+  if (is_far && view->index == NULL && !ct_steps_index_load(view->lines.reader, &view->index)) {
+    view->index = NULL;
+  }
+  ct_steps_cursor_use_index(view->cursor, view->index);
+  if (is_far && ct_steps_cursor_seek(view->cursor, from)) {
+    copy_state(&view->before, ct_steps_cursor_state(view->cursor));
+    ct_steps_cursor_resume(view->cursor, UINT64_MAX, show_step, view);
+  } else {
+    ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, show_step, view);
+  }
+}
+
+static void
+show_forward(struct ct_steps_view *view, uint64_t from)
 {
   struct ct_steps_reader *reader = view->lines.reader;
   view->from = from;
   view->shows_events = !view->chosen.has_ranges;
-  ct_steps_cursor_events(view->cursor, show_event, view);
+  ct_steps_cursor_events(view->cursor, ct_steps_view_event, view);
   for (size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, from) : 0;
        block < ct_steps_reader_blocks(reader) && view->left != 0 && !ferror(view->lines.out); block++) {
-    if (block_is_wanted(view, block)) {
-      ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, show_step, view);
+    if (ct_steps_view_wants(view, block)) {
+      show_block(view, block);
     }
   }
 }
@@ -137,7 +137,7 @@ show_forward(struct view *view, uint64_t from)
 static bool
 collect_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
 {
-  struct view *view = context;
+  struct ct_steps_view *view = context;
   (void)cursor;
   if (!ct_steps_chosen_has(&view->chosen, step->pc)) {
     return true;
@@ -160,7 +160,7 @@ collect_step(void *context, const struct ct_steps_step *step, const struct ct_st
 static bool
 keep_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
 {
-  struct view *view = context;
+  struct ct_steps_view *view = context;
   if (view->found_at < view->found_count && step->number == view->found[view->found_at]) {
     size_t bytes;
     FILE *out = view->lines.out;
@@ -177,7 +177,7 @@ keep_step(void *context, const struct ct_steps_step *step, const struct ct_steps
 }
 
 static void
-show_block_back(struct view *view, size_t block, uint64_t end)
+show_block_back(struct ct_steps_view *view, size_t block, uint64_t end)
 {
   view->found_count = 0;
   view->shows_events = false;
@@ -191,7 +191,7 @@ show_block_back(struct view *view, size_t block, uint64_t end)
     return;
   }
   if (view->found_count != 0) {
-    ct_steps_cursor_events(view->cursor, show_event, view);
+    ct_steps_cursor_events(view->cursor, ct_steps_view_event, view);
     ct_steps_cursor_scan(view->cursor, block, end, keep_step, view);
   }
   for (size_t i = view->found_count; i > first; i--) {
@@ -204,13 +204,13 @@ show_block_back(struct view *view, size_t block, uint64_t end)
 }
 
 static void
-show_back(struct view *view, uint64_t end)
+show_back(struct ct_steps_view *view, uint64_t end)
 {
   size_t block =
       ct_steps_reader_blocks(view->lines.reader) != 0 ? ct_steps_reader_find(view->lines.reader, end) + 1 : 0;
   while (block > 0 && view->left != 0 && view->code == 0 && !ferror(view->lines.out)) {
     block--;
-    if (block_is_wanted(view, block)) {
+    if (ct_steps_view_wants(view, block)) {
       show_block_back(view, block, end);
     }
   }
@@ -218,13 +218,13 @@ show_back(struct view *view, uint64_t end)
 
 /* The number of the step from which on there are as many as are left to show. */
 static uint64_t
-tail_begin(struct view *view)
+tail_begin(struct ct_steps_view *view)
 {
   uint64_t wanted = view->left, first = 0;
   for (size_t block = ct_steps_reader_blocks(view->lines.reader); block > 0 && wanted != 0 && view->code == 0;) {
     block--;
     view->found_count = 0;
-    if (block_is_wanted(view, block)) {
+    if (ct_steps_view_wants(view, block)) {
       ct_steps_cursor_events(view->cursor, NULL, NULL);
       ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, collect_step, view);
     }
@@ -239,7 +239,7 @@ tail_begin(struct view *view)
 
 /* A line about a step. */
 static void
-put_remark(const struct view *view, uint64_t step, const char *text)
+put_remark(const struct ct_steps_view *view, uint64_t step, const char *text)
 {
   if (view->lines.options->json) {
     fprintf(view->lines.out, "{\"step\":%" PRIu64 ",\"tid\":%" PRId32 ",\"event\":\"%s\"}\n", step,
@@ -250,7 +250,7 @@ put_remark(const struct view *view, uint64_t step, const char *text)
 }
 
 static int
-show_last_write(struct view *view, struct ct_diag *diag)
+show_last_write(struct ct_steps_view *view, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = view->lines.options;
   struct ct_steps_target target;
@@ -283,7 +283,7 @@ show_last_write(struct view *view, struct ct_diag *diag)
 /* ---- memory ---- */
 
 static void
-put_bytes(const struct view *view, uint64_t address, size_t size, const uint8_t *bytes, const uint8_t *known)
+put_bytes(const struct ct_steps_view *view, uint64_t address, size_t size, const uint8_t *bytes, const uint8_t *known)
 {
   bool json = view->lines.options->json;
   FILE *out = view->lines.out;
@@ -308,7 +308,7 @@ put_bytes(const struct view *view, uint64_t address, size_t size, const uint8_t 
 }
 
 static int
-show_memory(struct view *view, struct ct_diag *diag)
+show_memory(struct ct_steps_view *view, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = view->lines.options;
   struct ct_steps_target target;
@@ -331,7 +331,7 @@ show_memory(struct view *view, struct ct_diag *diag)
 /* ---- a thread ---- */
 
 static int
-show(struct view *view, struct ct_diag *diag)
+show(struct ct_steps_view *view, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = view->lines.options;
   uint64_t steps = ct_steps_reader_steps(view->lines.reader);
@@ -346,7 +346,7 @@ show(struct view *view, struct ct_diag *diag)
   if (options->memory != NULL) {
     return show_memory(view, diag);
   }
-  int code = choose(view, diag);
+  int code = ct_steps_view_choose(view, diag);
   if (code != 0) {
     return code;
   }
@@ -359,12 +359,12 @@ show(struct view *view, struct ct_diag *diag)
   return view->code == 0 ? 0 : ct_fail(diag, view->code, "out of memory");
 }
 
-static int
-show_file(const char *path, const struct ct_steps_options *options, bool many, FILE *out, struct ct_steps_notes *notes,
-          struct ct_diag *diag)
+int
+ct_steps_view_open(const char *path, const struct ct_steps_options *options, bool many, uint64_t start_tsc, FILE *out,
+                   struct ct_steps_view **opened, struct ct_diag *diag)
 {
   struct ct_steps_reader *reader;
-  struct view *view = calloc(1, sizeof(*view));
+  struct ct_steps_view *view = calloc(1, sizeof(*view));
   int code = view != NULL ? ct_steps_reader_open(path, &reader, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
   if (code != 0) {
     free(view);
@@ -374,22 +374,48 @@ show_file(const char *path, const struct ct_steps_options *options, bool many, F
                                         .reader = reader,
                                         .names = ct_steps_names_create(reader),
                                         .out = out,
+                                        .start_tsc = start_tsc != 0 ? start_tsc : ct_steps_reader_head(reader)->tsc,
                                         .has_many_threads = many};
   view->cursor = ct_steps_cursor_open(reader);
-  bool good = view->lines.names != NULL && view->cursor != NULL;
-  code = good ? show(view, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
+  if (view->lines.names == NULL || view->cursor == NULL) {
+    struct ct_steps_notes none = {.struct_size = sizeof(none)};
+    ct_steps_view_close(view, &none);
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  *opened = view;
+  return 0;
+}
+
+void
+ct_steps_view_close(struct ct_steps_view *view, struct ct_steps_notes *notes)
+{
+  if (view == NULL) {
+    return;
+  }
   notes->shown += view->shown;
   notes->inconsistent += view->cursor != NULL ? ct_steps_cursor_inconsistent(view->cursor) : 0;
   if (notes->damage[0] == 0) {
-    snprintf(notes->damage, sizeof(notes->damage), "%s", ct_steps_reader_damage(reader));
+    snprintf(notes->damage, sizeof(notes->damage), "%s", ct_steps_reader_damage(view->lines.reader));
   }
   ct_steps_cursor_close(view->cursor);
   ct_steps_names_free(view->lines.names);
   ct_steps_index_close(view->index);
-  ct_steps_reader_close(reader);
+  ct_steps_reader_close(view->lines.reader);
   ct_steps_chosen_free(&view->chosen);
   free(view->found);
   free(view);
+}
+
+static int
+show_file(const char *path, const struct ct_steps_options *options, bool many, uint64_t start_tsc, FILE *out,
+          struct ct_steps_notes *notes, struct ct_diag *diag)
+{
+  struct ct_steps_view *view;
+  int code = ct_steps_view_open(path, options, many, start_tsc, out, &view, diag);
+  if (code == 0) {
+    code = show(view, diag);
+    ct_steps_view_close(view, notes);
+  }
   return code;
 }
 
@@ -399,6 +425,27 @@ static bool
 is_of(const char *path, uint32_t tid)
 {
   return strtoull(strrchr(path, '.') + 1, NULL, 10) == tid;
+}
+
+/* When the first of the threads was begun: times are from then on. 0: it has no file that can be read. */
+static uint64_t
+start_of(char **files, size_t count)
+{
+  uint64_t start = 0;
+  for (size_t i = 0; i < count; i++) {
+    struct ct_steps_file head;
+    if (ct_steps_reader_peek(files[i], &head) && (start == 0 || head.tsc < start)) {
+      start = head.tsc;
+    }
+  }
+  return start;
+}
+
+/* Those of several threads one after the other, where each is looked at from a step or from the end of its own. */
+static bool
+is_by_thread(const struct ct_steps_options *options)
+{
+  return options->has_step || options->back || options->tail || options->last_write != NULL || options->memory != NULL;
 }
 
 static int
@@ -412,10 +459,16 @@ show_all(const char *path, const struct ct_steps_options *options, FILE *out, st
     return code;
   }
   bool is_file = count == 1 && strcmp(files[0], path) == 0, found = false;
+  uint64_t start = is_file ? 0 : start_of(files, count);
+  if (count > 1 && options->tid == 0 && !is_by_thread(options)) {
+    code = ct_steps_merge(files, count, options, start, out, notes, diag);
+    free(files);
+    return code;
+  }
   for (size_t i = 0; i < count && code == 0; i++) {
     if (is_file || options->tid == 0 || is_of(files[i], options->tid)) {
       found = true;
-      code = show_file(files[i], options, count > 1, out, notes, diag);
+      code = show_file(files[i], options, count > 1, start, out, notes, diag);
     }
   }
   free(files);

@@ -15,6 +15,7 @@ struct ct_steps_lines {
   struct ct_steps_reader *reader;
   struct ct_steps_names *names;
   FILE *out;
+  uint64_t start_tsc; /* times are from then on */
   bool has_many_threads;
 };
 

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -34,6 +35,8 @@ struct ct_steps_writer {
   uint8_t *pending;               /* units that are to be written before the next segment */
   size_t pending_bytes, pending_capacity;
   struct ct_steps_written written;
+  uint32_t file_check, block_count;
+  bool has_end;
 };
 
 /* ---- packing ---- */
@@ -131,6 +134,8 @@ ct_steps_writer_open(const char *path, const struct ct_steps_file *given, struct
   memcpy(head.magic, CT_STEPS_MAGIC, sizeof(CT_STEPS_MAGIC));
   head.version = CT_STEPS_VERSION;
   head.head_bytes = sizeof(head);
+  head.hole = 0;
+  head.check = writer->file_check = ct_crc32(0, &head, offsetof(struct ct_steps_file, check));
   writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (writer->fd < 0) {
     int code = ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
@@ -149,6 +154,15 @@ ct_steps_writer_open(const char *path, const struct ct_steps_file *given, struct
   return 0;
 }
 
+static int
+put_head(struct ct_steps_writer *writer, struct ct_steps_block *block)
+{
+  block->magic = CT_STEPS_BLOCK_MAGIC;
+  block->number = writer->block_count++;
+  block->head_check = ct_crc32(writer->file_check, block, offsetof(struct ct_steps_block, head_check));
+  return put(writer, block, sizeof(*block));
+}
+
 /* block: kind, steps and times are set. */
 static int
 put_packed(struct ct_steps_writer *writer, struct ct_steps_block block, const struct ct_steps_packer *packed)
@@ -156,13 +170,12 @@ put_packed(struct ct_steps_writer *writer, struct ct_steps_block block, const st
   if (packed->stored == NULL) {
     return fail(writer, CT_ENOMEM, ENOMEM);
   }
-  block.magic = CT_STEPS_BLOCK_MAGIC;
   block.packing = (uint16_t)packed->packing;
   block.stored = packed->stored_size + packed->stamp_count * sizeof(*packed->stamps);
   block.bytes = packed->size;
   block.stamps = packed->stamp_count;
   block.check = packed->check;
-  put(writer, &block, sizeof(block));
+  put_head(writer, &block);
   put(writer, packed->stored, packed->stored_size);
   return put(writer, packed->stamps, packed->stamp_count * sizeof(*packed->stamps));
 }
@@ -258,12 +271,24 @@ ct_steps_writer_written(const struct ct_steps_writer *writer)
 }
 
 int
+ct_steps_writer_end(struct ct_steps_writer *writer)
+{
+  struct ct_steps_block end = {.kind = CT_STEPS_END, .packing = CT_STEPS_RAW};
+  if (!writer->has_end && put_pending(writer) == 0) {
+    writer->has_end = true;
+    end.first_step = writer->written.steps;
+    put_head(writer, &end);
+  }
+  return writer->code;
+}
+
+int
 ct_steps_writer_close(struct ct_steps_writer *writer, struct ct_diag *diag)
 {
   if (writer == NULL) {
     return 0;
   }
-  put_pending(writer);
+  ct_steps_writer_end(writer);
   if (close(writer->fd) != 0) {
     fail(writer, ct_err_from_errno(errno), errno);
   }

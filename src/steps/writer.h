@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Writes a thread's file of steps (ring/itrace_stream.h). Errors stay: after one nothing more is written, and each
- * further call gives it again. What has been written is whole blocks, so it can be read whatever comes after.
+ * further call gives it again. What has been written is whole blocks, so it can be read whatever comes after; a file
+ * that was not closed has no end, which readers tell.
  *
  * Costs a walk over the records and zstd's fastest, for whoever calls: a thread of its own. A writer belongs to one
  * thread at a time.
@@ -26,7 +27,7 @@ void ct_steps_packer_free(struct ct_steps_packer *packer); /* accepts NULL */
 void ct_steps_pack(struct ct_steps_packer *packer, const void *bytes, size_t size, const struct ct_stream_stamp *stamps,
                    uint32_t stamp_count);
 
-/* Makes the file, or empties it. head: magic, version and head_bytes are put in here. 0 or an error. */
+/* Makes the file, or empties it. head: magic, version, head_bytes and check are put in here. 0 or an error. */
 int ct_steps_writer_open(const char *path, const struct ct_steps_file *head, struct ct_steps_writer **out,
                          struct ct_diag *diag);
 /* struct ct_steps_unit with its code, one after the other; before the segments that use them. 0 or an error. */
@@ -41,6 +42,8 @@ int ct_steps_writer_segment(struct ct_steps_writer *writer, const void *bytes, s
 int ct_steps_writer_packed(struct ct_steps_writer *writer, const struct ct_steps_packer *packed);
 /* The text of /proc/PID/maps, as it is from the next segment on. 0 or an error. */
 int ct_steps_writer_modules(struct ct_steps_writer *writer, const char *text, size_t size);
+/* Nothing comes after this; closing does it, too. 0 or an error. */
+int ct_steps_writer_end(struct ct_steps_writer *writer);
 /* What has been written. */
 struct ct_steps_written {
   uint64_t steps, bytes, raw_bytes; /* of records; of the file; of records before they were packed */

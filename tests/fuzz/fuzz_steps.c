@@ -1,108 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A thread's file of steps: reader, cursor, index and view. The file is made of the input: good blocks whose units and
- * records are the input's bytes, with some bytes spoiled afterwards.
- *
- *   input:  flags u8 | place u16, change u8 of a byte of the file | blocks
- *   block:  kind u8 (its low 2 bits; 4: the head says one step more; 8: not packed) | bytes u16 | these
- *   flags:  1 the byte is changed    2 vectors    4 each block of records is given a good context    8 JSON
- *           16 backwards
- */
-#include "fuzz.h"
+/* A thread's file of steps (steps_file.h): reader, cursor, index and view. */
+#include "steps_file.h"
 
-#include "base/crc32.h"
 #include "steps/cursor.h"
-#include "steps/stream.h"
 #include "steps/view.h"
-
-#include <fcntl.h>
-#include <unistd.h>
-
-enum { FILE_MAX = 1 << 18 };
-
-static char folder[64], path[96], index_path[112];
-static uint8_t file[FILE_MAX];
-static size_t file_bytes;
-static uint64_t steps;
-
-static void
-leave(void)
-{
-  unlink(path);
-  unlink(index_path);
-  rmdir(folder);
-}
-
-static void
-enter(void)
-{
-  snprintf(folder, sizeof(folder), "/dev/shm/contrail-fuzz-steps-XXXXXX");
-  CHECK(mkdtemp(folder) != NULL);
-  snprintf(path, sizeof(path), "%s/steps.7", folder);
-  snprintf(index_path, sizeof(index_path), "%s/steps.7.index", folder);
-  atexit(leave);
-}
-
-static void
-append(const void *bytes, size_t size)
-{
-  CHECK(size <= FILE_MAX - file_bytes);
-  memcpy(file + file_bytes, bytes, size);
-  file_bytes += size;
-}
-
-static void
-append_block(struct input *input, struct ct_units *units, uint8_t flags)
-{
-  static uint8_t bytes[65536 + 4096];
-  uint8_t kind = (uint8_t)input_number(input, 1);
-  size_t wanted = input_number(input, 2), taken, size = 0;
-  uint8_t *part = input_part(input, wanted, &taken);
-  struct ct_steps_block block = {
-      .magic = CT_STEPS_BLOCK_MAGIC, .kind = kind & 3, .packing = CT_STEPS_RAW, .first_step = steps};
-  if (block.kind == CT_STEPS_RECORDS && (flags & 4) != 0) {
-    uint16_t vectors = (flags & 2) != 0 ? 16 : 0;
-    struct ct_stream_context context = {
-        .event = {CT_STREAM_EVENT | CT_STREAM_CONTEXT, (uint32_t)sizeof(context) + vectors * 32u},
-        .rip = 0x1000,
-        .flags = 0x202,
-        .reason = CT_CONTEXT_SEGMENT,
-        .vectors = vectors,
-        .vector_bytes = 32};
-    memcpy(bytes, &context, sizeof(context));
-    memset(bytes + sizeof(context), 0x11, vectors * 32u);
-    size = sizeof(context) + vectors * 32u;
-  }
-  memcpy(bytes + size, part, taken);
-  size += taken;
-  free(part);
-  if (block.kind == CT_STEPS_UNITS) {
-    (void)ct_units_add_block(units, bytes, size);
-  } else if (block.kind == CT_STEPS_RECORDS) {
-    enum { STAMPS = 16 };
-    struct ct_stream_count count, divided;
-    struct ct_stream_stamp stamps[STAMPS];
-    for (unsigned i = 0; i < STAMPS; i++) { /* where records may begin, or not */
-      stamps[i] = (struct ct_stream_stamp){.at = (size * i + (flags & 3) * i) / STAMPS};
-    }
-    ct_stream_count(units, bytes, size, NULL, 0, &count);
-    ct_stream_count(units, bytes, size, stamps, STAMPS, &divided);
-    CHECK(count.is_whole == divided.is_whole && count.steps == divided.steps);
-    block.steps = count.steps + (kind >> 2 & 1);
-    steps += block.steps;
-  }
-  block.stored = block.bytes = size;
-  block.check = ct_crc32(0, bytes, size);
-  append(&block, sizeof(block));
-  append(bytes, size);
-}
-
-static void
-put_file(void)
-{
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  CHECK(fd >= 0 && write(fd, file, file_bytes) == (ssize_t)file_bytes && close(fd) == 0);
-}
 
 static bool
 count_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
@@ -188,32 +89,9 @@ check_view(uint8_t flags)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-  struct input input = {data, data + (size < 4096 ? size : 4096)};
   struct ct_steps_reader *reader;
   struct ct_diag diag = {""};
-  if (folder[0] == 0) {
-    enter();
-  }
-  uint8_t flags = (uint8_t)input_number(&input, 1);
-  size_t place = input_number(&input, 2);
-  uint8_t change = (uint8_t)input_number(&input, 1);
-  struct ct_steps_file head = {.magic = CT_STEPS_MAGIC,
-                               .version = CT_STEPS_VERSION,
-                               .head_bytes = sizeof(head),
-                               .tid = 7,
-                               .has_vectors = flags >> 1 & 1};
-  struct ct_units *units = ct_units_create((flags & 2) != 0);
-  file_bytes = 0;
-  steps = 0;
-  append(&head, sizeof(head));
-  while (input.at < input.end) {
-    append_block(&input, units, flags);
-  }
-  ct_units_free(units);
-  if ((flags & 1) != 0 && place < file_bytes) {
-    file[place] ^= change;
-  }
-  put_file();
+  uint8_t flags = make_file(data, size);
   if (ct_steps_reader_open(path, &reader, &diag) == 0) {
     check_places(reader);
     check_index(reader);

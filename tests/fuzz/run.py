@@ -46,6 +46,7 @@ TARGETS = {
     "store": ["-max_len=256"],
     "check": ["-max_len=128"],
     "steps": ["-max_len=4096"],
+    "calls": ["-max_len=4096"],
 }
 FOUND_BYTES_MAX = 40000
 LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
