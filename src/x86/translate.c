@@ -26,8 +26,8 @@ struct ct_recovery *
 ct_writer_note(struct ct_writer *w, uint64_t pc)
 {
   struct ct_unit *unit = w->unit;
-  uint32_t at = ct_writer_here(w);
-  if (unit->recovery_count != 0 && unit->recovery[unit->recovery_count - 1].at == at) {
+  uint32_t at = ct_writer_here(w), first = w->out == w->hot ? 0 : unit->hot_count;
+  if (unit->recovery_count > first && unit->recovery[unit->recovery_count - 1].at == at) {
     unit->recovery_count--;
   }
   if (unit->recovery_count == CT_RECOVERY_MAX) {
@@ -46,6 +46,16 @@ ct_writer_reaches(const struct ct_writer *w, uint64_t address)
 {
   int64_t distance = (int64_t)(address - ct_code_pc(w->out));
   return distance > INT32_MIN + 64 && distance < INT32_MAX - 64;
+}
+
+void
+ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label)
+{
+  uint64_t place = ct_code_pc(w->cold);
+  for (unsigned i = 0; i < label->count && !w->hot->overflow; i++) {
+    int32_t distance = (int32_t)(place - (w->hot->address + label->uses[i] + 4));
+    memcpy(w->hot->bytes + label->uses[i], &distance, sizeof(distance));
+  }
 }
 
 static void
@@ -95,7 +105,7 @@ emit_exit_code(struct ct_writer *w, uint32_t i)
   struct ct_unit_exit *leaving = &w->unit->exits[i];
   struct ct_mem target = CT_SLOT(w->place, target), high = target;
   high.disp += 4;
-  ct_code_label_bind(w->out, &w->exit_labels[i]);
+  ct_writer_bind_cold(w, &w->exit_labels[i]);
   leaving->code_at = ct_writer_here(w);
   w->now = w->exit_states[i];
   ct_writer_note(w, leaving->target);
@@ -488,17 +498,27 @@ static void
 finish(struct ct_writer *w)
 {
   uint32_t count = w->unit->exit_count;
+  struct ct_code_label room = {.count = 0};
+  if (w->has_look) {
+    ct_record_look_end(w);
+  }
+  w->unit->hot_count = w->unit->recovery_count;
+  w->out = w->cold;
+  w->start = w->cold->length;
   if (w->has_look) {
     w->now = w->look;
     w->now.rcx_is = CT_RCX_OWN;
     add_exit(w, CT_EXIT_ROOM, w->look.pc)->done = w->look.done;
-    ct_record_cold(w, &w->exit_labels[count]);
+    ct_record_cold(w, &room);
   }
   for (uint32_t i = 0; i < w->unit->exit_count; i++) {
+    if (i == count) {
+      ct_code_label_bind(w->out, &room);
+    }
     emit_exit_code(w, i);
   }
   if (w->unit->return_address != 0) {
-    ct_code_label_bind(w->out, &w->literal);
+    ct_writer_bind_cold(w, &w->literal);
     ct_emit_u64(w->out, w->unit->return_address);
   }
 }
@@ -690,10 +710,17 @@ emit_block_of(struct ct_writer *w, struct block *block)
 
 void
 ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                  bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_unit *unit)
+                  bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_code *cold,
+                  struct ct_unit *unit)
 {
   struct block block;
-  struct ct_writer w = {.place = place, .out = out, .unit = unit, .start = out->length, .first_exit = first_exit};
+  struct ct_writer w = {.place = place,
+                        .out = out,
+                        .hot = out,
+                        .cold = cold,
+                        .unit = unit,
+                        .start = out->length,
+                        .first_exit = first_exit};
   w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
   w.now.r15_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;

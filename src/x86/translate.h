@@ -38,7 +38,7 @@ struct ct_translation_place {
  * The registers are the program's own, but for what is said here.
  */
 struct ct_recovery {
-  uint32_t at;            /* offset in the emitted code */
+  uint32_t at;            /* offset in the emitted code, hot or cold */
   uint8_t pc_is : 2;      /* enum ct_recovery_pc */
   uint8_t rcx_is : 2;     /* enum ct_recovery_rcx */
   uint8_t is_waiting : 1; /* the registers that a system call changes are in the slots, and the flags */
@@ -72,7 +72,7 @@ enum ct_exit_kind {
 struct ct_unit_exit {
   uint8_t kind;     /* enum ct_exit_kind */
   uint32_t field;   /* CT_EXIT_LINK: offset of the rel32 that leads to the exit's code */
-  uint32_t code_at; /* offset of the exit's code */
+  uint32_t code_at; /* offset of the exit's code in the cold code */
   uint64_t target;
   uint32_t
       resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same; CT_EXIT_WRITTEN: that goes on */
@@ -87,7 +87,7 @@ struct ct_unit {
   uint32_t id;             /* of its records; 0: it makes none */
   uint32_t record_bytes;   /* of one */
   uint64_t return_address; /* that it pushes: a call ends it; 0: none */
-  uint32_t exit_count, recovery_count;
+  uint32_t exit_count, recovery_count, hot_count; /* recovery: first those of the hot code, hot_count of them */
   struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];
   struct ct_recovery recovery[CT_RECOVERY_MAX];
 };
@@ -95,10 +95,12 @@ struct ct_unit {
 /*
  * Emits the unit of the block at pc (size bytes of code are known) at out's position. first_exit is the number of its
  * first exit; id of its records, if it makes any. is_checked: the code may change, so it is compared each time. Always
- * ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out may be too small (out->overflow).
+ * ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out and cold may be too small
+ * (overflow). What is hardly ever executed (exits, what a look at the ring finds to do) goes to cold, in reach of out.
  */
 void ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                       bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_unit *unit);
+                       bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_code *cold,
+                       struct ct_unit *unit);
 
 /*
  * The entry of the unit at unit_address for indirect branches to pc: checks that the target is pc, and goes to next (in

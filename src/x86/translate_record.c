@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-enum { VECTOR_EVEX_FIRST = 16 };
+enum { VECTOR_EVEX_FIRST = 16, JMP_NEAR = 5 };
 
 static uint32_t
 access_uses(const struct ct_access *access)
@@ -418,16 +418,31 @@ ct_record_look(struct ct_writer *w, uint64_t pc)
   struct ct_mem byte = ct_mem_table(w->place->shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0);
   emit_block(w);
   ct_emit_movzx8_load(w->out, CT_RCX, byte);
-  ct_emit_jrcxz_over(w->out, 5);
-  ct_emit_jmp_label(w->out, &w->cold);
-  ct_code_label_bind(w->out, &w->back);
+  ct_emit_jrcxz_over(w->out, 0); /* hardly ever: not taken costs less than taken, over a jump */
+  w->look_at = ct_writer_here(w) - 1;
+  w->back = ct_code_pc(w->out);
   w->has_look = true;
   w->look = w->now;
   w->look.pc = pc;
   w->look.rcx_is = CT_RCX_SPILLED;
 }
 
-/* Where the look goes that found something to do; rcx has the byte, and its own value is in its slot. */
+/* A jump within the reach of the look's branch. Nothing is noted: it is as where the look was. */
+void
+ct_record_look_end(struct ct_writer *w)
+{
+  w->now = w->look;
+  ct_writer_note(w, w->look.pc)->rcx_is = CT_RCX_SPILLED;
+  uint32_t distance = ct_writer_here(w) - (w->look_at + 1);
+  if (distance > INT8_MAX) {
+    w->out->overflow = true;
+  } else if (!w->out->overflow) {
+    w->out->bytes[w->start + w->look_at] = (uint8_t)distance;
+  }
+  ct_emit_jmp_label(w->out, &w->to_cold);
+}
+
+/* Where the look goes that found something to do; rcx has nothing, and its own value is in its slot. */
 void
 ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
 {
@@ -437,11 +452,13 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   struct ct_mem low = ct_mem_table(shared + CT_ITRACE_STAMPS_AT, CT_RCX, 3), high = low;
   struct ct_mem at = ct_mem_table(shared + CT_ITRACE_STAMPS_AT + 8 * CT_ITRACE_BLOCKS, CT_RCX, 3);
   high.disp += 4;
-  ct_code_label_bind(out, &w->cold);
+  struct ct_mem kind = ct_mem_table(shared + CT_ITRACE_BLOCKS_AT + CT_ITRACE_BLOCKS, CT_RCX, 0);
+  ct_writer_bind_cold(w, &w->to_cold);
   w->now = w->look;
   ct_writer_note(w, pc)->rcx_is = CT_RCX_SPILLED;
-  ct_emit_lea32(out, CT_RCX, ct_mem(CT_RCX, -CT_ITRACE_BLOCK_FULL));
-  ct_emit_jrcxz_over(out, 5);
+  emit_block(w);
+  ct_emit_movzx8_load(out, CT_RCX, kind);
+  ct_emit_jrcxz_over(out, JMP_NEAR);
   struct ct_code_label stamp = {.count = 0};
   ct_emit_jmp_label(out, &stamp);
   ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
@@ -453,9 +470,10 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   ct_writer_note(w, pc);
   emit_block(w);
   ct_emit_mov_store(out, at, CT_R15);
-  ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0), 0);
+  ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0),
+                          CT_ITRACE_BLOCK_KNOWN);
   emit_time(w, pc, low, high);
-  ct_emit_jmp_label(out, &w->back);
+  ct_emit_jmp(out, w->back);
 }
 
 /* ---- a system call ---- */
