@@ -426,7 +426,13 @@ log_unit(struct ct_code_cache *cache, const uint8_t *code)
   const struct ct_unit *unit = &cache->unit;
   struct ct_logged_unit logged = {
       .pc = unit->pc, .code = code, .code_bytes = (uint16_t)unit->source_bytes, .insns = (uint8_t)unit->insns};
-  return unit->id == 0 || ct_unit_log_add(cache->log, &logged);
+  bool good = unit->id == 0 || ct_unit_log_add(cache->log, &logged);
+  for (uint32_t i = 0; i < unit->side_count && good; i++) {
+    logged.code_bytes = unit->sides[i].source_bytes;
+    logged.insns = unit->sides[i].insns;
+    good = ct_unit_log_add(cache->log, &logged);
+  }
+  return good;
 }
 
 /* The pieces of the unit: its cold code, then the one that stands for it. NULL: out of memory. */
@@ -739,7 +745,7 @@ ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, stru
       *recovery = cache->notes[piece->first_note + n];
       *found = true;
     }
-    recovery->unit = piece->unit;
+    recovery->unit = piece->unit + (*found ? recovery->side : 0);
     return true;
   }
   return false;

@@ -373,6 +373,32 @@ emit_conditional(struct ct_writer *w, const struct ct_source_insn *insn)
   emit_jump(w, insn->target);
 }
 
+/* A branch after which the unit goes on. */
+static void
+emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t done)
+{
+  uint64_t next = insn->pc + insn->length;
+  ct_writer_note(w, insn->pc);
+  ct_emit_bytes(w->out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
+  w->now.done++;
+  if (w->has_record) {
+    uint32_t number = w->unit->side_count++;
+    w->unit->sides[number] =
+        (struct ct_unit_side){.source_bytes = (uint16_t)(next - w->unit->pc), .insns = (uint8_t)done};
+    struct ct_writer_side *side = &w->sides[number];
+    ct_emit_label(w->out, &side->label);
+    side->now = w->now;
+    side->now.side = (uint8_t)(number + 1);
+    side->record = w->record;
+    side->scratch = w->scratch;
+    side->value_at = w->value_at;
+    side->target = insn->target;
+  } else {
+    emit_link(w, insn->target);
+  }
+  ct_writer_note(w, next);
+}
+
 static void
 emit_indirect(struct ct_writer *w, const struct ct_source_insn *insn)
 {
@@ -497,11 +523,17 @@ emit_check(struct ct_writer *w, const uint8_t *code, size_t size)
 static void
 finish(struct ct_writer *w)
 {
-  uint32_t count = w->unit->exit_count;
   struct ct_code_label room = {.count = 0};
   if (w->has_look) {
     ct_record_look_end(w);
   }
+  for (uint32_t i = 0; i < w->unit->side_count; i++) {
+    ct_code_label_bind(w->out, &w->sides[i].label);
+    w->now = w->sides[i].now;
+    ct_record_end_side(w, &w->sides[i], w->unit->id + 1 + i);
+    emit_jump(w, w->sides[i].target);
+  }
+  uint32_t count = w->unit->exit_count;
   w->unit->hot_count = w->unit->recovery_count;
   w->out = w->cold;
   w->start = w->cold->length;
@@ -533,6 +565,7 @@ struct block {
   size_t used;       /* bytes of code */
   bool is_open;      /* goes on with the next instruction */
   bool is_cut;       /* which is known to be one */
+  uint32_t sides;    /* branches that it goes on after */
   struct ct_recording recording;
 };
 
@@ -600,13 +633,33 @@ is_watched(const struct ct_translation_place *place, uint64_t pc)
   return low < place->watched_count && place->watched[low] == pc;
 }
 
+static bool
+goes_back_or_far(const struct ct_source_insn *insn)
+{
+  enum { AREA_SHIFT = 16 };
+  return insn->target <= insn->pc || insn->target >> AREA_SHIFT != insn->pc >> AREA_SHIFT;
+}
+
+/*
+ * Does the unit go on after that branch, its last instruction so far? Where it is taken, the record is one of a unit that
+ * ends there. Not where a look would be wanted, nor code may change: what is compared is what is executed.
+ */
+static bool
+goes_on(const struct block *block, bool is_checked)
+{
+  enum { INSNS_MAX = 32 };
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  return last->flow == CT_SOURCE_BRANCH && !is_checked && block->sides < CT_UNIT_SIDES_MAX &&
+         block->count <= INSNS_MAX && !goes_back_or_far(last);
+}
+
 static void
 read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size, bool is_checked,
            struct block *block)
 {
   enum { CHECKED_INSNS_MAX = 12 };
   uint32_t most = is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
-  block->count = block->recorded = 0;
+  block->count = block->recorded = block->sides = 0;
   block->used = 0;
   block->is_open = true;
   block->is_cut = false;
@@ -623,6 +676,10 @@ read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t 
     if (!take(place, block, insn)) {
       block->is_cut = true;
       break;
+    }
+    if (!block->is_open && goes_on(block, is_checked)) {
+      insn->is_side = block->is_open = true;
+      block->sides++;
     }
     if (block->is_open && is_checked && place->records && stores_near(insn, pc)) {
       block->is_cut = true; /* the next unit compares what is there then */
@@ -650,7 +707,6 @@ writes_stack(const struct block *block)
 static bool
 wants_look(const struct block *block)
 {
-  enum { AREA_SHIFT = 16 };
   if (block->recorded == 0) {
     return false;
   }
@@ -659,7 +715,7 @@ wants_look(const struct block *block)
   case CT_SOURCE_JUMP:
   case CT_SOURCE_BRANCH:
   case CT_SOURCE_LOOP:
-    return last->target <= last->pc || last->target >> AREA_SHIFT != last->pc >> AREA_SHIFT;
+    return goes_back_or_far(last);
   case CT_SOURCE_CALL:
   case CT_SOURCE_CALL_INDIRECT:
   case CT_SOURCE_JUMP_INDIRECT:
@@ -677,7 +733,9 @@ emit_block_of(struct ct_writer *w, struct block *block)
   uint64_t pc = w->unit->pc;
   for (uint32_t i = 0; i < block->count; i++) {
     const struct ct_source_insn *insn = &block->insns[i];
-    if (insn->flow != CT_SOURCE_NEXT) {
+    if (insn->is_side) {
+      emit_side(w, insn, i + 1);
+    } else if (insn->flow != CT_SOURCE_NEXT) {
       emit_end(w, insn);
     } else if (can_copy(w, insn)) {
       if (w->has_record) {
@@ -726,7 +784,7 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   w.record = w.scratch = CT_NO_REG;
   unit->pc = pc;
   unit->return_address = 0;
-  unit->exit_count = unit->recovery_count = unit->record_bytes = 0;
+  unit->exit_count = unit->recovery_count = unit->record_bytes = unit->side_count = 0;
   if (is_watched(place, pc)) {
     unit->source_bytes = unit->insns = unit->id = 0;
     emit_asking(&w, CT_EXIT_WATCHED, pc);

@@ -17,7 +17,8 @@ enum {
   CT_UNIT_SOURCE_MAX = CT_UNIT_INSNS_MAX * 15,
   CT_UNIT_BYTES_MAX = 16384,
   CT_UNIT_RECORD_MAX = 4096,
-  CT_UNIT_EXITS_MAX = 4,
+  CT_UNIT_SIDES_MAX = 3,
+  CT_UNIT_EXITS_MAX = 4 + CT_UNIT_SIDES_MAX,
   CT_RECOVERY_MAX = 8 * CT_UNIT_INSNS_MAX,
 };
 
@@ -53,7 +54,8 @@ struct ct_recovery {
   uint8_t record;             /* the register whose value is in slots.spill_record, and has that place; or CT_NO_REG */
   uint8_t scratch;            /* the register whose value is in slots.spill_scratch; or CT_NO_REG */
   uint8_t done;               /* instructions of the unit that are executed here */
-  uint32_t unit;              /* its id; of the code cache */
+  uint8_t side;               /* on the way out by that side exit, of those of records: 1 ..; 0: by none */
+  uint32_t unit;              /* its id, or that of the side exit; of the code cache */
   uint64_t pc;
 };
 enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */ };
@@ -86,6 +88,12 @@ struct ct_unit {
   uint32_t insns;
   uint32_t id;             /* of its records; 0: it makes none */
   uint32_t record_bytes;   /* of one */
+  /* What is executed of it when it is left before its end, by a branch: records of units with the ids that follow. */
+  struct ct_unit_side {
+    uint16_t source_bytes;
+    uint8_t insns;
+  } sides[CT_UNIT_SIDES_MAX];
+  uint32_t side_count;
   uint64_t return_address; /* that it pushes: a call ends it; 0: none */
   uint32_t exit_count, recovery_count, hot_count; /* recovery: first those of the hot code, hot_count of them */
   struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];

@@ -40,6 +40,7 @@ struct ct_source_insn {
   struct ct_effects effects;
   struct ct_value values[CT_VALUES_MAX];
   int value_count;
+  bool is_side; /* a branch after which the unit goes on */
 };
 
 /* What the record of a unit needs. */
@@ -63,6 +64,13 @@ struct ct_writer {
   uint8_t record, scratch; /* registers: of the record, and one that is free for values; CT_NO_REG: none */
   uint32_t value_at;       /* where the next value belongs in the record */
   bool has_record;         /* it is under way */
+  struct ct_writer_side {
+    struct ct_code_label label;
+    struct ct_recovery now;
+    uint8_t record, scratch;
+    uint32_t value_at;
+    uint64_t target;
+  } sides[CT_UNIT_SIDES_MAX]; /* of unit->sides */
   /* Of the look at the ring (ct_record_look): */
   bool wants_look, has_look;
   struct ct_recovery look; /* the state there */
@@ -100,6 +108,8 @@ void ct_record_before(struct ct_writer *w, const struct ct_source_insn *insn);
 bool ct_record_copy(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_end(struct ct_writer *w, uint64_t pc);
+/* In place of that, on the way out by that side exit: the record is one of the unit with that id. */
+void ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side, uint32_t id);
 /* Between ct_record_end and the last instruction, at pc: is there room? rcx is free, its value in its slot. */
 void ct_record_look(struct ct_writer *w, uint64_t pc);
 /* Behind the unit's hot code: from its branch to what belongs to it. */

@@ -374,6 +374,19 @@ ct_record_end(struct ct_writer *w, uint64_t pc)
   }
 }
 
+void
+ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side, uint32_t id)
+{
+  uint32_t all = w->unit->record_bytes;
+  w->record = side->record;
+  w->scratch = side->scratch;
+  w->value_at = side->value_at;
+  ct_writer_note(w, side->target);
+  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), id);
+  ct_record_end(w, side->target);
+  w->unit->record_bytes = all;
+}
+
 /* ---- time and room ---- */
 
 /* The time stamp counter to memory, of which `high` is the upper half. rax goes by its slot, rdx by that of scratch. */
