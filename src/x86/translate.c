@@ -285,13 +285,13 @@ emit_written(struct ct_writer *w, uint64_t next, struct ct_code_label *go_on)
   ct_emit_movabs(out, CT_RCX, next);
   w->now.rcx_is = CT_RCX_OWN;
   ct_writer_note(w, next);
-  ct_emit_mov_store(out, CT_SLOT(w->place, spill_place), CT_R15);
+  ct_emit_mov_store(out, CT_SLOT(w->place, spill_place), CT_R11);
   uint32_t number = w->unit->exit_count;
   struct ct_unit_exit *leaving = add_exit(w, CT_EXIT_WRITTEN, next);
   ct_emit_jmp_label(out, &w->exit_labels[number]);
   leaving->resume_at = ct_writer_here(w);
   ct_writer_note(w, next)->place_is_slot = 1;
-  ct_emit_mov_load(out, CT_R15, CT_SLOT(w->place, spill_place));
+  ct_emit_mov_load(out, CT_R11, CT_SLOT(w->place, spill_place));
   ct_writer_note(w, next);
   ct_emit_mov32_store_imm(out, CT_SLOT(w->place, exit), CT_ITRACE_EXIT_MISS);
   ct_emit_jmp_label(out, go_on);
@@ -325,6 +325,9 @@ emit_system_call(struct ct_writer *w, const struct ct_source_insn *insn)
   ct_code_label_bind(out, &make);
   looked_at->resume_at = ct_writer_here(w);
   note_spilled(w, insn->pc);
+  if (w->has_record) {
+    ct_record_before_syscall(w, insn->pc);
+  }
   ct_emit_syscall(out);
   if (w->has_record) {
     ct_record_syscall(w, next);
@@ -780,7 +783,7 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
                         .start = out->length,
                         .first_exit = first_exit};
   w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
-  w.now.r15_is_slot = place->records;
+  w.now.r11_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
   unit->pc = pc;
   unit->return_address = 0;

@@ -26,7 +26,7 @@ enum {
 struct ct_translation_place {
   uint32_t shared;         /* struct ct_itrace_slots and what follows it; below 2 GiB */
   uint64_t leave;          /* the code that asks the tracer (ct_translate_runtime), in reach */
-  bool records;            /* units append records (ring/itrace_stream.h); between them r15 says where */
+  bool records;            /* units append records (ring/itrace_stream.h); between them r11 says where */
   bool has_vectors;        /* with vector registers */
   bool has_bmi2;           /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */
   const uint64_t *watched; /* addresses, ascending, where the program does not go on without the tracer */
@@ -46,7 +46,7 @@ struct ct_recovery {
   uint8_t rax_is_slot : 1;
   uint8_t borrowed; /* the register whose value is in slots.spill; CT_NO_REG: none */
   /* Of records: */
-  uint8_t r15_is_slot : 1;    /* the program's r15 is in slots.app_r15, and the thread's is where the record begins */
+  uint8_t r11_is_slot : 1;    /* the program's r11 is in slots.app_r11, and the thread's is where the record begins */
   uint8_t rax_is_scratch : 1; /* rax is in the register `scratch` */
   uint8_t is_before : 1;      /* what the instruction at pc is about to load is read, for its record */
   uint8_t is_advanced : 1;    /* the record is complete: the next one begins there */

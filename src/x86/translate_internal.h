@@ -116,6 +116,7 @@ void ct_record_look(struct ct_writer *w, uint64_t pc);
 void ct_record_look_end(struct ct_writer *w);
 /* What belongs to that, in the cold code. room: where it goes when there is none. */
 void ct_record_cold(struct ct_writer *w, struct ct_code_label *room);
+void ct_record_before_syscall(struct ct_writer *w, uint64_t pc);
 /* Behind a system call, in place of ct_record_after and ct_record_end; rcx is free. */
 void ct_record_syscall(struct ct_writer *w, uint64_t next);
 

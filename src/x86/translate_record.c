@@ -3,7 +3,7 @@
  * The records of translated code (ring/itrace_stream.h). A unit writes its id and its instructions' values behind each
  * other, at distances that are known when it is translated, and moves the place of the next record once, at its end.
  *
- *   - Between units that place is in r15, and the program's r15 in a slot. A unit that uses r15 has the place in a
+ *   - Between units that place is in r11, and the program's r11 in a slot. A unit that uses r11 has the place in a
  *     register that it does not use, `record`.
  *   - Values go through another register that the unit does not use, `scratch`, where they are not in registers.
  *   - So a unit ends before the instruction that would use the last of those.
@@ -39,6 +39,8 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
   const struct ct_effects *effects = &insn->effects;
   if (insn->flow != CT_SOURCE_SYSCALL) { /* which may do anything, but not here */
     insn->uses |= effects->reads | effects->writes;
+  } else {
+    insn->uses = 0; /* r11: see ct_record_before_syscall */
   }
   for (int i = 0; i < effects->access_count; i++) {
     insn->uses |= (uint16_t)access_uses(&effects->access[i]);
@@ -58,7 +60,7 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
 /* ---- registers ---- */
 
 /* Those that units borrow, the ones that compilers use least first; copy_far has its own. */
-static const uint8_t candidates[] = {CT_R14, CT_R13, CT_R12, CT_R11, CT_R10, CT_R9,
+static const uint8_t candidates[] = {CT_R15, CT_R14, CT_R13, CT_R12, CT_R10, CT_R9,
                                      CT_R8,  CT_RBP, CT_RBX, CT_RDI, CT_RSI, CT_RDX};
 
 static uint8_t
@@ -73,18 +75,18 @@ free_of(uint32_t uses)
 }
 
 static bool
-uses_r15(const struct ct_recording *recording)
+uses_r11(const struct ct_recording *recording)
 {
-  return (recording->uses >> CT_R15 & 1) != 0;
+  return (recording->uses >> CT_R11 & 1) != 0;
 }
 
 static void
 choose(const struct ct_recording *recording, uint8_t *record, uint8_t *scratch)
 {
   uint32_t uses = recording->uses;
-  *record = CT_R15;
+  *record = CT_R11;
   *scratch = CT_NO_REG;
-  if (uses_r15(recording)) {
+  if (uses_r11(recording)) {
     *record = free_of(uses);
     uses |= *record != CT_NO_REG ? 1u << *record : 0;
   }
@@ -135,16 +137,16 @@ ct_record_begin(struct ct_writer *w, const struct ct_recording *recording)
   uint64_t pc = w->unit->pc;
   choose(recording, &w->record, &w->scratch);
   w->value_at = 4;
-  w->now.r15_is_slot = 1;
+  w->now.r11_is_slot = 1;
   ct_writer_note(w, pc);
-  if (w->record != CT_R15) {
+  if (w->record != CT_R11) {
     enum ct_reg reg = (enum ct_reg)w->record;
     ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_record), reg);
-    ct_emit_mov(w->out, reg, CT_R15);
+    ct_emit_mov(w->out, reg, CT_R11);
     w->now.record = w->record;
     ct_writer_note(w, pc);
-    ct_emit_mov_load(w->out, CT_R15, CT_SLOT(w->place, app_r15));
-    w->now.r15_is_slot = 0;
+    ct_emit_mov_load(w->out, CT_R11, CT_SLOT(w->place, app_r11));
+    w->now.r11_is_slot = 0;
     ct_writer_note(w, pc);
   }
   if (w->scratch != CT_NO_REG) {
@@ -363,10 +365,10 @@ ct_record_end(struct ct_writer *w, uint64_t pc)
   w->unit->record_bytes = w->value_at;
   w->now.is_advanced = 1;
   ct_writer_note(w, pc);
-  if (record != CT_R15) {
-    ct_emit_mov_store(out, CT_SLOT(w->place, app_r15), CT_R15);
-    ct_emit_mov(out, CT_R15, record);
-    w->now.r15_is_slot = 1;
+  if (record != CT_R11) {
+    ct_emit_mov_store(out, CT_SLOT(w->place, app_r11), CT_R11);
+    ct_emit_mov(out, CT_R11, record);
+    w->now.r11_is_slot = 1;
     ct_writer_note(w, pc);
     ct_emit_mov_load(out, record, CT_SLOT(w->place, spill_record));
     w->now.record = CT_NO_REG;
@@ -415,12 +417,12 @@ static void
 emit_block(struct ct_writer *w)
 {
   if (w->place->has_bmi2) {
-    ct_emit_rorx(w->out, CT_RCX, CT_R15, CT_ITRACE_BLOCK_SHIFT);
+    ct_emit_rorx(w->out, CT_RCX, CT_R11, CT_ITRACE_BLOCK_SHIFT);
     ct_emit_movzx8(w->out, CT_RCX, CT_RCX);
     return;
   }
   struct ct_mem byte = CT_SLOT(w->place, spill_place);
-  ct_emit_mov_store(w->out, byte, CT_R15);
+  ct_emit_mov_store(w->out, byte, CT_R11);
   byte.disp += CT_ITRACE_BLOCK_SHIFT_OLD / 8;
   ct_emit_movzx8_load(w->out, CT_RCX, byte);
 }
@@ -482,7 +484,7 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   w->now.rcx_is = CT_RCX_SPILLED;
   ct_writer_note(w, pc);
   emit_block(w);
-  ct_emit_mov_store(out, at, CT_R15);
+  ct_emit_mov_store(out, at, CT_R11);
   ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0),
                           CT_ITRACE_BLOCK_KNOWN);
   emit_time(w, pc, low, high);
@@ -491,17 +493,33 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
 
 /* ---- a system call ---- */
 
+/* Before it, which changes r11: where its record begins is in a slot, whatever r11 is when it is made again. */
+void
+ct_record_before_syscall(struct ct_writer *w, uint64_t pc)
+{
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_place), CT_R11);
+  w->now.place_is_slot = 1;
+  ct_writer_note(w, pc)->rcx_is = CT_RCX_SPILLED;
+  w->now.place_is_slot = 0;
+}
+
 /* After it: its values. */
 void
 ct_record_syscall(struct ct_writer *w, uint64_t next)
 {
   w->now.done = 1;
   w->now.rcx_is = CT_RCX_PC;
+  w->now.r11_is_slot = 0;
+  w->now.place_is_slot = 1;
   ct_writer_note(w, next);
-  ct_emit_mov_store(w->out, ct_mem(CT_R15, 4), CT_RAX);
-  ct_emit_mov32_store(w->out, ct_mem(CT_R15, 12), CT_R11);
-  emit_time(w, next, ct_mem(CT_R15, 16), ct_mem(CT_R15, 20));
-  ct_emit_lea(w->out, CT_R15, ct_mem(CT_R15, 24));
+  ct_emit_mov_load(w->out, CT_RCX, CT_SLOT(w->place, spill_place));
+  ct_emit_mov_store(w->out, ct_mem(CT_RCX, 4), CT_RAX);
+  ct_emit_mov32_store(w->out, ct_mem(CT_RCX, 12), CT_R11);
+  emit_time(w, next, ct_mem(CT_RCX, 16), ct_mem(CT_RCX, 20));
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, app_r11), CT_R11);
+  ct_emit_lea(w->out, CT_R11, ct_mem(CT_RCX, 24));
+  w->now.r11_is_slot = 1;
+  w->now.place_is_slot = 0;
   w->unit->record_bytes = 24;
   w->now.is_advanced = 1;
   ct_writer_note(w, next);
