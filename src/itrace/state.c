@@ -77,6 +77,9 @@ take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recov
   if (recovery->record != CT_NO_REG) {
     set_reg(regs, (enum ct_reg)recovery->record, slots->spill_record);
   }
+  if (recovery->r10_is_slot) {
+    regs->r10 = slots->app_r10;
+  }
   if (recovery->r11_is_slot) {
     regs->r11 = slots->app_r11;
   }
@@ -274,6 +277,7 @@ ct_tracer_enter(struct ct_tracer *tracer)
   }
   if (ct_tracer_records(tracer)) {
     ct_recorder_context(tracer->recorder, &regs, tracer->reason);
+    tracer->space->slots->app_r10 = regs.r10;
     tracer->space->slots->app_r11 = regs.r11;
     regs.r11 = ct_recorder_place(tracer->recorder);
   }

@@ -54,6 +54,7 @@ struct ct_itrace_slots {
   uint64_t resume;
   uint64_t spill_rcx;     /* the program's rcx, on the way through an indirect branch */
   uint64_t spill;         /* of a register that is borrowed for an address out of reach */
+  uint64_t app_r10;       /* likewise r10, which values go through */
   uint64_t app_r11;       /* the program's r11, between units that make records */
   uint64_t spill_record;  /* of the register that says where the record is, in a unit that uses r11 */
   uint64_t spill_scratch; /* of a register that values go through */

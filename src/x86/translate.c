@@ -783,7 +783,7 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
                         .start = out->length,
                         .first_exit = first_exit};
   w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
-  w.now.r11_is_slot = place->records;
+  w.now.r10_is_slot = w.now.r11_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
   unit->pc = pc;
   unit->return_address = 0;

@@ -46,6 +46,7 @@ struct ct_recovery {
   uint8_t rax_is_slot : 1;
   uint8_t borrowed; /* the register whose value is in slots.spill; CT_NO_REG: none */
   /* Of records: */
+  uint8_t r10_is_slot : 1;    /* the program's r10 is in slots.app_r10 */
   uint8_t r11_is_slot : 1;    /* the program's r11 is in slots.app_r11, and the thread's is where the record begins */
   uint8_t rax_is_scratch : 1; /* rax is in the register `scratch` */
   uint8_t is_before : 1;      /* what the instruction at pc is about to load is read, for its record */

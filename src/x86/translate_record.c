@@ -40,7 +40,7 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
   if (insn->flow != CT_SOURCE_SYSCALL) { /* which may do anything, but not here */
     insn->uses |= effects->reads | effects->writes;
   } else {
-    insn->uses = 0; /* r11: see ct_record_before_syscall */
+    insn->uses = 1u << CT_R10; /* which stays as it is; r11: see ct_record_before_syscall */
   }
   for (int i = 0; i < effects->access_count; i++) {
     insn->uses |= (uint16_t)access_uses(&effects->access[i]);
@@ -60,7 +60,7 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
 /* ---- registers ---- */
 
 /* Those that units borrow, the ones that compilers use least first; copy_far has its own. */
-static const uint8_t candidates[] = {CT_R15, CT_R14, CT_R13, CT_R12, CT_R10, CT_R9,
+static const uint8_t candidates[] = {CT_R15, CT_R14, CT_R13, CT_R12, CT_R9,
                                      CT_R8,  CT_RBP, CT_RBX, CT_RDI, CT_RSI, CT_RDX};
 
 static uint8_t
@@ -80,6 +80,12 @@ uses_r11(const struct ct_recording *recording)
   return (recording->uses >> CT_R11 & 1) != 0;
 }
 
+static bool
+uses_r10(const struct ct_recording *recording)
+{
+  return (recording->uses >> CT_R10 & 1) != 0;
+}
+
 static void
 choose(const struct ct_recording *recording, uint8_t *record, uint8_t *scratch)
 {
@@ -91,7 +97,7 @@ choose(const struct ct_recording *recording, uint8_t *record, uint8_t *scratch)
     uses |= *record != CT_NO_REG ? 1u << *record : 0;
   }
   if (recording->has_scratch) {
-    *scratch = (uses >> CT_RAX & 1) == 0 ? CT_RAX : free_of(uses);
+    *scratch = !uses_r10(recording) ? CT_R10 : (uses >> CT_RAX & 1) == 0 ? CT_RAX : free_of(uses);
   }
 }
 
@@ -137,7 +143,7 @@ ct_record_begin(struct ct_writer *w, const struct ct_recording *recording)
   uint64_t pc = w->unit->pc;
   choose(recording, &w->record, &w->scratch);
   w->value_at = 4;
-  w->now.r11_is_slot = 1;
+  w->now.r10_is_slot = w->now.r11_is_slot = 1;
   ct_writer_note(w, pc);
   if (w->record != CT_R11) {
     enum ct_reg reg = (enum ct_reg)w->record;
@@ -149,9 +155,14 @@ ct_record_begin(struct ct_writer *w, const struct ct_recording *recording)
     w->now.r11_is_slot = 0;
     ct_writer_note(w, pc);
   }
-  if (w->scratch != CT_NO_REG) {
+  if (uses_r10(recording)) {
+    ct_emit_mov_load(w->out, CT_R10, CT_SLOT(w->place, app_r10));
+    w->now.r10_is_slot = 0;
+    ct_writer_note(w, pc);
+  }
+  w->now.scratch = w->scratch;
+  if (w->scratch != CT_NO_REG && w->scratch != CT_R10) {
     ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_scratch), (enum ct_reg)w->scratch);
-    w->now.scratch = w->scratch;
     ct_writer_note(w, pc);
   }
   ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), w->unit->id);
@@ -356,11 +367,15 @@ ct_record_end(struct ct_writer *w, uint64_t pc)
 {
   struct ct_code *out = w->out;
   enum ct_reg record = (enum ct_reg)w->record;
-  if (w->scratch != CT_NO_REG) {
+  if (w->scratch != CT_NO_REG && w->scratch != CT_R10) {
     ct_emit_mov_load(out, (enum ct_reg)w->scratch, CT_SLOT(w->place, spill_scratch));
-    w->now.scratch = w->scratch = CT_NO_REG;
-    ct_writer_note(w, pc);
   }
+  w->now.scratch = w->scratch = CT_NO_REG;
+  if (!w->now.r10_is_slot) {
+    ct_emit_mov_store(out, CT_SLOT(w->place, app_r10), CT_R10);
+    w->now.r10_is_slot = 1;
+  }
+  ct_writer_note(w, pc);
   ct_emit_lea(out, record, ct_mem(record, (int32_t)w->value_at));
   w->unit->record_bytes = w->value_at;
   w->now.is_advanced = 1;
@@ -509,6 +524,7 @@ ct_record_syscall(struct ct_writer *w, uint64_t next)
 {
   w->now.done = 1;
   w->now.rcx_is = CT_RCX_PC;
+  w->now.r10_is_slot = 1;
   w->now.r11_is_slot = 0;
   w->now.place_is_slot = 1;
   ct_writer_note(w, next);
