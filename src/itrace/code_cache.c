@@ -247,9 +247,8 @@ ct_code_cache_free(struct ct_code_cache *cache)
 static struct ct_code
 open_code(const struct ct_code_cache_region *region, const struct ct_code_cache_area *area)
 {
-  return (struct ct_code){.bytes = region->bytes + area->used,
-                          .capacity = area->end - area->used,
-                          .address = region->address + area->used};
+  return (struct ct_code){
+      .bytes = region->bytes + area->used, .capacity = area->end - area->used, .address = region->address + area->used};
 }
 
 /* Makes what was emitted a piece. NULL: out of memory. */

@@ -22,42 +22,6 @@
 
 #include <string.h>
 
-struct ct_recovery *
-ct_writer_note(struct ct_writer *w, uint64_t pc)
-{
-  struct ct_unit *unit = w->unit;
-  uint32_t at = ct_writer_here(w), first = w->out == w->hot ? 0 : unit->hot_count;
-  if (unit->recovery_count > first && unit->recovery[unit->recovery_count - 1].at == at) {
-    unit->recovery_count--;
-  }
-  if (unit->recovery_count == CT_RECOVERY_MAX) {
-    w->out->overflow = true;
-    unit->recovery_count--;
-  }
-  struct ct_recovery *recovery = &unit->recovery[unit->recovery_count++];
-  *recovery = w->now;
-  recovery->at = at;
-  recovery->pc = pc;
-  return recovery;
-}
-
-bool
-ct_writer_reaches(const struct ct_writer *w, uint64_t address)
-{
-  int64_t distance = (int64_t)(address - ct_code_pc(w->out));
-  return distance > INT32_MIN + 64 && distance < INT32_MAX - 64;
-}
-
-void
-ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label)
-{
-  uint64_t place = ct_code_pc(w->cold);
-  for (unsigned i = 0; i < label->count && !w->hot->overflow; i++) {
-    int32_t distance = (int32_t)(place - (w->hot->address + label->uses[i] + 4));
-    memcpy(w->hot->bytes + label->uses[i], &distance, sizeof(distance));
-  }
-}
-
 static void
 note_spilled(struct ct_writer *w, uint64_t pc)
 {
@@ -644,8 +608,8 @@ goes_back_or_far(const struct ct_source_insn *insn)
 }
 
 /*
- * Does the unit go on after that branch, its last instruction so far? Where it is taken, the record is one of a unit that
- * ends there. Not where a look would be wanted, nor code may change: what is compared is what is executed.
+ * Does the unit go on after that branch, its last instruction so far? Where it is taken, the record is one of a unit
+ * that ends there. Not where a look would be wanted, nor code may change: what is compared is what is executed.
  */
 static bool
 goes_on(const struct block *block, bool is_checked)

@@ -87,15 +87,15 @@ struct ct_unit {
   uint32_t
       source_bytes; /* of the program's code that it translates, from pc on; 0: what is there cannot be translated */
   uint32_t insns;
-  uint32_t id;             /* of its records; 0: it makes none */
-  uint32_t record_bytes;   /* of one */
+  uint32_t id;           /* of its records; 0: it makes none */
+  uint32_t record_bytes; /* of one */
   /* What is executed of it when it is left before its end, by a branch: records of units with the ids that follow. */
   struct ct_unit_side {
     uint16_t source_bytes;
     uint8_t insns;
   } sides[CT_UNIT_SIDES_MAX];
   uint32_t side_count;
-  uint64_t return_address; /* that it pushes: a call ends it; 0: none */
+  uint64_t return_address;                        /* that it pushes: a call ends it; 0: none */
   uint32_t exit_count, recovery_count, hot_count; /* recovery: first those of the hot code, hot_count of them */
   struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];
   struct ct_recovery recovery[CT_RECOVERY_MAX];

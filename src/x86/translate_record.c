@@ -5,12 +5,14 @@
  *
  *   - Between units that place is in r11, and the program's r11 in a slot. A unit that uses r11 has the place in a
  *     register that it does not use, `record`.
- *   - Values go through another register that the unit does not use, `scratch`, where they are not in registers.
+ *   - Values that are not in registers go through r10, whose own value is in a slot likewise; in a unit that uses r10
+ *     through another register that it does not use, `scratch`.
  *   - So a unit ends before the instruction that would use the last of those.
+ *   - A unit that is left by a branch before its end writes the id anew: that of a unit that ends there.
  *
  * Room: the ring's segments lie so that some bits of the place are the number of a block (struct ct_itrace_slots).
  * Wherever the program can come by again without end, a unit looks up that block's byte, by rcx and no flag: 0 where
- * records have been written before; else it stamps the time, or waits for the tracer. The tracer need not be there for
+ * none have been written before: it stamps the time, or waits for the tracer. The tracer need not be there for
  * that: a thread that it has left alone waits in vain, and goes on where the program is.
  */
 #include "x86/emit_vector.h"
@@ -60,8 +62,8 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
 /* ---- registers ---- */
 
 /* Those that units borrow, the ones that compilers use least first; copy_far has its own. */
-static const uint8_t candidates[] = {CT_R15, CT_R14, CT_R13, CT_R12, CT_R9,
-                                     CT_R8,  CT_RBP, CT_RBX, CT_RDI, CT_RSI, CT_RDX};
+static const uint8_t candidates[] = {CT_R15, CT_R14, CT_R13, CT_R12, CT_R9, CT_R8,
+                                     CT_RBP, CT_RBX, CT_RDI, CT_RSI, CT_RDX};
 
 static uint8_t
 free_of(uint32_t uses)
@@ -500,8 +502,7 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   ct_writer_note(w, pc);
   emit_block(w);
   ct_emit_mov_store(out, at, CT_R11);
-  ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0),
-                          CT_ITRACE_BLOCK_KNOWN);
+  ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0), CT_ITRACE_BLOCK_KNOWN);
   emit_time(w, pc, low, high);
   ct_emit_jmp(out, w->back);
 }

@@ -21,9 +21,11 @@ emit_compare(struct ct_code *out, struct ct_mem word, uint32_t value, uint8_t ov
 static struct ct_recovery
 between_units(const struct ct_translation_place *place)
 {
-  return (struct ct_recovery){
-      .borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG, .r10_is_slot = place->records,
-      .r11_is_slot = place->records};
+  return (struct ct_recovery){.borrowed = CT_NO_REG,
+                              .record = CT_NO_REG,
+                              .scratch = CT_NO_REG,
+                              .r10_is_slot = place->records,
+                              .r11_is_slot = place->records};
 }
 
 uint32_t
