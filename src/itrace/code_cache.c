@@ -231,7 +231,8 @@ ct_code_cache_free(struct ct_code_cache *cache)
     return;
   }
   for (uint32_t i = 0; i < cache->region_count; i++) {
-    free(cache->regions[i].pieces);
+    free(cache->regions[i].hot.pieces);
+    free(cache->regions[i].cold.pieces);
   }
   free(cache->pieces);
   free(cache->exits);
@@ -244,32 +245,31 @@ ct_code_cache_free(struct ct_code_cache *cache)
 }
 
 static struct ct_code
-open_code(struct ct_code_cache_region *region)
+open_code(const struct ct_code_cache_region *region, const struct ct_code_cache_area *area)
 {
-  return (struct ct_code){.bytes = region->bytes + region->used,
-                          .capacity = region->size - region->used,
-                          .address = region->address + region->used};
+  return (struct ct_code){
+      .bytes = region->bytes + area->used, .capacity = area->end - area->used, .address = region->address + area->used};
 }
 
 /* Makes what was emitted a piece. NULL: out of memory. */
 static struct piece *
-add_piece(struct ct_code_cache *cache, struct ct_code_cache_region *region, const struct ct_code *code,
-          const struct ct_recovery *notes, uint32_t note_count)
+add_piece(struct ct_code_cache *cache, struct ct_code_cache_region *region, struct ct_code_cache_area *area,
+          const struct ct_code *code, const struct ct_recovery *notes, uint32_t note_count)
 {
   if (!reserve((void **)&cache->pieces, &cache->piece_capacity, cache->piece_count, 1, sizeof(*cache->pieces)) ||
       !reserve((void **)&cache->notes, &cache->note_capacity, cache->note_count, note_count, sizeof(*cache->notes)) ||
-      !reserve((void **)&region->pieces, &region->piece_capacity, region->piece_count, 1, sizeof(*region->pieces))) {
+      !reserve((void **)&area->pieces, &area->piece_capacity, area->piece_count, 1, sizeof(*area->pieces))) {
     return NULL;
   }
   struct piece *piece = &cache->pieces[cache->piece_count];
-  *piece = (struct piece){.at = (uint32_t)region->used,
+  *piece = (struct piece){.at = (uint32_t)area->used,
                           .first_note = (uint32_t)cache->note_count,
                           .note_count = note_count,
                           .region = (uint8_t)(region - cache->regions)};
   memcpy(cache->notes + cache->note_count, notes, note_count * sizeof(*notes));
   cache->note_count += note_count;
-  region->pieces[region->piece_count++] = (uint32_t)cache->piece_count++;
-  region->used = (region->used + code->length + 15) & ~(size_t)15;
+  area->pieces[area->piece_count++] = (uint32_t)cache->piece_count++;
+  area->used = (area->used + code->length + 15) & ~(size_t)15;
   cache->stats.code_bytes += code->length;
   return piece;
 }
@@ -278,9 +278,9 @@ static int
 emit_runtime(struct ct_code_cache *cache, struct ct_code_cache_region *region)
 {
   struct ct_recovery notes[CT_RUNTIME_RECOVERY];
-  struct ct_code code = open_code(region);
+  struct ct_code code = open_code(region, &region->hot);
   uint32_t count = ct_translate_runtime(&cache->place, &code, notes, &region->miss, &region->leave);
-  if (code.overflow || add_piece(cache, region, &code, notes, count) == NULL) {
+  if (code.overflow || add_piece(cache, region, &region->hot, &code, notes, count) == NULL) {
     return CT_ENOMEM;
   }
   return 0;
@@ -302,6 +302,9 @@ ct_code_cache_add_region(struct ct_code_cache *cache, uint64_t address, uint8_t 
   }
   struct ct_code_cache_region *region = &cache->regions[cache->region_count++];
   *region = (struct ct_code_cache_region){.address = address, .bytes = bytes, .size = size};
+  region->hot.end = size / 2;
+  region->cold.end = size;
+  region->cold.used = region->hot.end;
   int code = emit_runtime(cache, region);
   if (code == 0 && cache->region_count == 1) {
     clear_table(cache);
@@ -346,7 +349,8 @@ ct_code_cache_flush(struct ct_code_cache *cache)
   pthread_mutex_unlock(&cache->pages_lock);
   for (uint32_t i = 0; i < cache->region_count; i++) {
     struct ct_code_cache_region *region = &cache->regions[i];
-    region->used = region->piece_count = 0;
+    region->hot.used = region->hot.piece_count = region->cold.piece_count = 0;
+    region->cold.used = region->hot.end;
     emit_runtime(cache, region); /* the same bytes: the thread may be in there */
   }
   clear_table(cache);
@@ -421,7 +425,36 @@ log_unit(struct ct_code_cache *cache, const uint8_t *code)
   const struct ct_unit *unit = &cache->unit;
   struct ct_logged_unit logged = {
       .pc = unit->pc, .code = code, .code_bytes = (uint16_t)unit->source_bytes, .insns = (uint8_t)unit->insns};
-  return unit->id == 0 || ct_unit_log_add(cache->log, &logged);
+  bool good = unit->id == 0 || ct_unit_log_add(cache->log, &logged);
+  for (uint32_t i = 0; i < unit->side_count && good; i++) {
+    logged.code_bytes = unit->sides[i].source_bytes;
+    logged.insns = unit->sides[i].insns;
+    good = ct_unit_log_add(cache->log, &logged);
+  }
+  return good;
+}
+
+/* The pieces of the unit: its cold code, then the one that stands for it. NULL: out of memory. */
+static struct piece *
+add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const struct ct_code *code,
+         const struct ct_code *cold)
+{
+  struct ct_unit *unit = &cache->unit;
+  uint32_t hot = unit->hot_count, count = unit->recovery_count;
+  struct piece *piece = add_piece(cache, region, &region->cold, cold, unit->recovery + hot, count - hot);
+  if (piece == NULL) {
+    return NULL;
+  }
+  piece->unit = unit->id;
+  for (uint32_t i = 0; i < unit->exit_count; i++) {
+    unit->exits[i].code_at += piece->at; /* in the region from now on */
+  }
+  piece = add_piece(cache, region, &region->hot, code, unit->recovery, hot);
+  if (piece != NULL) {
+    piece->unit = unit->id;
+    piece->pc = unit->pc;
+  }
+  return piece;
 }
 
 /* The unit's piece, as an index; SIZE_MAX: out of memory. */
@@ -436,22 +469,19 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     struct ct_code_cache_region *region = region_near(cache, pc);
     region = region == NULL ? &cache->regions[0] : region;
     struct ct_translation_place place = cache->place;
-    struct ct_code code = open_code(region);
+    struct ct_code code = open_code(region, &region->hot), cold = open_code(region, &region->cold);
     place.leave = region->leave;
     ct_translate_unit(&place, pc, bytes, size, may_change, (uint32_t)cache->exit_count + 1,
-                      cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code, unit);
-    if (code.overflow) {
+                      cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code, &cold, unit);
+    if (code.overflow || cold.overflow) {
       ct_code_cache_flush(cache);
       continue;
     }
-    struct piece *piece =
-        reserve_for_unit(cache) ? add_piece(cache, region, &code, unit->recovery, unit->recovery_count) : NULL;
+    struct piece *piece = reserve_for_unit(cache) ? add_unit(cache, region, &code, &cold) : NULL;
     if (piece == NULL || !log_unit(cache, bytes)) {
       return SIZE_MAX;
     }
-    piece->unit = unit->id;
     size_t index = (size_t)(piece - cache->pieces);
-    piece->pc = pc;
     *bucket_of(cache, pc) = (uint32_t)index + 1;
     cache->unit_count++;
     cache->stats.units++;
@@ -474,10 +504,10 @@ make_entry(struct ct_code_cache *cache, size_t index)
   struct ct_code_cache_region *region = &cache->regions[cache->pieces[index].region];
   struct ct_translation_place place = cache->place;
   struct ct_recovery notes[CT_ENTRY_RECOVERY];
-  struct ct_code code = open_code(region);
+  struct ct_code code = open_code(region, &region->hot);
   uint64_t entry = code.address, *slot = &cache->table[pc & (CT_ITRACE_TABLE_ENTRIES - 1)];
   uint32_t count = ct_translate_entry(&place, pc, address, *slot, &code, notes);
-  if (!code.overflow && add_piece(cache, region, &code, notes, count) != NULL) {
+  if (!code.overflow && add_piece(cache, region, &region->hot, &code, notes, count) != NULL) {
     *slot = entry;
     cache->pieces[index].has_entry = true;
   } /* else each such branch asks, until the region is full and all is forgotten */
@@ -512,7 +542,8 @@ static bool
 has_room(const struct ct_code_cache *cache, uint64_t pc)
 {
   const struct ct_code_cache_region *region = region_near(cache, pc);
-  return region != NULL && region->size - region->used > 2 * CT_UNIT_BYTES_MAX;
+  return region != NULL && region->hot.end - region->hot.used > 2 * CT_UNIT_BYTES_MAX &&
+         region->cold.end - region->cold.used > 2 * CT_UNIT_BYTES_MAX;
 }
 
 static size_t
@@ -594,9 +625,9 @@ ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
     memcpy(region->bytes + field, &value, sizeof(value));
     return;
   }
-  struct ct_code code = {.bytes = region->bytes + piece->at + from->exit.code_at,
+  struct ct_code code = {.bytes = region->bytes + from->exit.code_at,
                          .capacity = CT_EXIT_BYTES,
-                         .address = region->address + piece->at + from->exit.code_at};
+                         .address = region->address + from->exit.code_at};
   ct_translate_far_jump(&code, unit);
 }
 
@@ -699,20 +730,21 @@ ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, stru
       continue;
     }
     uint32_t at = (uint32_t)(address - region->address);
-    size_t low = 0, high = region->piece_count; /* the last piece that begins at or before at */
+    const struct ct_code_cache_area *area = at < region->hot.end ? &region->hot : &region->cold;
+    size_t low = 0, high = area->piece_count; /* the last piece that begins at or before at */
     while (high - low > 1) {
       size_t middle = low + (high - low) / 2;
-      *(cache->pieces[region->pieces[middle]].at <= at ? &low : &high) = middle;
+      *(cache->pieces[area->pieces[middle]].at <= at ? &low : &high) = middle;
     }
-    if (region->piece_count == 0) {
+    if (area->piece_count == 0) {
       return true;
     }
-    const struct piece *piece = &cache->pieces[region->pieces[low]];
+    const struct piece *piece = &cache->pieces[area->pieces[low]];
     for (uint32_t n = 0; n < piece->note_count && cache->notes[piece->first_note + n].at <= at - piece->at; n++) {
       *recovery = cache->notes[piece->first_note + n];
       *found = true;
     }
-    recovery->unit = piece->unit;
+    recovery->unit = piece->unit + (*found ? recovery->side : 0);
     return true;
   }
   return false;

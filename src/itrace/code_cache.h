@@ -17,10 +17,13 @@ enum { CT_CACHE_REGIONS = 8 };
 struct ct_code_cache_region {
   uint64_t address; /* in the target */
   uint8_t *bytes;   /* the same, here */
-  size_t size, used;
+  size_t size;
   uint64_t leave, miss;
-  uint32_t *pieces; /* of struct ct_code_cache.pieces, by address */
-  size_t piece_count, piece_capacity;
+  struct ct_code_cache_area {
+    size_t used, end; /* offsets in the region */
+    uint32_t *pieces; /* of struct ct_code_cache.pieces, by address */
+    size_t piece_count, piece_capacity;
+  } hot, cold; /* in this order; the code that is hardly ever executed is kept from between the other */
 };
 
 struct ct_code_cache_stats {

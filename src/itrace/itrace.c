@@ -396,8 +396,9 @@ park(struct ct_tracer *tracer)
   slots->target = parked.rip;
   slots->exit = CT_ITRACE_EXIT_MISS;
   if (ct_tracer_records(tracer)) {
-    slots->app_r15 = parked.r15;
-    parked.r15 = ct_recorder_place(tracer->recorder);
+    slots->app_r10 = parked.r10;
+    slots->app_r11 = parked.r11;
+    parked.r11 = ct_recorder_place(tracer->recorder);
   }
   parked.rip = ct_code_cache_wait(tracer->space->cache);
   parked.orig_rax = ~0ull;

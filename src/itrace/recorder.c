@@ -54,9 +54,11 @@ set_blocks(struct ct_itrace_space *space)
 {
   enum { LEFT = 16 };
   uint8_t *blocks = (uint8_t *)space->slots + CT_ITRACE_BLOCKS_AT;
-  memset(blocks, CT_ITRACE_BLOCK_FRESH, CT_ITRACE_BLOCKS);
-  memset(blocks + CT_ITRACE_BLOCKS - LEFT, CT_ITRACE_BLOCK_FULL, LEFT);
-  blocks[0] = CT_ITRACE_BLOCK_FULL;
+  uint8_t *kinds = blocks + CT_ITRACE_BLOCKS;
+  memset(blocks, 0, CT_ITRACE_BLOCKS);
+  memset(kinds, CT_ITRACE_BLOCK_FRESH, CT_ITRACE_BLOCKS);
+  memset(kinds + CT_ITRACE_BLOCKS - LEFT, CT_ITRACE_BLOCK_FULL, LEFT);
+  kinds[0] = CT_ITRACE_BLOCK_FULL;
 }
 
 /* The stamps of this segment that make sense. */
@@ -69,7 +71,7 @@ take_stamps(const struct ct_recorder *recorder, struct ct_stream_stamp stamps[CT
   uint32_t count = 0;
   for (uint32_t i = 1; i < CT_ITRACE_BLOCKS; i++) {
     struct ct_stream_stamp stamp = {.tsc = tsc[i], .at = at[i] - start};
-    if (shared[CT_ITRACE_BLOCKS_AT + i] == 0 && stamp.at < recorder->used && stamp.tsc >= last) {
+    if (shared[CT_ITRACE_BLOCKS_AT + i] == CT_ITRACE_BLOCK_KNOWN && stamp.at < recorder->used && stamp.tsc >= last) {
       last = stamp.tsc;
       stamps[count++] = stamp;
     }

@@ -65,7 +65,9 @@ take_waiting(const struct ct_itrace_slots *slots, struct user_regs_struct *regs)
 static uint64_t
 take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recovery, struct user_regs_struct *regs)
 {
-  uint64_t place = recovery->r15_is_slot ? regs->r15 : get_reg(regs, (enum ct_reg)recovery->record);
+  uint64_t place = recovery->r11_is_slot           ? regs->r11
+                   : recovery->record != CT_NO_REG ? get_reg(regs, (enum ct_reg)recovery->record)
+                                                   : 0; /* it is in a slot */
   if (recovery->rax_is_scratch) {
     regs->rax = get_reg(regs, (enum ct_reg)recovery->scratch);
   }
@@ -75,8 +77,11 @@ take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recov
   if (recovery->record != CT_NO_REG) {
     set_reg(regs, (enum ct_reg)recovery->record, slots->spill_record);
   }
-  if (recovery->r15_is_slot) {
-    regs->r15 = slots->app_r15;
+  if (recovery->r10_is_slot) {
+    regs->r10 = slots->app_r10;
+  }
+  if (recovery->r11_is_slot) {
+    regs->r11 = slots->app_r11;
   }
   return place;
 }
@@ -272,8 +277,9 @@ ct_tracer_enter(struct ct_tracer *tracer)
   }
   if (ct_tracer_records(tracer)) {
     ct_recorder_context(tracer->recorder, &regs, tracer->reason);
-    tracer->space->slots->app_r15 = regs.r15;
-    regs.r15 = ct_recorder_place(tracer->recorder);
+    tracer->space->slots->app_r10 = regs.r10;
+    tracer->space->slots->app_r11 = regs.r11;
+    regs.r11 = ct_recorder_place(tracer->recorder);
   }
   regs.rip = unit;
   regs.orig_rax = ~0ull;

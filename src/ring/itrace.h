@@ -6,8 +6,9 @@
  *   0        struct ct_itrace_slots
  *   0x1000   table: 65,536 addresses, where an indirect branch goes by the low 16 bits of its target
  *   0x81000  syscalls: a byte for each system call's number, enum ct_itrace_call
- *   0x91000  blocks: a byte for each block of the segment of records, 0: records have been written there;
- *            CT_ITRACE_BLOCK_FRESH: the time has to be stamped first; CT_ITRACE_BLOCK_FULL: the tracer has to come
+ *   0x91000  blocks: a byte for each block of the segment of records, CT_ITRACE_BLOCK_KNOWN: records have been written
+ *            there; else 0, and one for each says why: CT_ITRACE_BLOCK_FRESH: the time has to be stamped first;
+ *            CT_ITRACE_BLOCK_FULL: the tracer has to come
  *   0x92000  stamps: the time stamp counter when each block was begun, then where in it
  *
  * Segments of records (itrace_stream.h) lie elsewhere in the target, each in a window of CT_ITRACE_BLOCKS blocks that
@@ -34,7 +35,8 @@ enum {
   CT_ITRACE_BLOCK_SHIFT = 14,     /* log2 of the bytes of a block */
   CT_ITRACE_BLOCK_SHIFT_OLD = 16, /* on processors without BMI2 */
 };
-enum { CT_ITRACE_BLOCK_FRESH = 1, CT_ITRACE_BLOCK_FULL = 2 };
+enum { CT_ITRACE_BLOCK_KNOWN = 1 };
+enum { CT_ITRACE_BLOCK_FULL = 0, CT_ITRACE_BLOCK_FRESH = 1 };
 
 /* Of a system call: whether the tracer has to see it before it is made, or, because it writes memory, afterwards. */
 enum ct_itrace_call { CT_ITRACE_CALL_SEEN = 0, CT_ITRACE_CALL_QUIET = 1, CT_ITRACE_CALL_WRITES = 2 };
@@ -52,8 +54,9 @@ struct ct_itrace_slots {
   uint64_t resume;
   uint64_t spill_rcx;     /* the program's rcx, on the way through an indirect branch */
   uint64_t spill;         /* of a register that is borrowed for an address out of reach */
-  uint64_t app_r15;       /* the program's r15, between units that make records */
-  uint64_t spill_record;  /* of the register that says where the record is, in a unit that uses r15 */
+  uint64_t app_r10;       /* likewise r10, which values go through */
+  uint64_t app_r11;       /* the program's r11, between units that make records */
+  uint64_t spill_record;  /* of the register that says where the record is, in a unit that uses r11 */
   uint64_t spill_scratch; /* of a register that values go through */
   uint64_t spill_place;   /* where records go: to be read in part, or to be moved on by the tracer */
   uint32_t call;          /* number of the system call that is made, or was the last */

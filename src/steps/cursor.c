@@ -463,7 +463,10 @@ ct_steps_cursor_next(struct ct_steps_cursor *c)
   const struct ct_steps_insn *insn = &plan->insn[c->where.insn++];
   bool asks = insn->by_next || ct_steps_branches_on_unknown(&c->where.state, insn);
   bool is_last = c->where.insn == c->where.record.end;
-  bool has_next = asks && is_last && next_pc(c, &next);
+  bool has_next = asks && (!is_last || next_pc(c, &next));
+  if (asks && !is_last) { /* a branch within a unit was not taken */
+    next = insn[1].pc;
+  }
   struct ct_steps_step *step = &c->step;
   ct_steps_execute(&c->where.state, insn, c->where.record.data + insn->at, has_next, next, &step->did);
   c->where.state.rip_unknown |= asks && is_last && !has_next && !insn->by_next;

@@ -22,32 +22,6 @@
 
 #include <string.h>
 
-struct ct_recovery *
-ct_writer_note(struct ct_writer *w, uint64_t pc)
-{
-  struct ct_unit *unit = w->unit;
-  uint32_t at = ct_writer_here(w);
-  if (unit->recovery_count != 0 && unit->recovery[unit->recovery_count - 1].at == at) {
-    unit->recovery_count--;
-  }
-  if (unit->recovery_count == CT_RECOVERY_MAX) {
-    w->out->overflow = true;
-    unit->recovery_count--;
-  }
-  struct ct_recovery *recovery = &unit->recovery[unit->recovery_count++];
-  *recovery = w->now;
-  recovery->at = at;
-  recovery->pc = pc;
-  return recovery;
-}
-
-bool
-ct_writer_reaches(const struct ct_writer *w, uint64_t address)
-{
-  int64_t distance = (int64_t)(address - ct_code_pc(w->out));
-  return distance > INT32_MIN + 64 && distance < INT32_MAX - 64;
-}
-
 static void
 note_spilled(struct ct_writer *w, uint64_t pc)
 {
@@ -95,7 +69,7 @@ emit_exit_code(struct ct_writer *w, uint32_t i)
   struct ct_unit_exit *leaving = &w->unit->exits[i];
   struct ct_mem target = CT_SLOT(w->place, target), high = target;
   high.disp += 4;
-  ct_code_label_bind(w->out, &w->exit_labels[i]);
+  ct_writer_bind_cold(w, &w->exit_labels[i]);
   leaving->code_at = ct_writer_here(w);
   w->now = w->exit_states[i];
   ct_writer_note(w, leaving->target);
@@ -275,13 +249,13 @@ emit_written(struct ct_writer *w, uint64_t next, struct ct_code_label *go_on)
   ct_emit_movabs(out, CT_RCX, next);
   w->now.rcx_is = CT_RCX_OWN;
   ct_writer_note(w, next);
-  ct_emit_mov_store(out, CT_SLOT(w->place, spill_place), CT_R15);
+  ct_emit_mov_store(out, CT_SLOT(w->place, spill_place), CT_R11);
   uint32_t number = w->unit->exit_count;
   struct ct_unit_exit *leaving = add_exit(w, CT_EXIT_WRITTEN, next);
   ct_emit_jmp_label(out, &w->exit_labels[number]);
   leaving->resume_at = ct_writer_here(w);
   ct_writer_note(w, next)->place_is_slot = 1;
-  ct_emit_mov_load(out, CT_R15, CT_SLOT(w->place, spill_place));
+  ct_emit_mov_load(out, CT_R11, CT_SLOT(w->place, spill_place));
   ct_writer_note(w, next);
   ct_emit_mov32_store_imm(out, CT_SLOT(w->place, exit), CT_ITRACE_EXIT_MISS);
   ct_emit_jmp_label(out, go_on);
@@ -315,6 +289,9 @@ emit_system_call(struct ct_writer *w, const struct ct_source_insn *insn)
   ct_code_label_bind(out, &make);
   looked_at->resume_at = ct_writer_here(w);
   note_spilled(w, insn->pc);
+  if (w->has_record) {
+    ct_record_before_syscall(w, insn->pc);
+  }
   ct_emit_syscall(out);
   if (w->has_record) {
     ct_record_syscall(w, next);
@@ -361,6 +338,32 @@ emit_conditional(struct ct_writer *w, const struct ct_source_insn *insn)
   emit_jump(w, next);
   ct_writer_note(w, insn->target);
   emit_jump(w, insn->target);
+}
+
+/* A branch after which the unit goes on. */
+static void
+emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t done)
+{
+  uint64_t next = insn->pc + insn->length;
+  ct_writer_note(w, insn->pc);
+  ct_emit_bytes(w->out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
+  w->now.done++;
+  if (w->has_record) {
+    uint32_t number = w->unit->side_count++;
+    w->unit->sides[number] =
+        (struct ct_unit_side){.source_bytes = (uint16_t)(next - w->unit->pc), .insns = (uint8_t)done};
+    struct ct_writer_side *side = &w->sides[number];
+    ct_emit_label(w->out, &side->label);
+    side->now = w->now;
+    side->now.side = (uint8_t)(number + 1);
+    side->record = w->record;
+    side->scratch = w->scratch;
+    side->value_at = w->value_at;
+    side->target = insn->target;
+  } else {
+    emit_link(w, insn->target);
+  }
+  ct_writer_note(w, next);
 }
 
 static void
@@ -487,18 +490,34 @@ emit_check(struct ct_writer *w, const uint8_t *code, size_t size)
 static void
 finish(struct ct_writer *w)
 {
+  struct ct_code_label room = {.count = 0};
+  if (w->has_look) {
+    ct_record_look_end(w);
+  }
+  for (uint32_t i = 0; i < w->unit->side_count; i++) {
+    ct_code_label_bind(w->out, &w->sides[i].label);
+    w->now = w->sides[i].now;
+    ct_record_end_side(w, &w->sides[i], w->unit->id + 1 + i);
+    emit_jump(w, w->sides[i].target);
+  }
   uint32_t count = w->unit->exit_count;
+  w->unit->hot_count = w->unit->recovery_count;
+  w->out = w->cold;
+  w->start = w->cold->length;
   if (w->has_look) {
     w->now = w->look;
     w->now.rcx_is = CT_RCX_OWN;
     add_exit(w, CT_EXIT_ROOM, w->look.pc)->done = w->look.done;
-    ct_record_cold(w, &w->exit_labels[count]);
+    ct_record_cold(w, &room);
   }
   for (uint32_t i = 0; i < w->unit->exit_count; i++) {
+    if (i == count) {
+      ct_code_label_bind(w->out, &room);
+    }
     emit_exit_code(w, i);
   }
   if (w->unit->return_address != 0) {
-    ct_code_label_bind(w->out, &w->literal);
+    ct_writer_bind_cold(w, &w->literal);
     ct_emit_u64(w->out, w->unit->return_address);
   }
 }
@@ -513,6 +532,7 @@ struct block {
   size_t used;       /* bytes of code */
   bool is_open;      /* goes on with the next instruction */
   bool is_cut;       /* which is known to be one */
+  uint32_t sides;    /* branches that it goes on after */
   struct ct_recording recording;
 };
 
@@ -580,13 +600,33 @@ is_watched(const struct ct_translation_place *place, uint64_t pc)
   return low < place->watched_count && place->watched[low] == pc;
 }
 
+static bool
+goes_back_or_far(const struct ct_source_insn *insn)
+{
+  enum { AREA_SHIFT = 16 };
+  return insn->target <= insn->pc || insn->target >> AREA_SHIFT != insn->pc >> AREA_SHIFT;
+}
+
+/*
+ * Does the unit go on after that branch, its last instruction so far? Where it is taken, the record is one of a unit
+ * that ends there. Not where a look would be wanted, nor code may change: what is compared is what is executed.
+ */
+static bool
+goes_on(const struct block *block, bool is_checked)
+{
+  enum { INSNS_MAX = 32 };
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  return last->flow == CT_SOURCE_BRANCH && !is_checked && block->sides < CT_UNIT_SIDES_MAX &&
+         block->count <= INSNS_MAX && !goes_back_or_far(last);
+}
+
 static void
 read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size, bool is_checked,
            struct block *block)
 {
   enum { CHECKED_INSNS_MAX = 12 };
   uint32_t most = is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
-  block->count = block->recorded = 0;
+  block->count = block->recorded = block->sides = 0;
   block->used = 0;
   block->is_open = true;
   block->is_cut = false;
@@ -603,6 +643,10 @@ read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t 
     if (!take(place, block, insn)) {
       block->is_cut = true;
       break;
+    }
+    if (!block->is_open && goes_on(block, is_checked)) {
+      insn->is_side = block->is_open = true;
+      block->sides++;
     }
     if (block->is_open && is_checked && place->records && stores_near(insn, pc)) {
       block->is_cut = true; /* the next unit compares what is there then */
@@ -630,7 +674,6 @@ writes_stack(const struct block *block)
 static bool
 wants_look(const struct block *block)
 {
-  enum { AREA_SHIFT = 16 };
   if (block->recorded == 0) {
     return false;
   }
@@ -639,7 +682,7 @@ wants_look(const struct block *block)
   case CT_SOURCE_JUMP:
   case CT_SOURCE_BRANCH:
   case CT_SOURCE_LOOP:
-    return last->target <= last->pc || last->target >> AREA_SHIFT != last->pc >> AREA_SHIFT;
+    return goes_back_or_far(last);
   case CT_SOURCE_CALL:
   case CT_SOURCE_CALL_INDIRECT:
   case CT_SOURCE_JUMP_INDIRECT:
@@ -657,7 +700,9 @@ emit_block_of(struct ct_writer *w, struct block *block)
   uint64_t pc = w->unit->pc;
   for (uint32_t i = 0; i < block->count; i++) {
     const struct ct_source_insn *insn = &block->insns[i];
-    if (insn->flow != CT_SOURCE_NEXT) {
+    if (insn->is_side) {
+      emit_side(w, insn, i + 1);
+    } else if (insn->flow != CT_SOURCE_NEXT) {
       emit_end(w, insn);
     } else if (can_copy(w, insn)) {
       if (w->has_record) {
@@ -690,16 +735,23 @@ emit_block_of(struct ct_writer *w, struct block *block)
 
 void
 ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                  bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_unit *unit)
+                  bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_code *cold,
+                  struct ct_unit *unit)
 {
   struct block block;
-  struct ct_writer w = {.place = place, .out = out, .unit = unit, .start = out->length, .first_exit = first_exit};
+  struct ct_writer w = {.place = place,
+                        .out = out,
+                        .hot = out,
+                        .cold = cold,
+                        .unit = unit,
+                        .start = out->length,
+                        .first_exit = first_exit};
   w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
-  w.now.r15_is_slot = place->records;
+  w.now.r10_is_slot = w.now.r11_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
   unit->pc = pc;
   unit->return_address = 0;
-  unit->exit_count = unit->recovery_count = unit->record_bytes = 0;
+  unit->exit_count = unit->recovery_count = unit->record_bytes = unit->side_count = 0;
   if (is_watched(place, pc)) {
     unit->source_bytes = unit->insns = unit->id = 0;
     emit_asking(&w, CT_EXIT_WATCHED, pc);

@@ -17,7 +17,8 @@ enum {
   CT_UNIT_SOURCE_MAX = CT_UNIT_INSNS_MAX * 15,
   CT_UNIT_BYTES_MAX = 16384,
   CT_UNIT_RECORD_MAX = 4096,
-  CT_UNIT_EXITS_MAX = 4,
+  CT_UNIT_SIDES_MAX = 3,
+  CT_UNIT_EXITS_MAX = 4 + CT_UNIT_SIDES_MAX,
   CT_RECOVERY_MAX = 8 * CT_UNIT_INSNS_MAX,
 };
 
@@ -25,7 +26,7 @@ enum {
 struct ct_translation_place {
   uint32_t shared;         /* struct ct_itrace_slots and what follows it; below 2 GiB */
   uint64_t leave;          /* the code that asks the tracer (ct_translate_runtime), in reach */
-  bool records;            /* units append records (ring/itrace_stream.h); between them r15 says where */
+  bool records;            /* units append records (ring/itrace_stream.h); between them r11 says where */
   bool has_vectors;        /* with vector registers */
   bool has_bmi2;           /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */
   const uint64_t *watched; /* addresses, ascending, where the program does not go on without the tracer */
@@ -38,14 +39,15 @@ struct ct_translation_place {
  * The registers are the program's own, but for what is said here.
  */
 struct ct_recovery {
-  uint32_t at;            /* offset in the emitted code */
+  uint32_t at;            /* offset in the emitted code, hot or cold */
   uint8_t pc_is : 2;      /* enum ct_recovery_pc */
   uint8_t rcx_is : 2;     /* enum ct_recovery_rcx */
   uint8_t is_waiting : 1; /* the registers that a system call changes are in the slots, and the flags */
   uint8_t rax_is_slot : 1;
   uint8_t borrowed; /* the register whose value is in slots.spill; CT_NO_REG: none */
   /* Of records: */
-  uint8_t r15_is_slot : 1;    /* the program's r15 is in slots.app_r15, and the thread's is where the record begins */
+  uint8_t r10_is_slot : 1;    /* the program's r10 is in slots.app_r10 */
+  uint8_t r11_is_slot : 1;    /* the program's r11 is in slots.app_r11, and the thread's is where the record begins */
   uint8_t rax_is_scratch : 1; /* rax is in the register `scratch` */
   uint8_t is_before : 1;      /* what the instruction at pc is about to load is read, for its record */
   uint8_t is_advanced : 1;    /* the record is complete: the next one begins there */
@@ -53,7 +55,8 @@ struct ct_recovery {
   uint8_t record;             /* the register whose value is in slots.spill_record, and has that place; or CT_NO_REG */
   uint8_t scratch;            /* the register whose value is in slots.spill_scratch; or CT_NO_REG */
   uint8_t done;               /* instructions of the unit that are executed here */
-  uint32_t unit;              /* its id; of the code cache */
+  uint8_t side;               /* on the way out by that side exit, of those of records: 1 ..; 0: by none */
+  uint32_t unit;              /* its id, or that of the side exit; of the code cache */
   uint64_t pc;
 };
 enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */ };
@@ -72,7 +75,7 @@ enum ct_exit_kind {
 struct ct_unit_exit {
   uint8_t kind;     /* enum ct_exit_kind */
   uint32_t field;   /* CT_EXIT_LINK: offset of the rel32 that leads to the exit's code */
-  uint32_t code_at; /* offset of the exit's code */
+  uint32_t code_at; /* offset of the exit's code in the cold code */
   uint64_t target;
   uint32_t
       resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same; CT_EXIT_WRITTEN: that goes on */
@@ -84,10 +87,16 @@ struct ct_unit {
   uint32_t
       source_bytes; /* of the program's code that it translates, from pc on; 0: what is there cannot be translated */
   uint32_t insns;
-  uint32_t id;             /* of its records; 0: it makes none */
-  uint32_t record_bytes;   /* of one */
-  uint64_t return_address; /* that it pushes: a call ends it; 0: none */
-  uint32_t exit_count, recovery_count;
+  uint32_t id;           /* of its records; 0: it makes none */
+  uint32_t record_bytes; /* of one */
+  /* What is executed of it when it is left before its end, by a branch: records of units with the ids that follow. */
+  struct ct_unit_side {
+    uint16_t source_bytes;
+    uint8_t insns;
+  } sides[CT_UNIT_SIDES_MAX];
+  uint32_t side_count;
+  uint64_t return_address;                        /* that it pushes: a call ends it; 0: none */
+  uint32_t exit_count, recovery_count, hot_count; /* recovery: first those of the hot code, hot_count of them */
   struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];
   struct ct_recovery recovery[CT_RECOVERY_MAX];
 };
@@ -95,10 +104,12 @@ struct ct_unit {
 /*
  * Emits the unit of the block at pc (size bytes of code are known) at out's position. first_exit is the number of its
  * first exit; id of its records, if it makes any. is_checked: the code may change, so it is compared each time. Always
- * ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out may be too small (out->overflow).
+ * ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out and cold may be too small
+ * (overflow). What is hardly ever executed (exits, what a look at the ring finds to do) goes to cold, in reach of out.
  */
 void ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                       bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_unit *unit);
+                       bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_code *cold,
+                       struct ct_unit *unit);
 
 /*
  * The entry of the unit at unit_address for indirect branches to pc: checks that the target is pc, and goes to next (in

@@ -40,6 +40,7 @@ struct ct_source_insn {
   struct ct_effects effects;
   struct ct_value values[CT_VALUES_MAX];
   int value_count;
+  bool is_side; /* a branch after which the unit goes on */
 };
 
 /* What the record of a unit needs. */
@@ -52,7 +53,7 @@ struct ct_recording {
 /* What is under way while a unit is being emitted. */
 struct ct_writer {
   const struct ct_translation_place *place;
-  struct ct_code *out;
+  struct ct_code *out, *hot, *cold; /* out: one of them, in which the unit begins at start */
   struct ct_unit *unit;
   size_t start;
   uint32_t first_exit;
@@ -63,15 +64,24 @@ struct ct_writer {
   uint8_t record, scratch; /* registers: of the record, and one that is free for values; CT_NO_REG: none */
   uint32_t value_at;       /* where the next value belongs in the record */
   bool has_record;         /* it is under way */
+  struct ct_writer_side {
+    struct ct_code_label label;
+    struct ct_recovery now;
+    uint8_t record, scratch;
+    uint32_t value_at;
+    uint64_t target;
+  } sides[CT_UNIT_SIDES_MAX]; /* of unit->sides */
   /* Of the look at the ring (ct_record_look): */
   bool wants_look, has_look;
   struct ct_recovery look; /* the state there */
-  struct ct_code_label cold, back;
+  uint32_t look_at;        /* the distance of its branch */
+  struct ct_code_label to_cold;
+  uint64_t back; /* where it goes on */
 };
 
 #define CT_SLOT(place, member) ct_mem_absolute((place)->shared + (uint32_t)offsetof(struct ct_itrace_slots, member))
 
-/* The place in the unit. */
+/* The place in the unit's hot or cold code. */
 static inline uint32_t
 ct_writer_here(const struct ct_writer *w)
 {
@@ -80,6 +90,8 @@ ct_writer_here(const struct ct_writer *w)
 
 /* From here on the program is at pc, and the rest as w->now says; to be changed by the caller. */
 struct ct_recovery *ct_writer_note(struct ct_writer *w, uint64_t pc);
+/* The label, of branches in the hot code, is here in the cold code. */
+void ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label);
 /* Can an instruction here refer to that address relative to rip? */
 bool ct_writer_reaches(const struct ct_writer *w, uint64_t address);
 
@@ -96,10 +108,15 @@ void ct_record_before(struct ct_writer *w, const struct ct_source_insn *insn);
 bool ct_record_copy(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_end(struct ct_writer *w, uint64_t pc);
+/* In place of that, on the way out by that side exit: the record is one of the unit with that id. */
+void ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side, uint32_t id);
 /* Between ct_record_end and the last instruction, at pc: is there room? rcx is free, its value in its slot. */
 void ct_record_look(struct ct_writer *w, uint64_t pc);
-/* What belongs to that, behind the unit's code. room: where it goes when there is none. */
+/* Behind the unit's hot code: from its branch to what belongs to it. */
+void ct_record_look_end(struct ct_writer *w);
+/* What belongs to that, in the cold code. room: where it goes when there is none. */
 void ct_record_cold(struct ct_writer *w, struct ct_code_label *room);
+void ct_record_before_syscall(struct ct_writer *w, uint64_t pc);
 /* Behind a system call, in place of ct_record_after and ct_record_end; rcx is free. */
 void ct_record_syscall(struct ct_writer *w, uint64_t next);
 

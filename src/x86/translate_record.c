@@ -3,14 +3,16 @@
  * The records of translated code (ring/itrace_stream.h). A unit writes its id and its instructions' values behind each
  * other, at distances that are known when it is translated, and moves the place of the next record once, at its end.
  *
- *   - Between units that place is in r15, and the program's r15 in a slot. A unit that uses r15 has the place in a
+ *   - Between units that place is in r11, and the program's r11 in a slot. A unit that uses r11 has the place in a
  *     register that it does not use, `record`.
- *   - Values go through another register that the unit does not use, `scratch`, where they are not in registers.
+ *   - Values that are not in registers go through r10, whose own value is in a slot likewise; in a unit that uses r10
+ *     through another register that it does not use, `scratch`.
  *   - So a unit ends before the instruction that would use the last of those.
+ *   - A unit that is left by a branch before its end writes the id anew: that of a unit that ends there.
  *
  * Room: the ring's segments lie so that some bits of the place are the number of a block (struct ct_itrace_slots).
  * Wherever the program can come by again without end, a unit looks up that block's byte, by rcx and no flag: 0 where
- * records have been written before; else it stamps the time, or waits for the tracer. The tracer need not be there for
+ * none have been written before: it stamps the time, or waits for the tracer. The tracer need not be there for
  * that: a thread that it has left alone waits in vain, and goes on where the program is.
  */
 #include "x86/emit_vector.h"
@@ -18,7 +20,7 @@
 
 #include <string.h>
 
-enum { VECTOR_EVEX_FIRST = 16 };
+enum { VECTOR_EVEX_FIRST = 16, JMP_NEAR = 5 };
 
 static uint32_t
 access_uses(const struct ct_access *access)
@@ -39,6 +41,8 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
   const struct ct_effects *effects = &insn->effects;
   if (insn->flow != CT_SOURCE_SYSCALL) { /* which may do anything, but not here */
     insn->uses |= effects->reads | effects->writes;
+  } else {
+    insn->uses = 1u << CT_R10; /* which stays as it is; r11: see ct_record_before_syscall */
   }
   for (int i = 0; i < effects->access_count; i++) {
     insn->uses |= (uint16_t)access_uses(&effects->access[i]);
@@ -58,8 +62,8 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
 /* ---- registers ---- */
 
 /* Those that units borrow, the ones that compilers use least first; copy_far has its own. */
-static const uint8_t candidates[] = {CT_R14, CT_R13, CT_R12, CT_R11, CT_R10, CT_R9,
-                                     CT_R8,  CT_RBP, CT_RBX, CT_RDI, CT_RSI, CT_RDX};
+static const uint8_t candidates[] = {CT_R15, CT_R14, CT_R13, CT_R12, CT_R9, CT_R8,
+                                     CT_RBP, CT_RBX, CT_RDI, CT_RSI, CT_RDX};
 
 static uint8_t
 free_of(uint32_t uses)
@@ -73,23 +77,29 @@ free_of(uint32_t uses)
 }
 
 static bool
-uses_r15(const struct ct_recording *recording)
+uses_r11(const struct ct_recording *recording)
 {
-  return (recording->uses >> CT_R15 & 1) != 0;
+  return (recording->uses >> CT_R11 & 1) != 0;
+}
+
+static bool
+uses_r10(const struct ct_recording *recording)
+{
+  return (recording->uses >> CT_R10 & 1) != 0;
 }
 
 static void
 choose(const struct ct_recording *recording, uint8_t *record, uint8_t *scratch)
 {
   uint32_t uses = recording->uses;
-  *record = CT_R15;
+  *record = CT_R11;
   *scratch = CT_NO_REG;
-  if (uses_r15(recording)) {
+  if (uses_r11(recording)) {
     *record = free_of(uses);
     uses |= *record != CT_NO_REG ? 1u << *record : 0;
   }
   if (recording->has_scratch) {
-    *scratch = (uses >> CT_RAX & 1) == 0 ? CT_RAX : free_of(uses);
+    *scratch = !uses_r10(recording) ? CT_R10 : (uses >> CT_RAX & 1) == 0 ? CT_RAX : free_of(uses);
   }
 }
 
@@ -135,21 +145,26 @@ ct_record_begin(struct ct_writer *w, const struct ct_recording *recording)
   uint64_t pc = w->unit->pc;
   choose(recording, &w->record, &w->scratch);
   w->value_at = 4;
-  w->now.r15_is_slot = 1;
+  w->now.r10_is_slot = w->now.r11_is_slot = 1;
   ct_writer_note(w, pc);
-  if (w->record != CT_R15) {
+  if (w->record != CT_R11) {
     enum ct_reg reg = (enum ct_reg)w->record;
     ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_record), reg);
-    ct_emit_mov(w->out, reg, CT_R15);
+    ct_emit_mov(w->out, reg, CT_R11);
     w->now.record = w->record;
     ct_writer_note(w, pc);
-    ct_emit_mov_load(w->out, CT_R15, CT_SLOT(w->place, app_r15));
-    w->now.r15_is_slot = 0;
+    ct_emit_mov_load(w->out, CT_R11, CT_SLOT(w->place, app_r11));
+    w->now.r11_is_slot = 0;
     ct_writer_note(w, pc);
   }
-  if (w->scratch != CT_NO_REG) {
+  if (uses_r10(recording)) {
+    ct_emit_mov_load(w->out, CT_R10, CT_SLOT(w->place, app_r10));
+    w->now.r10_is_slot = 0;
+    ct_writer_note(w, pc);
+  }
+  w->now.scratch = w->scratch;
+  if (w->scratch != CT_NO_REG && w->scratch != CT_R10) {
     ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_scratch), (enum ct_reg)w->scratch);
-    w->now.scratch = w->scratch;
     ct_writer_note(w, pc);
   }
   ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), w->unit->id);
@@ -354,24 +369,41 @@ ct_record_end(struct ct_writer *w, uint64_t pc)
 {
   struct ct_code *out = w->out;
   enum ct_reg record = (enum ct_reg)w->record;
-  if (w->scratch != CT_NO_REG) {
+  if (w->scratch != CT_NO_REG && w->scratch != CT_R10) {
     ct_emit_mov_load(out, (enum ct_reg)w->scratch, CT_SLOT(w->place, spill_scratch));
-    w->now.scratch = w->scratch = CT_NO_REG;
-    ct_writer_note(w, pc);
   }
+  w->now.scratch = w->scratch = CT_NO_REG;
+  if (!w->now.r10_is_slot) {
+    ct_emit_mov_store(out, CT_SLOT(w->place, app_r10), CT_R10);
+    w->now.r10_is_slot = 1;
+  }
+  ct_writer_note(w, pc);
   ct_emit_lea(out, record, ct_mem(record, (int32_t)w->value_at));
   w->unit->record_bytes = w->value_at;
   w->now.is_advanced = 1;
   ct_writer_note(w, pc);
-  if (record != CT_R15) {
-    ct_emit_mov_store(out, CT_SLOT(w->place, app_r15), CT_R15);
-    ct_emit_mov(out, CT_R15, record);
-    w->now.r15_is_slot = 1;
+  if (record != CT_R11) {
+    ct_emit_mov_store(out, CT_SLOT(w->place, app_r11), CT_R11);
+    ct_emit_mov(out, CT_R11, record);
+    w->now.r11_is_slot = 1;
     ct_writer_note(w, pc);
     ct_emit_mov_load(out, record, CT_SLOT(w->place, spill_record));
     w->now.record = CT_NO_REG;
     ct_writer_note(w, pc);
   }
+}
+
+void
+ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side, uint32_t id)
+{
+  uint32_t all = w->unit->record_bytes;
+  w->record = side->record;
+  w->scratch = side->scratch;
+  w->value_at = side->value_at;
+  ct_writer_note(w, side->target);
+  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), id);
+  ct_record_end(w, side->target);
+  w->unit->record_bytes = all;
 }
 
 /* ---- time and room ---- */
@@ -402,12 +434,12 @@ static void
 emit_block(struct ct_writer *w)
 {
   if (w->place->has_bmi2) {
-    ct_emit_rorx(w->out, CT_RCX, CT_R15, CT_ITRACE_BLOCK_SHIFT);
+    ct_emit_rorx(w->out, CT_RCX, CT_R11, CT_ITRACE_BLOCK_SHIFT);
     ct_emit_movzx8(w->out, CT_RCX, CT_RCX);
     return;
   }
   struct ct_mem byte = CT_SLOT(w->place, spill_place);
-  ct_emit_mov_store(w->out, byte, CT_R15);
+  ct_emit_mov_store(w->out, byte, CT_R11);
   byte.disp += CT_ITRACE_BLOCK_SHIFT_OLD / 8;
   ct_emit_movzx8_load(w->out, CT_RCX, byte);
 }
@@ -418,16 +450,31 @@ ct_record_look(struct ct_writer *w, uint64_t pc)
   struct ct_mem byte = ct_mem_table(w->place->shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0);
   emit_block(w);
   ct_emit_movzx8_load(w->out, CT_RCX, byte);
-  ct_emit_jrcxz_over(w->out, 5);
-  ct_emit_jmp_label(w->out, &w->cold);
-  ct_code_label_bind(w->out, &w->back);
+  ct_emit_jrcxz_over(w->out, 0); /* hardly ever: not taken costs less than taken, over a jump */
+  w->look_at = ct_writer_here(w) - 1;
+  w->back = ct_code_pc(w->out);
   w->has_look = true;
   w->look = w->now;
   w->look.pc = pc;
   w->look.rcx_is = CT_RCX_SPILLED;
 }
 
-/* Where the look goes that found something to do; rcx has the byte, and its own value is in its slot. */
+/* A jump within the reach of the look's branch. Nothing is noted: it is as where the look was. */
+void
+ct_record_look_end(struct ct_writer *w)
+{
+  w->now = w->look;
+  ct_writer_note(w, w->look.pc)->rcx_is = CT_RCX_SPILLED;
+  uint32_t distance = ct_writer_here(w) - (w->look_at + 1);
+  if (distance > INT8_MAX) {
+    w->out->overflow = true;
+  } else if (!w->out->overflow) {
+    w->out->bytes[w->start + w->look_at] = (uint8_t)distance;
+  }
+  ct_emit_jmp_label(w->out, &w->to_cold);
+}
+
+/* Where the look goes that found something to do; rcx has nothing, and its own value is in its slot. */
 void
 ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
 {
@@ -437,11 +484,13 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   struct ct_mem low = ct_mem_table(shared + CT_ITRACE_STAMPS_AT, CT_RCX, 3), high = low;
   struct ct_mem at = ct_mem_table(shared + CT_ITRACE_STAMPS_AT + 8 * CT_ITRACE_BLOCKS, CT_RCX, 3);
   high.disp += 4;
-  ct_code_label_bind(out, &w->cold);
+  struct ct_mem kind = ct_mem_table(shared + CT_ITRACE_BLOCKS_AT + CT_ITRACE_BLOCKS, CT_RCX, 0);
+  ct_writer_bind_cold(w, &w->to_cold);
   w->now = w->look;
   ct_writer_note(w, pc)->rcx_is = CT_RCX_SPILLED;
-  ct_emit_lea32(out, CT_RCX, ct_mem(CT_RCX, -CT_ITRACE_BLOCK_FULL));
-  ct_emit_jrcxz_over(out, 5);
+  emit_block(w);
+  ct_emit_movzx8_load(out, CT_RCX, kind);
+  ct_emit_jrcxz_over(out, JMP_NEAR);
   struct ct_code_label stamp = {.count = 0};
   ct_emit_jmp_label(out, &stamp);
   ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
@@ -452,13 +501,23 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   w->now.rcx_is = CT_RCX_SPILLED;
   ct_writer_note(w, pc);
   emit_block(w);
-  ct_emit_mov_store(out, at, CT_R15);
-  ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0), 0);
+  ct_emit_mov_store(out, at, CT_R11);
+  ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0), CT_ITRACE_BLOCK_KNOWN);
   emit_time(w, pc, low, high);
-  ct_emit_jmp_label(out, &w->back);
+  ct_emit_jmp(out, w->back);
 }
 
 /* ---- a system call ---- */
+
+/* Before it, which changes r11: where its record begins is in a slot, whatever r11 is when it is made again. */
+void
+ct_record_before_syscall(struct ct_writer *w, uint64_t pc)
+{
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_place), CT_R11);
+  w->now.place_is_slot = 1;
+  ct_writer_note(w, pc)->rcx_is = CT_RCX_SPILLED;
+  w->now.place_is_slot = 0;
+}
 
 /* After it: its values. */
 void
@@ -466,11 +525,18 @@ ct_record_syscall(struct ct_writer *w, uint64_t next)
 {
   w->now.done = 1;
   w->now.rcx_is = CT_RCX_PC;
+  w->now.r10_is_slot = 1;
+  w->now.r11_is_slot = 0;
+  w->now.place_is_slot = 1;
   ct_writer_note(w, next);
-  ct_emit_mov_store(w->out, ct_mem(CT_R15, 4), CT_RAX);
-  ct_emit_mov32_store(w->out, ct_mem(CT_R15, 12), CT_R11);
-  emit_time(w, next, ct_mem(CT_R15, 16), ct_mem(CT_R15, 20));
-  ct_emit_lea(w->out, CT_R15, ct_mem(CT_R15, 24));
+  ct_emit_mov_load(w->out, CT_RCX, CT_SLOT(w->place, spill_place));
+  ct_emit_mov_store(w->out, ct_mem(CT_RCX, 4), CT_RAX);
+  ct_emit_mov32_store(w->out, ct_mem(CT_RCX, 12), CT_R11);
+  emit_time(w, next, ct_mem(CT_RCX, 16), ct_mem(CT_RCX, 20));
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, app_r11), CT_R11);
+  ct_emit_lea(w->out, CT_R11, ct_mem(CT_RCX, 24));
+  w->now.r11_is_slot = 1;
+  w->now.place_is_slot = 0;
   w->unit->record_bytes = 24;
   w->now.is_advanced = 1;
   ct_writer_note(w, next);

@@ -21,8 +21,11 @@ emit_compare(struct ct_code *out, struct ct_mem word, uint32_t value, uint8_t ov
 static struct ct_recovery
 between_units(const struct ct_translation_place *place)
 {
-  return (struct ct_recovery){
-      .borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG, .r15_is_slot = place->records};
+  return (struct ct_recovery){.borrowed = CT_NO_REG,
+                              .record = CT_NO_REG,
+                              .scratch = CT_NO_REG,
+                              .r10_is_slot = place->records,
+                              .r11_is_slot = place->records};
 }
 
 uint32_t
@@ -155,7 +158,10 @@ emit_wait(const struct ct_translation_place *place, struct ct_code *out)
   ct_emit_mov_load(out, CT_RAX, SLOT(shared, target));
   ct_emit_mov_store(out, SLOT(shared, resume), CT_RAX);
   if (place->records) {
-    ct_emit_mov_load(out, CT_R15, SLOT(shared, app_r15));
+    ct_emit_mov_load(out, CT_RAX, SLOT(shared, app_r11));
+    ct_emit_mov_store(out, slot_of(shared, CT_R11), CT_RAX);
+    ct_emit_mov_load(out, CT_RAX, SLOT(shared, app_r10));
+    ct_emit_mov_store(out, slot_of(shared, CT_R10), CT_RAX);
   }
   ct_emit_jmp_label(out, &done);
   ct_code_label_bind(out, &lives);

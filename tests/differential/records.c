@@ -92,7 +92,8 @@ void
 records_fill(struct ct_tracer *tracer, unsigned block)
 {
   uint8_t *blocks = (uint8_t *)tracer->space->slots + CT_ITRACE_BLOCKS_AT;
-  memset(blocks + block, CT_ITRACE_BLOCK_FULL, CT_ITRACE_BLOCKS - block);
+  memset(blocks + block, 0, CT_ITRACE_BLOCKS - block);
+  memset(blocks + CT_ITRACE_BLOCKS + block, CT_ITRACE_BLOCK_FULL, CT_ITRACE_BLOCKS - block);
 }
 
 const char *

@@ -315,8 +315,9 @@ enter_recorded(uint64_t reg[16], uint64_t rip, uint64_t flags, enum ct_context_r
   struct user_regs_struct regs = regs_of(reg, rip, 0x202 | flags);
   uint64_t unit = ct_code_cache_unit(run.tracer.space->cache, rip, read_code, NULL);
   ct_recorder_context(run.tracer.recorder, &regs, reason);
-  run.slots->app_r15 = reg[CT_R15];
-  reg[CT_R15] = ct_recorder_place(run.tracer.recorder);
+  run.slots->app_r10 = reg[CT_R10];
+  run.slots->app_r11 = reg[CT_R11];
+  reg[CT_R11] = ct_recorder_place(run.tracer.recorder);
   return unit;
 }
 
