@@ -252,6 +252,21 @@ find_unit(struct ct_tracer *tracer, uint64_t pc, bool is_target)
   }
 }
 
+/* The first unit of a call, which is of the program's own bytes: that the function is hooked is done with. */
+static uint64_t
+find_begin(struct ct_tracer *tracer, uint64_t pc)
+{
+  struct ct_code_pages *code = tracer->code;
+  const struct ct_itrace_patch *hidden = code->hidden;
+  size_t count = code->hidden_count;
+  code->hidden = &tracer->own_patch;
+  code->hidden_count = 1;
+  uint64_t unit = ct_code_cache_unit_once(tracer->space->cache, pc, ct_code_pages_read, code);
+  code->hidden = hidden;
+  code->hidden_count = count;
+  return unit;
+}
+
 int
 ct_tracer_enter(struct ct_tracer *tracer)
 {
@@ -266,7 +281,8 @@ ct_tracer_enter(struct ct_tracer *tracer)
                ? CT_ESRCH
                : ct_tracer_step(tracer, &regs, ct_tracer_is_syscall(tracer, regs.rip));
   }
-  uint64_t unit = find_unit(tracer, regs.rip, false);
+  uint64_t unit = tracer->is_at_call ? find_begin(tracer, regs.rip) : find_unit(tracer, regs.rip, false);
+  tracer->is_at_call = false;
   if (unit == 0) {
     return tracer->diag.text[0] != 0 ? CT_ENOMEM : ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
   }

@@ -15,7 +15,7 @@
 /* Hooks of a module that came later than the first ones. */
 struct ct_layer {
   struct ct_installed installed;
-  uint8_t *modes; /* for each function of the plan, ct_planned_sort of its trampoline here; 0: none */
+  uint16_t *modes; /* for each function of the plan, ct_planned_sort of its trampoline here; 0: none */
 };
 
 struct ct_module {
@@ -34,7 +34,7 @@ struct ct_module {
   struct ct_installed installed;
   bool unpublished;                            /* its functions are not in the trace's table yet ... */
   struct ct_filter_result first_filter_result; /* ... and what the filter selected of them */
-  uint8_t *modes;                              /* as in ct_layer, of installed */
+  uint16_t *modes;                             /* as in ct_layer, of installed */
   struct ct_layer *layers;
   size_t layer_count;
   uint16_t *active; /* for each function which trampoline its entry goes to: 0 none, 1 that of installed, from 2 on that

@@ -38,7 +38,7 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 8u
+#define CT_RING_VERSION 9u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -154,7 +154,12 @@ enum ct_request_state {
   CT_REQ_SYSCALL = 2, /* set by the controller: do this system call, then PENDING again */
   CT_REQ_DONE = 3,    /* set by the controller */
 };
-enum ct_request_kind { CT_REQUEST_NONE = 0, CT_REQUEST_RENDEZVOUS = 1, CT_REQUEST_EXEC = 2 };
+enum ct_request_kind {
+  CT_REQUEST_NONE = 0,
+  CT_REQUEST_RENDEZVOUS = 1,
+  CT_REQUEST_EXEC = 2,
+  CT_REQUEST_ITRACE = 3, /* arg: enum ct_itrace_request */
+};
 
 struct ct_request {
   uint32_t state; /* atomic */
@@ -182,6 +187,42 @@ struct ct_slot {
   uint64_t pad[5];
 };
 _Static_assert(sizeof(struct ct_slot) == 192, "slot");
+
+/*
+ * Calls that are to be recorded as instructions: which functions they are of say descriptors, by the number of the wish
+ * plus 1. The agent takes one of `calls` for each call whose register is as the condition says, and asks the
+ * controller, which puts it back if the call could not be recorded.
+ */
+struct ct_itrace_wish {
+  uint32_t calls; /* atomic */
+  uint8_t reg;    /* enum ct_reg */
+  uint8_t op;     /* enum ct_wish_op */
+  uint16_t pad;
+  int64_t value;
+};
+enum ct_wish_op {
+  CT_WISH_ALWAYS,
+  CT_WISH_EQUAL,
+  CT_WISH_UNEQUAL,
+  CT_WISH_LESS,
+  CT_WISH_LESS_EQUAL,
+  CT_WISH_MORE,
+  CT_WISH_MORE_EQUAL,
+};
+enum {
+  CT_ITRACE_RULES = 32,   /* wishes of rules, by their slots ... */
+  CT_ITRACE_OPTIONS = 8,  /* ... and those of the recording */
+  CT_ITRACE_WISHES = CT_ITRACE_RULES + CT_ITRACE_OPTIONS
+};
+/* Where the thread goes on, what function that is of, its id and the number of the wish, the event of the call. */
+enum ct_itrace_request {
+  CT_ITRACE_ARG_PLACE,
+  CT_ITRACE_ARG_FUNCTION,
+  CT_ITRACE_ARG_FN,
+  CT_ITRACE_ARG_WISH,
+  CT_ITRACE_ARG_TSC, /* 0: it has none */
+};
+_Static_assert(sizeof(struct ct_itrace_wish) == 1 << CT_ITRACE_WISH_SHIFT, "wish");
 
 /* What lies where in the target, for a controller that comes later. Mapped where it is not 0. */
 struct ct_inside {
@@ -391,6 +432,7 @@ struct ct_ring_header {
   uint64_t
       handlers[CT_HANDLED_SIGNALS]; /* what sigaction is about to set for each signal, as the program's own address */
   uint64_t counters_offset;         /* after all segments; 0: there are none */
+  struct ct_itrace_wish itrace[CT_ITRACE_WISHES];
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
 
@@ -552,7 +594,7 @@ struct ct_hook_desc {
   uint8_t map_new[8];     /* offset from after_callout of each displaced instruction ... */
   uint8_t map_old[8];     /* ... and from function */
   uint8_t values;         /* CT_HOOK_VALUES_* */
-  uint8_t pad;
+  uint8_t itrace;         /* CT_CALLOUT_ITRACE: which wish its calls are for, plus 1 */
   uint16_t detail_tail; /* offset from enter of where a call goes on that came by a tail jump, with detail; of where
                            arguments are recorded (CT_HOOK_VALUES_FEW), 0: of none */
   uint32_t mask;        /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
@@ -571,6 +613,7 @@ _Static_assert(offsetof(struct ct_hook_desc, callout) == CT_DESC_CALLOUT, "desc"
 _Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, itrace) == CT_DESC_ITRACE, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, detail_tail) == CT_DESC_DETAIL_TAIL, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, mask) == CT_DESC_MASK, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, counter) == CT_DESC_COUNTER, "desc");
@@ -750,6 +793,7 @@ _Static_assert(CT_WORD_SWITCH == CT_OTHER_SWITCH << CT_WORD_FN_SHIFT &&
                "word");
 _Static_assert(offsetof(struct ct_ring_header, forks) == CT_RING_FORKS, "header");
 _Static_assert(offsetof(struct ct_ring_header, handshake_doorbell) == CT_RING_HANDSHAKE_DOORBELL, "header");
+_Static_assert(offsetof(struct ct_ring_header, itrace) == CT_RING_ITRACE, "header");
 _Static_assert(CT_CONTROL_OWN >= sizeof(struct ct_control_page) && CT_CONTROL_OWN < CT_PAGE_BYTES, "control page");
 _Static_assert(offsetof(struct ct_handshake, owner) == 0 && sizeof(struct ct_handshake) < CT_HANDSHAKE_BYTES / 4,
                "handshake");
