@@ -50,6 +50,9 @@ extern "C" {
 #define CT_WINDOW_NS_DEFAULT      1000000000u
 #define CT_WINDOWS_DEFAULT        60 /* a minute */
 #define CT_WINDOWS_BYTES_DEFAULT  (4ull << 30)
+#define CT_ITRACE_CALLS_DEFAULT   8 /* of a function, that are recorded as instructions */
+#define CT_ITRACE_CALLS_MAX       1000000
+#define CT_ITRACE_FUNCTIONS_MAX   8 /* patterns at a time, besides those of rules */
 
 struct ct_exclude;   /* exclude.h */
 struct ct_selection; /* select.h */
@@ -83,6 +86,17 @@ enum ct_error_class {
 };
 /* "timeout"; never NULL. */
 const char *ct_error_class_name(enum ct_error_class error);
+
+/*
+ * Calls that are recorded as instructions, too: the next `calls` ones of the functions that match, on whatever thread,
+ * each from its begin to its return. condition (NULL: none): "arg1 > 5", "rdi == 0x10", of arg1 to arg6, rax, rbx, r10,
+ * r11, rsp. They go into files steps.TID of the trace (steps.h); which call is where is in its itrace.tsv.
+ */
+struct ct_session_itrace {
+  const char *function; /* a pattern, as to select */
+  const char *condition;
+  uint32_t calls; /* 0: CT_ITRACE_CALLS_DEFAULT */
+};
 
 /* All zero but the first two: the defaults. */
 struct ct_session_options {
@@ -144,6 +158,11 @@ struct ct_session_options {
   const char *working_directory; /* the program is looked up from this process's own */
   const int *streams;            /* three descriptors, which become its standard input, output and error */
   bool own_group;                /* a session of processes, and so a process group, of its own, without a terminal */
+  /* Calls that are recorded as instructions, from the begin on; see also ct_session_itrace_open. Of the first process. */
+  const struct ct_session_itrace *itrace;
+  size_t itrace_count;      /* up to CT_ITRACE_FUNCTIONS_MAX */
+  bool itrace_plain;        /* functions are not hooked in there: their calls are in the instructions only */
+  bool itrace_no_vectors;   /* without vector and mask registers */
 };
 
 struct ct_session_status {

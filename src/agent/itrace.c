@@ -82,6 +82,9 @@ agent_itrace(const struct ct_control_page *control, const struct ct_hook_desc *d
     return 0;
   }
   struct ct_itrace_wish *wish = &r->itrace[desc->itrace - 1];
+  if (__atomic_load_n(&slot_of(control)->itraced, __ATOMIC_RELAXED) != 0) {
+    return 0; /* this call is within another one */
+  }
   if (!holds(wish, sp) || !take(wish)) {
     return 0;
   }

@@ -5,7 +5,7 @@
 #include "base/error.h"
 
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
 /* ---- recorders ---- */
 
@@ -109,10 +109,31 @@ ct_itrace_calls_create(const struct ct_itrace_calls_options *options, struct ct_
   return 0;
 }
 
+/* An earlier call of the thread, which has been let go: its records are still being written. */
+static void
+await_earlier(struct ct_itrace *calls, pid_t tid)
+{
+  enum { STEP_NS = 50000, STEPS_MAX = 200000 };
+  bool found = true;
+  for (int n = 0; n < STEPS_MAX && found; n++) {
+    found = false;
+    pthread_mutex_lock(&calls->lock);
+    for (const struct ct_tracer *tracer = calls->first; tracer != NULL; tracer = tracer->next) {
+      found |= tracer->tid == tid && !tracer->is_done;
+    }
+    pthread_mutex_unlock(&calls->lock);
+    if (found) {
+      struct timespec wait = {0, STEP_NS};
+      nanosleep(&wait, NULL);
+    }
+  }
+}
+
 int
 ct_itrace_call_begin(struct ct_itrace *calls, const struct ct_wanted_call *call, struct ct_diag *diag)
 {
   calls->pid = call->pid;
+  await_earlier(calls, call->tid);
   return ct_itrace_begin_tracer(calls, call->tid, call, diag);
 }
 

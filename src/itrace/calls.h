@@ -36,6 +36,7 @@ struct ct_wanted_call {
   uint64_t number;   /* the caller's own */
   uint64_t place;    /* the thread comes there next, with the state that it has at the function's begin */
   uint64_t function; /* where that is: the call's steps begin there */
+  uint64_t *flag;    /* cleared, before the thread is let go; NULL: none */
   const struct ct_itrace_patch *own; /* what is patched there; it is the program's own bytes that are executed, once */
   /* Further patches that the call meets as if they were not there, sorted by address; to be freed. NULL: none. */
   struct ct_itrace_patch *hidden;

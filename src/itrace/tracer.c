@@ -337,6 +337,9 @@ let_go(struct ct_tracer *tracer)
     give_back(tracer);
   }
   tracer->state = CT_TRACER_DONE;
+  if (tracer->wanted.flag != NULL) {
+    __atomic_store_n(tracer->wanted.flag, 0, __ATOMIC_RELAXED);
+  }
   return ct_traced_detach(tracer->tid, 0);
 }
 

@@ -99,6 +99,17 @@ int ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid);
 /* The id of the function that begins at this address in the process; UINT32_MAX: none that has an id does. */
 uint32_t ct_modules_function_at(const struct ct_modules *modules, uint64_t address);
 /* The same for one, which has ids. */
+/*
+ * Where the function with that entry as it is patched is hooked: the bytes there, and what they were. False: nowhere.
+ */
+bool ct_modules_patch_at(const struct ct_modules *modules, uint64_t address, struct ct_patch *out);
+/*
+ * All patches, sorted by address, that do nothing but record: not those of functions whose hooks something else depends
+ * on. To be freed; NULL: none, or out of memory.
+ */
+struct ct_patch *ct_modules_patches(const struct ct_modules *modules, size_t *count);
+/* Functions whose calls that wish is about. */
+size_t ct_modules_wished(const struct ct_modules *modules, uint32_t wish);
 int ct_module_watch(struct ct_modules *modules, const struct ct_module *module, uint32_t slot, bool is_program);
 /*
  * False when patches should be in place and none of some that were looked at is: the module has been mapped anew. One

@@ -184,7 +184,8 @@ struct ct_slot {
   uint32_t detail_seq;         /* next detail segment's position among the thread's */
   uint64_t detail_skipped;     /* atomic: records that found no room */
   uint64_t detail_overwritten; /* atomic: segments taken away before the drain was done with them */
-  uint64_t pad[5];
+  uint64_t itraced;            /* atomic, the controller's: a call of it is recorded as instructions just now */
+  uint64_t pad[4];
 };
 _Static_assert(sizeof(struct ct_slot) == 192, "slot");
 
