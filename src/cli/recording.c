@@ -297,14 +297,17 @@ const struct ct_option ct_recording_options[] = {
      .help = "record the next calls of the functions that match as instructions, too, from entry to return: contrail "
              "steps shows them; repeatable",
      .values = CT_COMPLETE_PATTERN,
+     .adds_up = true,
      .apply = apply_itrace},
     {.name = "itrace-calls",
      .argument = "N",
      .help = "so many calls of the --itrace before it (default 8), 1 to 1000000",
+     .adds_up = true,
      .apply = apply_itrace_of},
     {.name = "itrace-when",
      .argument = "CONDITION",
      .help = "only calls for which that holds at their first instruction: 'arg1 > 5', 'rdi == 0x10'",
+     .adds_up = true,
      .apply = apply_itrace_of},
     {.name = "itrace-plain",
      .help = "in these calls functions run without hooks: their calls are in the instructions only, and no hook's "

@@ -109,31 +109,38 @@ ct_itrace_calls_create(const struct ct_itrace_calls_options *options, struct ct_
   return 0;
 }
 
-/* An earlier call of the thread, which has been let go: its records are still being written. */
-static void
+/*
+ * An earlier call of the thread, which has been let go: its records are still being written. False: the thread is held.
+ */
+static bool
 await_earlier(struct ct_itrace *calls, pid_t tid)
 {
-  enum { STEP_NS = 50000, STEPS_MAX = 200000 };
-  bool found = true;
-  for (int n = 0; n < STEPS_MAX && found; n++) {
+  struct timespec step = {0, 50000};
+  bool found = true, is_held = false;
+  while (found && !is_held) {
     found = false;
     pthread_mutex_lock(&calls->lock);
     for (const struct ct_tracer *tracer = calls->first; tracer != NULL; tracer = tracer->next) {
-      found |= tracer->tid == tid && !tracer->is_done;
+      bool is_of = tracer->tid == tid && !tracer->is_done;
+      found |= is_of;
+      is_held |= is_of && !atomic_load_explicit(&tracer->is_released, memory_order_relaxed);
     }
     pthread_mutex_unlock(&calls->lock);
-    if (found) {
-      struct timespec wait = {0, STEP_NS};
-      nanosleep(&wait, NULL);
+    if (found && !is_held) {
+      nanosleep(&step, NULL);
     }
   }
+  return !is_held;
 }
 
 int
 ct_itrace_call_begin(struct ct_itrace *calls, const struct ct_wanted_call *call, struct ct_diag *diag)
 {
   calls->pid = call->pid;
-  await_earlier(calls, call->tid);
+  if (!await_earlier(calls, call->tid)) {
+    free(call->hidden);
+    return ct_fail(diag, CT_EEXIST, "thread %d is in another call that is recorded", (int)call->tid);
+  }
   return ct_itrace_begin_tracer(calls, call->tid, call, diag);
 }
 

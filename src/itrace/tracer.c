@@ -337,6 +337,7 @@ let_go(struct ct_tracer *tracer)
     give_back(tracer);
   }
   tracer->state = CT_TRACER_DONE;
+  atomic_store_explicit(&tracer->is_released, true, memory_order_relaxed);
   if (tracer->wanted.flag != NULL) {
     __atomic_store_n(tracer->wanted.flag, 0, __ATOMIC_RELAXED);
   }

@@ -149,6 +149,7 @@ struct ct_tracer {
   _Atomic uint32_t flush_made;  /* ... and that is forgotten */
   _Atomic uint32_t begun;       /* 1: yes, 2: it failed */
   _Atomic uint32_t stop;        /* is asked for */
+  _Atomic bool is_released;     /* the thread has been let go */
   _Atomic bool waiter_ends;     /* it waits for nothing any more */
   _Atomic uint32_t event;       /* 1: the waiter has seen that there is something to be waited for */
   pthread_mutex_t bell_lock;    /* set by the tracer, rung by the waiter */

@@ -319,6 +319,17 @@ list_call(struct ct_session *session, const struct itrace_live *live, const stru
   }
 }
 
+/* A later call of the thread is being recorded already. */
+static bool
+slot_is_busy(const struct session_itrace *itrace, uint32_t slot)
+{
+  bool found = false;
+  for (size_t i = 0; i < itrace->live_count; i++) {
+    found |= itrace->live[i].slot == slot;
+  }
+  return found;
+}
+
 static void
 take_done(struct ct_session *session, const struct ct_itrace_done *done)
 {
@@ -333,7 +344,7 @@ take_done(struct ct_session *session, const struct ct_itrace_done *done)
   struct itrace_live live = itrace->live[i];
   struct session_wish *wish = &itrace->wishes[live.wish];
   itrace->live[i] = itrace->live[--itrace->live_count];
-  if (session->recording.image.ring != NULL) {
+  if (session->recording.image.ring != NULL && !slot_is_busy(itrace, live.slot)) {
     __atomic_store_n(&session->recording.image.parts.slots[live.slot].itraced, 0, __ATOMIC_RELAXED);
   }
   wish->steps += done->steps;
