@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "process/ids.h"
+#include "trace/format.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -293,7 +294,7 @@ open_list(struct ct_session *session)
   if (session->itrace.list != NULL || session->itrace.list_failed) {
     return session->itrace.list;
   }
-  snprintf(path, sizeof(path), "%s/itrace.tsv", session->options.directory);
+  snprintf(path, sizeof(path), "%s/%s", session->options.directory, CT_TRACE_ITRACED);
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   session->itrace.list = fd >= 0 ? fdopen(fd, "w") : NULL;
   if (session->itrace.list == NULL) {
