@@ -83,6 +83,7 @@ GROUPS = {
     "mcp": Group(["mcp.py", "mcphttp.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),
     "itrace": Group(["itrace.py"], "waits", marked=True),
+    "itracecalls": Group(["itracecalls.py"], "waits"),
     "equal": Group(["equal.py"]),
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], seconds=1800),
