@@ -38,6 +38,8 @@
 #define TICK_NS       50000000 /* how often the thread sees that we live */
 #define CHILD_TICK_NS 1000000
 #define LEAVE_NS      20000000000ull
+#define POLL_NS       1000000
+#define POLL_SOON_NS  20000
 #define CHILD_WAIT_NS 5000000ull
 #define GIVE_UP_NS    2000000000ull
 #define NOT_KNOWN     "the thread is at a place where the program's state is not known"
@@ -452,7 +454,7 @@ interrupted(struct ct_tracer *tracer)
   ct_tracer_note_mappings(tracer);
   ct_recorder_room(tracer->recorder, UINT64_MAX);
   tracer->reason = CT_CONTEXT_SEGMENT;
-  if (tracer->watch != NULL && ct_watch_has_left(tracer->watch, &regs)) {
+  if (tracer->watch != NULL && ct_watch_has_left(tracer->watch, &tracer->process, &regs)) {
     return end_stretch(tracer);
   }
   return ct_tracer_enter(tracer);
@@ -498,7 +500,7 @@ stepped(struct ct_tracer *tracer)
   if (!tracer->has_new_image) {
     ct_tracer_call_made(tracer);
     if (tracer->watch != NULL && ct_tracer_records(tracer) && ct_traced_regs(tracer->tid, &regs) == 0 &&
-        ct_watch_has_left(tracer->watch, &regs)) {
+        ct_watch_has_left(tracer->watch, &tracer->process, &regs)) {
       return end_stretch(tracer);
     }
     return ct_tracer_enter(tracer);
@@ -618,11 +620,13 @@ static int
 look(struct ct_tracer *tracer)
 {
   int code = 0;
-  if (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
+  if (tracer->has_no_waiter || atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
     struct ct_traced_event event;
     ct_traced_poll(tracer->tid, &event);
     code = handle_stop(tracer, &event);
-    event_is_taken(tracer);
+    if (!tracer->has_no_waiter) {
+      event_is_taken(tracer);
+    }
   }
   if (code == 0 && tracer->state != CT_TRACER_DONE && !tracer->is_leaving) {
     ct_tracer_serve_flush(tracer);
@@ -667,11 +671,25 @@ await_end(struct ct_tracer *tracer)
 static int
 start_waiter(struct ct_tracer *tracer)
 {
+  if (tracer->has_no_waiter) {
+    return 0;
+  }
   if (ct_worker_create(&tracer->waiter, NULL, waiter_main, tracer) != 0) {
     return ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
   }
   tracer->has_waiter = true;
   return 0;
+}
+
+/* Between two looks. Without a waiter a stop is seen then only. */
+static long
+wait_ns(const struct ct_tracer *tracer)
+{
+  bool is_soon = tracer->state == CT_TRACER_STEPS || tracer->wants_step || tracer->wants_room ||
+                 tracer->wants_watched || tracer->wants_flush || tracer->is_leaving;
+  return tracer->has_no_waiter && is_soon               ? POLL_SOON_NS
+         : tracer->has_no_waiter || tracer->child_count ? POLL_NS
+                                                        : TICK_NS;
 }
 
 void
@@ -690,7 +708,7 @@ ct_tracer_loop(struct ct_tracer *tracer)
       code = ct_fail(&tracer->diag, CT_ETIMEOUT, "the thread does not stop");
     }
     if (code == 0 && tracer->state != CT_TRACER_DONE && tracer->bell == bell) {
-      struct timespec wait = {0, tracer->child_count == 0 ? TICK_NS : CHILD_TICK_NS};
+      struct timespec wait = {0, wait_ns(tracer)};
       syscall(SYS_futex, bell, FUTEX_WAIT, rung, &wait, NULL, 0);
     }
   }
@@ -729,6 +747,7 @@ ct_tracer_begin_thread(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   int code = begin_watch(tracer);
+  tracer->has_no_waiter = tracer->all->is_calls && ct_traced_is_child(tracer->tid);
   code = code != 0 ? code : ct_process_open(tracer->all->is_calls ? tracer->wanted.pid : tracer->all->options.pid,
                                               &tracer->process, &tracer->diag);
   code = code != 0 ? code : ct_traced_seize(tracer->tid, &tracer->diag);

@@ -286,9 +286,14 @@ ct_watch_arrived(struct ct_watch *watch, struct ct_process *process, const struc
 }
 
 bool
-ct_watch_has_left(struct ct_watch *watch, const struct user_regs_struct *regs)
+ct_watch_has_left(struct ct_watch *watch, const struct ct_process *process, const struct user_regs_struct *regs)
 {
-  watch->is_open = !(watch->is_function && is_above(watch, regs));
+  uint64_t back = watch->back;
+  bool is_left = is_above(watch, regs);
+  if (regs->rsp == watch->stack && ct_process_read(process, regs->rsp, &back, sizeof(back)) == 0) {
+    is_left |= back != watch->back; /* an unwinder is about to return to the caller, elsewhere */
+  }
+  watch->is_open = !(watch->is_function && is_left);
   return !watch->is_open;
 }
 

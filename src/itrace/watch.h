@@ -50,7 +50,7 @@ enum ct_watch_does { CT_WATCH_PASS, CT_WATCH_BEGIN, CT_WATCH_END };
 enum ct_watch_does ct_watch_arrived(struct ct_watch *watch, struct ct_process *process,
                                     const struct user_regs_struct *regs, struct ct_code_cache *with, bool records);
 /* Has the thread left the stretch, by a way that is not watched (longjmp, an exception)? */
-bool ct_watch_has_left(struct ct_watch *watch, const struct user_regs_struct *regs);
+bool ct_watch_has_left(struct ct_watch *watch, const struct ct_process *process, const struct user_regs_struct *regs);
 /* As many stretches have been recorded as were asked for. */
 bool ct_watch_is_done(const struct ct_watch *watch);
 /* Of this thread. */

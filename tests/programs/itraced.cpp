@@ -157,7 +157,7 @@ call(long what, long n)
 int
 main(int argc, char **argv)
 {
-  struct itimerval every = {{0, 2000}, {0, 2000}};
+  static const struct itimerval every = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
   self = argv[0];
   for (const char *what = argv[1]; *what != 0; what++) {
     if (*what == 'a') {
@@ -171,8 +171,7 @@ main(int argc, char **argv)
     for (long n = 1; n <= atol(argv[2]); n++) {
       printf("%c %ld: %ld\n", *what, n, call(*what, n));
     }
-    memset(&every.it_value, 0, sizeof(every.it_value));
-    setitimer(ITIMER_REAL, &every, nullptr);
+    setitimer(ITIMER_REAL, &never, nullptr);
   }
   puts("end");
   return 7;
