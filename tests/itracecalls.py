@@ -99,8 +99,8 @@ def linked(scene):
 @case("what is hard to follow")
 def rough(scene):
     for options in ((), ("--itrace-plain",)):
-        trace = scene.traced("ctxjfpda", "4", options=("--itrace", "work", "--itrace-calls", "100", *options), name="trace" + "".join(options))
-        scene.good(trace, 8 * 4)
+        trace = scene.traced("ctxjfpda", "2", options=("--itrace", "work", "--itrace-calls", "100", *options), name="trace" + "".join(options))
+        scene.good(trace, 8 * 2)
 
 
 @case("a thread that ends in a call")
@@ -161,12 +161,12 @@ def cut(scene):
 @case("contrail is killed in the middle of a call")
 def killed(scene):
     program, trace = scene.program(), scene.path("trace")
-    plain = scene.execute(program, "ca", "300")
-    for turn in range(3):
+    plain = scene.execute(program, "ca", "100")
+    for turn in range(2):
         log = scene.path(f"log{turn}")
         with open(log, "w", encoding="ascii") as file:
             with subprocess.Popen([scene.contrail, "record", "--itrace", "work", "--itrace-calls", "1000", "-o", trace + str(turn), "--",
-                                   program, "ca", "300"], stdout=file) as running:
+                                   program, "ca", "100"], stdout=file) as running:
                 wait_for("some calls", lambda: os.path.exists(os.path.join(trace + str(turn), "itrace.tsv")))
                 running.kill()
         wait_for("the program's end", lambda: open(log, encoding="ascii").read() == plain.stdout)
@@ -174,7 +174,7 @@ def killed(scene):
 
 @case("a rule has the next call recorded")
 def ruled(scene):
-    trace = scene.traced("ca", "5", options=("--on", "work > 4ms: itrace 2"))
+    trace = scene.traced("ca", "5", options=("--on", "work > 5ms: itrace 2"))
     rules = [row for row in scene.facts(trace)["itrace"] if row["number"] == 0]
     expect(rules and rules[0]["begun"] >= 1 and rules[0]["recorded"] == rules[0]["begun"], f"{rules}")
     calls = scene.calls(trace)

@@ -211,6 +211,9 @@ join(struct ct_tracer *tracer)
   if (tracer->has_waiter) { /* the thread is not ours any more, or has ended: there is nothing to wait for */
     atomic_store_explicit(&tracer->event, 0, memory_order_release);
     syscall(SYS_futex, &tracer->event, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    if (tracer->all->is_calls) { /* of a child of ours: that can be waited for, whoever traces it, and may run on */
+      pthread_cancel(tracer->waiter);
+    }
     pthread_join(tracer->waiter, NULL);
   }
   free_tracer(tracer);
@@ -223,7 +226,7 @@ join(struct ct_tracer *tracer)
 static bool
 has_no_waiter(const struct ct_tracer *tracer)
 {
-  return !tracer->has_waiter || atomic_load_explicit(&tracer->waiter_ends, memory_order_acquire);
+  return !tracer->has_waiter || tracer->all->is_calls || atomic_load_explicit(&tracer->waiter_ends, memory_order_acquire);
 }
 
 void

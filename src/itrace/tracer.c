@@ -38,8 +38,6 @@
 #define TICK_NS       50000000 /* how often the thread sees that we live */
 #define CHILD_TICK_NS 1000000
 #define LEAVE_NS      20000000000ull
-#define POLL_NS       1000000
-#define POLL_SOON_NS  20000
 #define CHILD_WAIT_NS 5000000ull
 #define GIVE_UP_NS    2000000000ull
 #define NOT_KNOWN     "the thread is at a place where the program's state is not known"
@@ -67,9 +65,13 @@ waiter_main(void *context)
 {
   struct ct_tracer *tracer = context;
   bool is_there = true; /* else the tracer is to see, once, that it is not */
+  int ignored;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
   while (is_there && atomic_load_explicit(&tracer->stop, memory_order_acquire) < 2) {
     pid_t tid = __atomic_load_n(&tracer->tid, __ATOMIC_ACQUIRE);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &ignored); /* who joins it may not want to wait */
     is_there = ct_traced_await(tid);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
     atomic_store_explicit(&tracer->event, 1, memory_order_release); /* pairs with look() */
     ct_tracer_ring(tracer);
     while (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
@@ -620,13 +622,11 @@ static int
 look(struct ct_tracer *tracer)
 {
   int code = 0;
-  if (tracer->has_no_waiter || atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
+  if (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
     struct ct_traced_event event;
     ct_traced_poll(tracer->tid, &event);
     code = handle_stop(tracer, &event);
-    if (!tracer->has_no_waiter) {
-      event_is_taken(tracer);
-    }
+    event_is_taken(tracer);
   }
   if (code == 0 && tracer->state != CT_TRACER_DONE && !tracer->is_leaving) {
     ct_tracer_serve_flush(tracer);
@@ -671,25 +671,11 @@ await_end(struct ct_tracer *tracer)
 static int
 start_waiter(struct ct_tracer *tracer)
 {
-  if (tracer->has_no_waiter) {
-    return 0;
-  }
   if (ct_worker_create(&tracer->waiter, NULL, waiter_main, tracer) != 0) {
     return ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
   }
   tracer->has_waiter = true;
   return 0;
-}
-
-/* Between two looks. Without a waiter a stop is seen then only. */
-static long
-wait_ns(const struct ct_tracer *tracer)
-{
-  bool is_soon = tracer->state == CT_TRACER_STEPS || tracer->wants_step || tracer->wants_room ||
-                 tracer->wants_watched || tracer->wants_flush || tracer->is_leaving;
-  return tracer->has_no_waiter && is_soon               ? POLL_SOON_NS
-         : tracer->has_no_waiter || tracer->child_count ? POLL_NS
-                                                        : TICK_NS;
 }
 
 void
@@ -708,7 +694,7 @@ ct_tracer_loop(struct ct_tracer *tracer)
       code = ct_fail(&tracer->diag, CT_ETIMEOUT, "the thread does not stop");
     }
     if (code == 0 && tracer->state != CT_TRACER_DONE && tracer->bell == bell) {
-      struct timespec wait = {0, wait_ns(tracer)};
+      struct timespec wait = {0, tracer->child_count == 0 ? TICK_NS : CHILD_TICK_NS};
       syscall(SYS_futex, bell, FUTEX_WAIT, rung, &wait, NULL, 0);
     }
   }
@@ -747,7 +733,6 @@ ct_tracer_begin_thread(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   int code = begin_watch(tracer);
-  tracer->has_no_waiter = tracer->all->is_calls && ct_traced_is_child(tracer->tid);
   code = code != 0 ? code : ct_process_open(tracer->all->is_calls ? tracer->wanted.pid : tracer->all->options.pid,
                                               &tracer->process, &tracer->diag);
   code = code != 0 ? code : ct_traced_seize(tracer->tid, &tracer->diag);

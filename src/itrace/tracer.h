@@ -144,7 +144,6 @@ struct ct_tracer {
   /* Between threads. */
   pthread_t thread, waiter;
   bool has_thread, has_waiter;
-  bool has_no_waiter; /* it could be waited for when it has been let go, too: the waiter would never end */
   bool is_made, is_done;        /* under the lock of all: it has spaces; its thread is about to end */
   _Atomic uint32_t flush_asked; /* counts: another thread has changed code that it may have translated ... */
   _Atomic uint32_t flush_made;  /* ... and that is forgotten */

@@ -61,13 +61,6 @@ ct_traced_adopt(struct ct_process *process, struct ct_diag *diag)
   return 0;
 }
 
-bool
-ct_traced_is_child(pid_t tid)
-{
-  siginfo_t info;
-  return waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
-}
-
 int
 ct_traced_interrupt(pid_t tid)
 {

@@ -47,8 +47,6 @@ int ct_traced_seize(pid_t tid, struct ct_diag *diag);
 /* The same for a thread that ct_process_spawn has stopped: it keeps its place, and the process its signal mask. */
 int ct_traced_adopt(struct ct_process *process, struct ct_diag *diag);
 int ct_traced_interrupt(pid_t tid);
-/* Is it a child of this process, so that it can be waited for whoever traces it? */
-bool ct_traced_is_child(pid_t tid);
 /* Has it stopped? Does not wait. */
 void ct_traced_poll(pid_t tid, struct ct_traced_event *event);
 /*

@@ -115,8 +115,9 @@ work(long what, long n)
   case 'e':
     pthread_exit(nullptr);
   case 'a':
-    for (int start = alarms; alarms < start + 3;) {
+    for (int start = alarms; alarms < start + 1;) {
       sum = leaf(n);
+      usleep(2000);
     }
     return sum;
   case 's':
@@ -157,7 +158,7 @@ call(long what, long n)
 int
 main(int argc, char **argv)
 {
-  static const struct itimerval every = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+  static const struct itimerval every = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
   self = argv[0];
   for (const char *what = argv[1]; *what != 0; what++) {
     if (*what == 'a') {
