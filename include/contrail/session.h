@@ -158,11 +158,12 @@ struct ct_session_options {
   const char *working_directory; /* the program is looked up from this process's own */
   const int *streams;            /* three descriptors, which become its standard input, output and error */
   bool own_group;                /* a session of processes, and so a process group, of its own, without a terminal */
-  /* Calls that are recorded as instructions, from the begin on; see also ct_session_itrace_open. Of the first process. */
+  /* Calls that are recorded as instructions, from the begin on; see also ct_session_itrace_open. Of the first process.
+   */
   const struct ct_session_itrace *itrace;
-  size_t itrace_count;      /* up to CT_ITRACE_FUNCTIONS_MAX */
-  bool itrace_plain;        /* functions are not hooked in there: their calls are in the instructions only */
-  bool itrace_no_vectors;   /* without vector and mask registers */
+  size_t itrace_count;    /* up to CT_ITRACE_FUNCTIONS_MAX */
+  bool itrace_plain;      /* functions are not hooked in there: their calls are in the instructions only */
+  bool itrace_no_vectors; /* without vector and mask registers */
 };
 
 struct ct_session_status {

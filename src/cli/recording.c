@@ -202,8 +202,7 @@ apply_itrace(const struct ct_applied *applied)
   if (session->itrace_count == CT_ITRACE_FUNCTIONS_MAX) {
     return ct_usage_error(applied->command, "--itrace: at most %d patterns", CT_ITRACE_FUNCTIONS_MAX);
   }
-  struct ct_session_itrace *all =
-      reallocarray((void *)session->itrace, session->itrace_count + 1, sizeof(*all));
+  struct ct_session_itrace *all = reallocarray((void *)session->itrace, session->itrace_count + 1, sizeof(*all));
   if (all == NULL) {
     return ct_command_failed(applied->command, "out of memory");
   }
@@ -227,8 +226,8 @@ apply_itrace_of(const struct ct_applied *applied)
     return CT_EXIT_OK;
   }
   if (!ct_parse_number(applied->value, CT_ITRACE_CALLS_MAX, &calls) || calls == 0) {
-    return ct_usage_error(applied->command, "--itrace-calls takes a number from 1 to %d, not '%s'",
-                          CT_ITRACE_CALLS_MAX, applied->value);
+    return ct_usage_error(applied->command, "--itrace-calls takes a number from 1 to %d, not '%s'", CT_ITRACE_CALLS_MAX,
+                          applied->value);
   }
   last->calls = (uint32_t)calls;
   return CT_EXIT_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See calls.h. Each call has a tracer of its own (tracer.c), which ends with it; what stays is the thread's recorder. */
+/* See calls.h. Each call has a tracer of its own (tracer.c), which ends with it; what stays is the thread's recorder.
+ */
 #include "itrace/tracer.h"
 
 #include "base/error.h"

@@ -36,8 +36,8 @@ mapping_at(struct ct_code_pages *pages, uint64_t pc)
 
 /*
  * Code of a file that is mapped privately and cannot be written to changes only with its mapping, which the traced
- * thread, or another one that is traced, does by system calls that are looked at. What a thread that is not traced maps is
- * not seen at once (docs/limits.md).
+ * thread, or another one that is traced, does by system calls that are looked at. What a thread that is not traced maps
+ * is not seen at once (docs/limits.md).
  */
 static bool
 may_change(const struct ct_mapping *mapping)

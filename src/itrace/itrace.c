@@ -226,7 +226,8 @@ join(struct ct_tracer *tracer)
 static bool
 has_no_waiter(const struct ct_tracer *tracer)
 {
-  return !tracer->has_waiter || tracer->all->is_calls || atomic_load_explicit(&tracer->waiter_ends, memory_order_acquire);
+  return !tracer->has_waiter || tracer->all->is_calls ||
+         atomic_load_explicit(&tracer->waiter_ends, memory_order_acquire);
 }
 
 void

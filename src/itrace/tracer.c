@@ -733,8 +733,9 @@ ct_tracer_begin_thread(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   int code = begin_watch(tracer);
-  code = code != 0 ? code : ct_process_open(tracer->all->is_calls ? tracer->wanted.pid : tracer->all->options.pid,
-                                              &tracer->process, &tracer->diag);
+  code = code != 0 ? code
+                   : ct_process_open(tracer->all->is_calls ? tracer->wanted.pid : tracer->all->options.pid,
+                                     &tracer->process, &tracer->diag);
   code = code != 0 ? code : ct_traced_seize(tracer->tid, &tracer->diag);
   code = code != 0 ? code : await_stop(tracer);
   if (code != 0) {

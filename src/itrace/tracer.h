@@ -105,7 +105,7 @@ struct ct_tracer {
   struct ct_itrace_space *space;    /* that it runs in */
   struct ct_watch *watch;           /* NULL: all is recorded, or nothing */
   struct ct_wanted_call wanted;     /* that is recorded, if all->is_calls */
-  struct ct_itrace_patch own_patch;        /* of wanted.own */
+  struct ct_itrace_patch own_patch; /* of wanted.own */
   bool is_at_call;                  /* it goes on at the function of the call, next */
   uint64_t first_step, steps;       /* of the call */
   _Atomic uint64_t stretches;       /* of this thread, if all->is_calls */

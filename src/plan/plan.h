@@ -114,11 +114,11 @@ struct ct_filter_result {
                                ct_trampoline_spec has it, and shifted by 16 its outs; CT_REQUESTED_VALUES: its struct
                                ct_values_form. NULL: all 0 */
   uint8_t *reasons;         /* enum ct_refusal for what is not wanted; NULL: CT_REFUSED_EXCLUDED */
-  uint8_t *itrace;          /* for each: the wish that its calls are recorded as instructions for, plus 1; NULL: all 0 */
-  size_t excluded;          /* hooks that are not wanted ... */
-  size_t passthrough;       /* ... and those of them that keep a trampoline ... */
-  size_t unselected;        /* ... and those for which the reason is CT_REFUSED_UNSELECTED */
-  size_t light;             /* CT_REQUESTED_LIGHT */
+  uint8_t *itrace;    /* for each: the wish that its calls are recorded as instructions for, plus 1; NULL: all 0 */
+  size_t excluded;    /* hooks that are not wanted ... */
+  size_t passthrough; /* ... and those of them that keep a trampoline ... */
+  size_t unselected;  /* ... and those for which the reason is CT_REFUSED_UNSELECTED */
+  size_t light;       /* CT_REQUESTED_LIGHT */
 };
 
 static inline enum ct_requested_mode
@@ -182,7 +182,7 @@ uint8_t ct_planned_values(const struct ct_planned *planned, enum ct_requested_mo
  * Another number for each sort of trampoline that function i may have; 0: none. The lower bits are its mode + 1. Of
  * those that record values by its type there are two: a rule about its result has rax recorded, whatever the type says.
  */
-#define CT_SORT_MODE_MASK   0x1f
+#define CT_SORT_MODE_MASK  0x1f
 #define CT_SORT_WISH_SHIFT 8
 uint16_t ct_planned_sort(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i);
 

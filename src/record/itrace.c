@@ -5,9 +5,9 @@
  * answered, and goes on in translated code, hooks and all; from the function's first instruction to its return that is
  * recorded.
  *
- * A thread that a tracer holds cannot be stopped by anybody else. So before threads are stopped, for a change, an exec, a
- * crash or the end, all are let go (ct_process_let_go), and their calls are cut there. A call in a call that is recorded
- * is none of its own.
+ * A thread that a tracer holds cannot be stopped by anybody else. So before threads are stopped, for a change, an exec,
+ * a crash or the end, all are let go (ct_process_let_go), and their calls are cut there. A call in a call that is
+ * recorded is none of its own.
  *
  * Which steps are of which call is in the trace's itrace.tsv: thread, function, clock of the call's event (0: it has
  * none), first step in the thread's file, steps, and what has become of it.
@@ -430,11 +430,12 @@ session_end_itrace(struct ct_session *session)
     const struct session_wish *wish = &itrace->wishes[i];
     char note[sizeof(session->sync.status.note)];
     if (wish->state != SESSION_WISH_NONE && wish->begun == 0 && wish->allowed != 0) {
-      snprintf(note, sizeof(note),
-               wish->functions == 0
-                   ? "no calls of '%.100s' are recorded as instructions: no such function was hooked in a way that tells"
-                   : "no calls of '%.100s' are recorded as instructions: there were none",
-               wish->function);
+      snprintf(
+          note, sizeof(note),
+          wish->functions == 0
+              ? "no calls of '%.100s' are recorded as instructions: no such function was hooked in a way that tells"
+              : "no calls of '%.100s' are recorded as instructions: there were none",
+          wish->function);
       session_note(session, note);
     }
   }
@@ -471,13 +472,15 @@ session_itrace_json(struct ct_session *session)
     if (wish->state == SESSION_WISH_NONE) {
       continue;
     }
-    json_t *json = json_pack(
-        "{s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "number", (int)i, "function",
-        ct_json_string(wish->function), "state",
-        wish->state == SESSION_WISH_CLOSED ? "closed" : left_of(wish) != 0 || i < CT_ITRACE_RULES ? "open" : "done",
-        "functions", (json_int_t)wish->functions, "calls",
-        (json_int_t)wish->allowed, "begun", (json_int_t)wish->begun, "recorded", (json_int_t)wish->recorded, "cut",
-        (json_int_t)wish->cut, "failed", (json_int_t)wish->failed, "steps", (json_int_t)wish->steps);
+    json_t *json =
+        json_pack("{s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "number", (int)i, "function",
+                  ct_json_string(wish->function), "state",
+                  wish->state == SESSION_WISH_CLOSED          ? "closed"
+                  : left_of(wish) != 0 || i < CT_ITRACE_RULES ? "open"
+                                                              : "done",
+                  "functions", (json_int_t)wish->functions, "calls", (json_int_t)wish->allowed, "begun",
+                  (json_int_t)wish->begun, "recorded", (json_int_t)wish->recorded, "cut", (json_int_t)wish->cut,
+                  "failed", (json_int_t)wish->failed, "steps", (json_int_t)wish->steps);
     if (wish->condition != NULL) {
       json_object_set_new(json, "condition", ct_json_string(wish->condition));
     }

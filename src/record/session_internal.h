@@ -199,7 +199,8 @@ void session_count_windows(struct ct_session *session); /* under the guard: into
 int session_begin_itrace(struct ct_session *session, struct ct_diag *diag);
 /* The image has a ring, or the wishes have changed: the agent knows of them. */
 void session_show_wishes(struct ct_session *session);
-/* A thread has asked, which waits in the agent: its call is recorded, if that can be. Afterwards it is to be answered. */
+/* A thread has asked, which waits in the agent: its call is recorded, if that can be. Afterwards it is to be answered.
+ */
 void session_serve_itrace(struct ct_session *session, uint32_t slot, const struct ct_request *request);
 /* What has become of calls. */
 void session_collect_itrace(struct ct_session *session);

@@ -32,6 +32,7 @@
 
 #include "ring/callouts.h"
 #include "ring/detail.h"
+#include "ring/itrace_wish.h"
 #include "ring/offsets.h"
 
 #include <stddef.h>
@@ -188,42 +189,6 @@ struct ct_slot {
   uint64_t pad[4];
 };
 _Static_assert(sizeof(struct ct_slot) == 192, "slot");
-
-/*
- * Calls that are to be recorded as instructions: which functions they are of say descriptors, by the number of the wish
- * plus 1. The agent takes one of `calls` for each call whose register is as the condition says, and asks the
- * controller, which puts it back if the call could not be recorded.
- */
-struct ct_itrace_wish {
-  uint32_t calls; /* atomic */
-  uint8_t reg;    /* enum ct_reg */
-  uint8_t op;     /* enum ct_wish_op */
-  uint16_t pad;
-  int64_t value;
-};
-enum ct_wish_op {
-  CT_WISH_ALWAYS,
-  CT_WISH_EQUAL,
-  CT_WISH_UNEQUAL,
-  CT_WISH_LESS,
-  CT_WISH_LESS_EQUAL,
-  CT_WISH_MORE,
-  CT_WISH_MORE_EQUAL,
-};
-enum {
-  CT_ITRACE_RULES = 32,   /* wishes of rules, by their slots ... */
-  CT_ITRACE_OPTIONS = 8,  /* ... and those of the recording */
-  CT_ITRACE_WISHES = CT_ITRACE_RULES + CT_ITRACE_OPTIONS
-};
-/* Where the thread goes on, what function that is of, its id and the number of the wish, the event of the call. */
-enum ct_itrace_request {
-  CT_ITRACE_ARG_PLACE,
-  CT_ITRACE_ARG_FUNCTION,
-  CT_ITRACE_ARG_FN,
-  CT_ITRACE_ARG_WISH,
-  CT_ITRACE_ARG_TSC, /* 0: it has none */
-};
-_Static_assert(sizeof(struct ct_itrace_wish) == 1 << CT_ITRACE_WISH_SHIFT, "wish");
 
 /* What lies where in the target, for a controller that comes later. Mapped where it is not 0. */
 struct ct_inside {
@@ -596,11 +561,11 @@ struct ct_hook_desc {
   uint8_t map_old[8];     /* ... and from function */
   uint8_t values;         /* CT_HOOK_VALUES_* */
   uint8_t itrace;         /* CT_CALLOUT_ITRACE: which wish its calls are for, plus 1 */
-  uint16_t detail_tail; /* offset from enter of where a call goes on that came by a tail jump, with detail; of where
-                           arguments are recorded (CT_HOOK_VALUES_FEW), 0: of none */
-  uint32_t mask;        /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
-  uint64_t counter;     /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
-  uint8_t level;        /* CT_LEVEL_*; the controller's, changed while threads run */
+  uint16_t detail_tail;   /* offset from enter of where a call goes on that came by a tail jump, with detail; of where
+                             arguments are recorded (CT_HOOK_VALUES_FEW), 0: of none */
+  uint32_t mask;          /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
+  uint64_t counter;       /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
+  uint8_t level;          /* CT_LEVEL_*; the controller's, changed while threads run */
   uint8_t pad2;
   uint16_t outs; /* CT_HOOK_VALUES_DETAIL: what is read at the return, CT_DETAIL_OUT_REGISTER */
   uint32_t pad3;

@@ -174,9 +174,9 @@
 #define CT_HALF_COPY    4
 #define CT_HALF_MOVE    5
 #define CT_HALF_REMAP   6
-#define CT_HALF_FRAMES  8 /* the function reads slots of frames further out, by rbp */
-#define CT_HALF_MAP     7 /* mmap and the like: perhaps over something of ours */
-#define CT_HALF_DETAIL  9 /* no room for a detail record */
+#define CT_HALF_FRAMES  8  /* the function reads slots of frames further out, by rbp */
+#define CT_HALF_MAP     7  /* mmap and the like: perhaps over something of ours */
+#define CT_HALF_DETAIL  9  /* no room for a detail record */
 #define CT_HALF_ITRACE  10 /* the call is to be recorded as instructions, perhaps */
 
 /* Of so many frames further out the slots are put right for a function that reads them. */

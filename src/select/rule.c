@@ -244,7 +244,8 @@ parse_action(const char *word, struct ct_rule *rule, struct ct_diag *diag)
     return parse_itrace(word + 6, rule, diag);
   }
   return ct_fail(diag, CT_EINVAL,
-                 "no such action: '%.50s'; actions are mark, dump, stop, detail PATTERN and itrace [N] [PATTERN]", word);
+                 "no such action: '%.50s'; actions are mark, dump, stop, detail PATTERN and itrace [N] [PATTERN]",
+                 word);
 }
 
 /* The last colon with a blank, or nothing, after it, and no colon before it. NULL: there is no action. */

@@ -381,7 +381,7 @@ ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern 
 struct marking {
   uint8_t *wanted; /* enum ct_select_mode, perhaps with WANTED_VALUES, WANTED_DETAIL; 0: not selected */
   enum ct_select_mode mode;
-  uint8_t values; /* of these, or 0 */
+  uint8_t values;  /* of these, or 0 */
   uint8_t *itrace; /* as struct ct_filter_result has it; NULL: of none */
   uint8_t wish;    /* plus 1; 0: none */
 };
@@ -635,9 +635,9 @@ static int
 choose_everything(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
                   struct ct_filter_result *filter_result)
 {
-  if (selection == NULL || (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL &&
-                            selection->detail == NULL && selection->watched_count == 0 && selection->details_on == 0 &&
-                            selection->itraced_count == 0)) {
+  if (selection == NULL ||
+      (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL && selection->detail == NULL &&
+       selection->watched_count == 0 && selection->details_on == 0 && selection->itraced_count == 0)) {
     return 0;
   }
   uint8_t all = selection->mode == CT_SELECT_LIGHT ? CT_SELECT_LIGHT : CT_SELECT_FULL;

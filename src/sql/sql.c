@@ -430,20 +430,18 @@ const char *
 ct_sql_word(size_t n)
 {
   static const char *const words[] = {
-      "spans",       "events",      "functions", "threads", "processes",  "modules",
-      "edges",       "histogram",   "windows",   "output",  "crash",      "long_spans",
-      "lost",        "open_frames", "values",    "slice",   "thread",     "track",
-      "process",     "id",          "parent_id", "tid",     "function",   "function_id",
-      "module",      "caller",      "callee",    "start",   "end",        "duration",
-      "self",        "off",         "depth",     "reason",  "stack",      "calls",
-      "flags",       "name",        "raw_name",  "file",    "line",       "total",
-      "min",         "max",         "p50",       "p95",     "p99",        "time",
-      "type",        "value",       "text",      "SELECT",  "FROM",       "WHERE",
-      "GROUP",       "ORDER",       "LIMIT",     "JOIN",    "percentile", "duration_text",
-      "demangle",    "blocks",      "atf_id",    "kind",    "number",     "raw",
-      "first_event", "bytes",       "steps",     "writes",  "changes",    "step_events",
-      "step_blocks", "step_calls",  "step",      "address", "code",       "register",
-      "old_value",   "first_step",  "itraced",  "itrace_calls", "span_id",    "outcome",
+      "spans",     "events",      "functions",   "threads",       "processes",    "modules", "edges",
+      "histogram", "windows",     "output",      "crash",         "long_spans",   "lost",    "open_frames",
+      "values",    "slice",       "thread",      "track",         "process",      "id",      "parent_id",
+      "tid",       "function",    "function_id", "module",        "caller",       "callee",  "start",
+      "end",       "duration",    "self",        "off",           "depth",        "reason",  "stack",
+      "calls",     "flags",       "name",        "raw_name",      "file",         "line",    "total",
+      "min",       "max",         "p50",         "p95",           "p99",          "time",    "type",
+      "value",     "text",        "SELECT",      "FROM",          "WHERE",        "GROUP",   "ORDER",
+      "LIMIT",     "JOIN",        "percentile",  "duration_text", "demangle",     "blocks",  "atf_id",
+      "kind",      "number",      "raw",         "first_event",   "bytes",        "steps",   "writes",
+      "changes",   "step_events", "step_blocks", "step_calls",    "step",         "address", "code",
+      "register",  "old_value",   "first_step",  "itraced",       "itrace_calls", "span_id", "outcome",
       NULL};
   return n < sizeof(words) / sizeof(words[0]) ? words[n] : NULL;
 }

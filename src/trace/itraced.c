@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The list of calls that were recorded as instructions (itrace.tsv; docs/format.md): its whole lines that make sense. */
+/* The list of calls that were recorded as instructions (itrace.tsv; docs/format.md): its whole lines that make sense.
+ */
 #include "trace/reader_internal.h"
 
 #include "base/file.h"
