@@ -8,6 +8,7 @@ program cannot tell, its calls are in the trace as ever, and the steps are those
 import json
 import os
 import signal
+import socket
 import subprocess
 
 import harness
@@ -179,6 +180,43 @@ def ruled(scene):
     expect(rules and rules[0]["begun"] >= 1 and rules[0]["recorded"] == rules[0]["begun"], f"{rules}")
     calls = scene.calls(trace)
     expect(all(call[5] == "returned" for call in calls), f"{calls}")
+
+
+@case("in a live session")
+def live(scene):
+    program, trace = scene.program(), scene.path("trace")
+    runtime = scene.path("runtime")
+    os.makedirs(runtime, mode=0o700)
+    environment = dict(os.environ, XDG_RUNTIME_DIR=runtime)
+    with subprocess.Popen([scene.contrail, "record", "-o", trace, "--", program, "s", "1"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env=environment) as running:
+        expect(running.stdout.readline() == "ready\n", "it is not ready")
+
+        def sockets():
+            folder = os.path.join(runtime, "contrail")
+            return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".sock")] if os.path.isdir(folder) else []
+
+        def ask(method, **params):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+                client.connect(sockets()[0])
+                client.sendall(json.dumps({"jsonrpc": "2.0", "method": method, "id": 1, "params": params}).encode() + b"\n")
+                client.shutdown(socket.SHUT_WR)
+                return json.loads(client.makefile().read())
+        wait_for("the session", sockets)
+        done = scene.execute(scene.contrail, "trigger", "add", "call leaf: itrace 2", env=environment)
+        expect(done.returncode == 0, f"{done.stderr}")
+        answer = ask("itrace.open", function="leaf", condition="arg1 != 7", calls=4)["result"]
+        number = answer["number"]
+        expect(number == 32 and not answer["unmatched"], f"{answer}")
+        wait_for("its calls", lambda: next(row for row in ask("itrace.list")["result"]["itrace"] if row["number"] == number)["state"] == "done")
+        expect("error" in ask("itrace.close", number=39) and "error" in ask("itrace.open", function="leaf", calls=0), "what is wrong is taken")
+        expect("error" in ask("itrace.open", function="leaf", condition="x"), "a condition that is none is taken")
+        rows = ask("itrace.close", number=number)["result"]["itrace"]
+        expect([row["recorded"] for row in rows if row["number"] == number] == [4], f"{rows}")
+        scene.execute(scene.contrail, "stop", "--end", env=environment)
+        running.wait(60)
+    wishes = {row["number"]: row for row in scene.facts(trace)["itrace"]}
+    expect(wishes[32]["state"] == "closed" and wishes[32]["recorded"] == 4, f"{wishes}")
 
 
 @case("what cannot be is said")

@@ -303,6 +303,25 @@ int ct_session_trigger_remove(struct ct_session *session, const char *rule, stru
 char *ct_session_trigger_list(struct ct_session *session);
 
 /*
+ * Calls that are recorded as instructions, of a session that is recorded: opens one more wish (CT_ERANGE: there are
+ * CT_ITRACE_FUNCTIONS_MAX), of that number; no more of its calls are begun when it is closed, and one that is being
+ * recorded is cut. change (may be NULL) as of ct_session_trigger_add.
+ */
+int ct_session_itrace_open(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
+                           struct ct_session_change *change, struct ct_diag *diag);
+int ct_session_itrace_close(struct ct_session *session, uint32_t number, struct ct_diag *diag);
+/*
+ * Waits until all calls of the wish have been recorded, or it has been closed, or nothing more is recorded. For at most
+ * timeout_ms, negative: any time. 0, CT_ETIMEOUT, CT_ENOENT: there is no such wish.
+ */
+int ct_session_itrace_wait(struct ct_session *session, uint32_t number, int timeout_ms);
+/*
+ * The wishes, those of rules too, as a JSON array of objects: number, function, condition, state ("open", "done",
+ * "closed"), functions, calls, begun, recorded, cut, failed, steps. By malloc(); NULL: out of memory.
+ */
+char *ct_session_itrace_list(struct ct_session *session);
+
+/*
  * Of the first process, as a JSON object: lanes, thread_metrics, analysis (docs/format.md). It waits for a moment for
  * those of now; else they are those of the last call, or none. By malloc(); NULL: out of memory.
  */

@@ -291,9 +291,8 @@ static void
 has_child(struct ct_tracer *tracer, pid_t child)
 {
   uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
-  bool has_room = tracer->child_count < CT_CHILDREN;
   struct timespec wait = {0, 20000};
-  bool is_done = see_to_child(tracer, child);
+  bool has_room = tracer->child_count < CT_CHILDREN, is_done = see_to_child(tracer, child);
   while (!is_done && (!has_room || ct_now_ns() < until)) {
     nanosleep(&wait, NULL);
     is_done = see_to_child(tracer, child);
@@ -479,10 +478,8 @@ has_exec(struct ct_tracer *tracer)
   tracer->process = fresh;
   __atomic_store_n(&tracer->tid, fresh.pid, __ATOMIC_RELEASE); /* the waiter reads it */
   tracer->steps_call = tracer->is_in_call = true;
-  if (tracer->all->is_calls) { /* the call has ended */
-    tracer->is_leaving = true;
-    tracer->asked_ns = ct_now_ns();
-  }
+  tracer->is_leaving |= tracer->all->is_calls; /* the call has ended */
+  tracer->asked_ns = ct_now_ns();
   return ct_tracer_go_on(tracer, 0);
 }
 

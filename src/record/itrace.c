@@ -155,6 +155,42 @@ session_itrace_forget(struct ct_session *session, uint32_t slot)
   }
 }
 
+static bool
+is_busy(const struct session_itrace *itrace, uint32_t number)
+{
+  bool found = false;
+  for (size_t i = 0; i < itrace->live_count; i++) {
+    found |= itrace->live[i].wish == number;
+  }
+  return found;
+}
+
+bool
+session_wish_is_open(const struct ct_session *session, uint32_t number)
+{
+  const struct session_wish *wish = &session->itrace.wishes[number];
+  return is_busy(&session->itrace, number) || left_of(wish) != 0 ||
+         (wish->state == SESSION_WISH_OPEN && number < CT_ITRACE_RULES);
+}
+
+int
+session_open_wish(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
+                  struct ct_diag *diag)
+{
+  struct ct_session_itrace own = *wanted;
+  own.calls = own.calls != 0 ? own.calls : CT_ITRACE_CALLS_DEFAULT;
+  if (own.calls > CT_ITRACE_CALLS_MAX) {
+    return ct_fail(diag, CT_EINVAL, "at most %d calls", CT_ITRACE_CALLS_MAX);
+  }
+  for (uint32_t i = CT_ITRACE_RULES; i < CT_ITRACE_WISHES; i++) {
+    if (session->itrace.wishes[i].state == SESSION_WISH_NONE || !session_wish_is_open(session, i)) {
+      *number = i;
+      return set_wish(session, i, &own, diag);
+    }
+  }
+  return ct_fail(diag, CT_ERANGE, "there are %d functions for itrace already: close one", CT_ITRACE_OPTIONS);
+}
+
 /* ---- calls ---- */
 
 static void
@@ -373,6 +409,23 @@ session_collect_itrace(struct ct_session *session)
     free(done);
     done = next;
   }
+}
+
+int
+session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *diag)
+{
+  if (number < CT_ITRACE_RULES || number >= CT_ITRACE_WISHES ||
+      session->itrace.wishes[number].state == SESSION_WISH_NONE) {
+    return ct_fail(diag, CT_ENOENT, "there is no itrace of number %u", number);
+  }
+  ct_plans_lock(session->recording.modules.plans);
+  session_itrace_forget(session, number);
+  ct_plans_unlock(session->recording.modules.plans);
+  if (is_busy(&session->itrace, number)) {
+    let_go(session);
+  }
+  session->recording.manifest_is_old = true;
+  return 0;
 }
 
 bool

@@ -195,6 +195,13 @@ json_t *session_rules_json(struct ct_session *session);
 void session_count_windows(struct ct_session *session); /* under the guard: into the status */
 
 /* itrace.c */
+/* A wish of the caller's: into a place that is free, or none of whose calls is still being recorded. CT_ERANGE. */
+int session_open_wish(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
+                      struct ct_diag *diag);
+/* CT_ENOENT: there is none of that number. */
+int session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *diag);
+/* Calls of it may still be begun, or are being recorded. */
+bool session_wish_is_open(const struct ct_session *session, uint32_t number);
 /* Wishes of the options. */
 int session_begin_itrace(struct ct_session *session, struct ct_diag *diag);
 /* The image has a ring, or the wishes have changed: the agent knows of them. */

@@ -117,8 +117,8 @@ struct ct_steps_file {
   uint32_t version;
   uint32_t head_bytes; /* of this structure: blocks begin there */
   int32_t pid, tid;
-  uint32_t has_vectors; /* of ct_values_of */
-  uint32_t saved_parts; /* what xsave may save: the low half of XCR0; 0: not known */
+  uint32_t has_vectors;   /* of ct_values_of */
+  uint32_t saved_parts;   /* what xsave may save: the low half of XCR0; 0: not known */
   uint64_t tsc_hz;        /* ticks per second */
   uint64_t tsc, clock_ns; /* at one moment: of CLOCK_MONOTONIC */
   int64_t wall_ns;        /* at that moment: CLOCK_REALTIME */
