@@ -349,6 +349,13 @@ not_recorded(struct ct_itrace *all, const struct ct_diag *why)
   pthread_mutex_unlock(&all->lock);
 }
 
+void
+ct_itrace_untraced(struct ct_itrace *all)
+{
+  struct ct_diag why = {"a thread was made with CLONE_UNTRACED, which no tracer is told of"};
+  not_recorded(all, &why);
+}
+
 /* Threads that are there already. How many have been new. */
 static size_t
 begin_others(struct ct_itrace *all, pid_t *refused, size_t *refused_count, size_t refused_max)

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -315,10 +316,27 @@ ct_tracer_go_on(struct ct_tracer *tracer, int signal)
   return ct_traced_go(tracer->tid, CT_TRACED_STEP, signal);
 }
 
+/* A thread has been made in a way that no tracer is told of. */
+static bool
+has_made_untraced(const struct ct_tracer *tracer, int64_t result)
+{
+  const struct ct_system_call *call = &tracer->call;
+  uint64_t flags = call->number == SYS_clone ? call->args[0] : 0;
+  if (call->number == SYS_clone3 &&
+      ct_process_read(&tracer->process, call->args[0], &flags, sizeof(flags)) != 0) { /* the first word of clone_args */
+    return false;
+  }
+  return result > 0 && (flags & CLONE_UNTRACED) != 0 && (flags & CLONE_THREAD) != 0;
+}
+
 void
 ct_tracer_call_made(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs, before;
+  if (tracer->steps_call && (tracer->call.number == SYS_clone || tracer->call.number == SYS_clone3) &&
+      ct_traced_regs(tracer->tid, &regs) == 0 && has_made_untraced(tracer, (int64_t)regs.rax)) {
+    ct_itrace_untraced(tracer->all);
+  }
   if (!ct_tracer_records(tracer) || !tracer->steps_call || ct_traced_regs(tracer->tid, &regs) != 0) {
     return;
   }

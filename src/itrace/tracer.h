@@ -221,6 +221,8 @@ int ct_tracer_finish(struct ct_tracer *tracer);
  * False: it has been killed meanwhile, and stops once more.
  */
 bool ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal);
+/* A thread has been made that cannot be traced (CLONE_UNTRACED). */
+void ct_itrace_untraced(struct ct_itrace *all);
 /* Has any thread translated code in that range? */
 bool ct_itrace_covers(struct ct_itrace *all, uint64_t start, uint64_t end);
 /*
