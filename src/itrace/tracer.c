@@ -374,13 +374,8 @@ at_watched(struct ct_tracer *tracer, struct user_regs_struct *regs)
     tracer->reason =
         ct_watch_stretches(tracer->watch) == 1 && tracer->first_step == 0 ? CT_CONTEXT_BEGIN : CT_CONTEXT_GAP;
     tracer->is_at_call = tracer->all->is_calls && tracer->own_patch.length != 0;
-    if (tracer->is_at_call) {
-      regs->rip = tracer->wanted.function;
-      if (ct_traced_set_regs(tracer->tid, regs) != 0) {
-        return CT_ESRCH;
-      }
-    }
-    return ct_tracer_enter(tracer);
+    regs->rip = tracer->is_at_call ? tracer->wanted.function : regs->rip;
+    return ct_traced_set_regs(tracer->tid, regs) != 0 ? CT_ESRCH : ct_tracer_enter(tracer);
   case CT_WATCH_END:
     return end_stretch(tracer);
   default: /* it is executed where it is, and goes on behind that */
