@@ -85,6 +85,7 @@ GROUPS = {
     "signals": Group(["signals.py"], "waits", marked="late"),
     "itrace": Group(["itrace.py"], parts=2, marked="late"),
     "equal": Group(["equal.py"], parts=2),
+    "itracecalls": Group(["itracecalls.py"], "waits"),
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),

@@ -672,6 +672,14 @@ def records_to_the_end(scene, name):
     expect(any(word in text for word in last.split("|")), text)
 
 
+@case
+def untraced(scene):
+    """A thread that no tracer is told of runs as it is, and that is said."""
+    program = scene.made("untraced")
+    result = scene.execute(scene.contrail, "itrace", "-a", "-o", scene.path("steps"), "--", program, timeout=SECONDS)
+    expect((result.returncode, result.stdout) == (0, "made\n") and "CLONE_UNTRACED" in result.stderr, f"{result}")
+
+
 @case("records/lossy")
 def lossy(scene):
     """What the file did not keep up with is a gap: the records around it agree with themselves, and it is shown, also by a

@@ -15,6 +15,8 @@
  *
  *   mark {"name": TEXT}       ct_session_mark; the name may be left out
  *   trigger.add {"rule": RULE}, trigger.remove {"rule": RULE}, trigger.list
+ *   itrace.open {"function": PATTERN, "condition": TEXT, "calls": N}, itrace.close {"number": N}, itrace.list: calls that are
+ *   recorded as instructions; "state" is "done" when all have been
  *
  * The first five answer with the status, dump also with a member "dump" that says what it wrote; mark answers with the
  * status too, trigger with the rules, the others with the patterns. contrail(1) describes both.

@@ -50,6 +50,9 @@ extern "C" {
 #define CT_WINDOW_NS_DEFAULT      1000000000u
 #define CT_WINDOWS_DEFAULT        60 /* a minute */
 #define CT_WINDOWS_BYTES_DEFAULT  (4ull << 30)
+#define CT_ITRACE_CALLS_DEFAULT   8 /* of a function, that are recorded as instructions */
+#define CT_ITRACE_CALLS_MAX       1000000
+#define CT_ITRACE_FUNCTIONS_MAX   8 /* patterns at a time, besides those of rules */
 
 struct ct_exclude;   /* exclude.h */
 struct ct_selection; /* select.h */
@@ -83,6 +86,17 @@ enum ct_error_class {
 };
 /* "timeout"; never NULL. */
 const char *ct_error_class_name(enum ct_error_class error);
+
+/*
+ * Calls that are recorded as instructions, too: the next `calls` ones of the functions that match, on whatever thread,
+ * each from its begin to its return. condition (NULL: none): "arg1 > 5", "rdi == 0x10", of arg1 to arg6, rax, rbx, r10,
+ * r11, rsp. They go into files steps.TID of the trace (steps.h); which call is where is in its itrace.tsv.
+ */
+struct ct_session_itrace {
+  const char *function; /* a pattern, as to select */
+  const char *condition;
+  uint32_t calls; /* 0: CT_ITRACE_CALLS_DEFAULT */
+};
 
 /* All zero but the first two: the defaults. */
 struct ct_session_options {
@@ -144,6 +158,12 @@ struct ct_session_options {
   const char *working_directory; /* the program is looked up from this process's own */
   const int *streams;            /* three descriptors, which become its standard input, output and error */
   bool own_group;                /* a session of processes, and so a process group, of its own, without a terminal */
+  /* Calls that are recorded as instructions, from the begin on; see also ct_session_itrace_open. Of the first process.
+   */
+  const struct ct_session_itrace *itrace;
+  size_t itrace_count;    /* up to CT_ITRACE_FUNCTIONS_MAX */
+  bool itrace_plain;      /* functions are not hooked in there: their calls are in the instructions only */
+  bool itrace_no_vectors; /* without vector and mask registers */
 };
 
 struct ct_session_status {
@@ -281,6 +301,25 @@ int ct_session_trigger_add(struct ct_session *session, const char *rule, struct 
 int ct_session_trigger_remove(struct ct_session *session, const char *rule, struct ct_diag *diag);
 /* The rules, as a JSON array of objects: rule, functions, marks, refused. By malloc(); NULL: out of memory. */
 char *ct_session_trigger_list(struct ct_session *session);
+
+/*
+ * Calls that are recorded as instructions, of a session that is recorded: opens one more wish (CT_ERANGE: there are
+ * CT_ITRACE_FUNCTIONS_MAX), of that number; no more of its calls are begun when it is closed, and one that is being
+ * recorded is cut. change (may be NULL) as of ct_session_trigger_add.
+ */
+int ct_session_itrace_open(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
+                           struct ct_session_change *change, struct ct_diag *diag);
+int ct_session_itrace_close(struct ct_session *session, uint32_t number, struct ct_diag *diag);
+/*
+ * Waits until all calls of the wish have been recorded, or it has been closed, or nothing more is recorded. For at most
+ * timeout_ms, negative: any time. 0, CT_ETIMEOUT, CT_ENOENT: there is no such wish.
+ */
+int ct_session_itrace_wait(struct ct_session *session, uint32_t number, int timeout_ms);
+/*
+ * The wishes, those of rules too, as a JSON array of objects: number, function, condition, state ("open", "done",
+ * "closed"), functions, calls, begun, recorded, cut, failed, steps. By malloc(); NULL: out of memory.
+ */
+char *ct_session_itrace_list(struct ct_session *session);
 
 /*
  * Of the first process, as a JSON object: lanes, thread_metrics, analysis (docs/format.md). It waits for a moment for

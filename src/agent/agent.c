@@ -657,9 +657,9 @@ agent_slow_path(struct ct_control_page *control, uint64_t sp, const struct ct_ho
   if (half == CT_HALF_ENTER) {
     __atomic_store_n(&control->enters, control->enters + 1, __ATOMIC_RELEASE);
   }
-  if (half == CT_HALF_REQUEST) {
+  if (half == CT_HALF_REQUEST || half == CT_HALF_ITRACE) {
     uint64_t since = read_clock();
-    int waited = agent_request(slot_of(control), desc, sp);
+    int waited = half == CT_HALF_REQUEST ? agent_request(slot_of(control), desc, sp) : agent_itrace(control, desc, sp);
     /* A thread without events has no calls that this could be taken out of. */
     if (waited && control->segment != CT_SEGMENT_NONE && agent_ring()->closed == 0 && agent_has_room(control, 1)) {
       put_away(control, CT_RING_AWAY_HELD, since);

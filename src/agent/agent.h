@@ -210,6 +210,10 @@ AGENT_HIDDEN void agent_ring_control_doorbell(void);
 AGENT_HIDDEN int agent_wait(uint32_t *word, uint32_t value, int64_t step_ns, struct agent_patience *patience);
 /* Tells the controller and waits for its answer, bounded. 0: there was nothing to tell. */
 AGENT_HIDDEN int agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp);
+/* The same of a request that is filled in but for its state. */
+AGENT_HIDDEN int agent_ask(struct ct_slot *slot);
+/* itrace.c: the call that has just begun is perhaps to be recorded as instructions. Likewise. */
+AGENT_HIDDEN int agent_itrace(const struct ct_control_page *control, const struct ct_hook_desc *desc, uint64_t sp);
 
 /*
  * handshake.c, called by entry.S: a child of the traced process reports itself to the controller, with a handshake page

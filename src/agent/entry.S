@@ -410,6 +410,18 @@ copy_on:
   mov -120(%rsp), %r11
   jmp leave_callout
 
+/* Its calls are recorded as instructions, if some are still wanted. */
+  .globl agent_callout_itrace
+agent_callout_itrace:
+  movzbl CT_DESC_ITRACE(%r11), %eax
+  shl $CT_ITRACE_WISH_SHIFT, %eax
+  mov CFG(CT_CFG_RING), %r10
+  cmpl $0, CT_RING_ITRACE-(1 << CT_ITRACE_WISH_SHIFT)(%r10, %rax)
+  je leave_callout
+  mov %rcx, -40(%rsp)
+  movq $CT_HALF_ITRACE, -96(%rsp)
+  jmp callout_slow
+
 /* The function goes to another place on the stack. */
   .globl agent_callout_move
 agent_callout_move:

@@ -65,13 +65,21 @@ agent_exec_path(const struct ct_hook_desc *desc, uint64_t sp)
 int
 agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp)
 {
-  struct ct_ring_header *r = agent_ring();
+  const struct ct_ring_header *r = agent_ring();
   struct ct_request *request = &slot->request;
   if (agent_is_silent() || r->closed != 0 || !controller_answers() || loader_is_busy(desc)) {
     return 0;
   }
   request->kind = desc->callout == CT_CALLOUT_RENDEZVOUS ? CT_REQUEST_RENDEZVOUS : CT_REQUEST_EXEC;
   request->arg[0] = agent_exec_path(desc, sp);
+  return agent_ask(slot);
+}
+
+int
+agent_ask(struct ct_slot *slot)
+{
+  struct ct_ring_header *r = agent_ring();
+  struct ct_request *request = &slot->request;
   struct agent_patience patience = agent_patience();
   uint32_t pending = CT_REQ_WITH(request->state + 4, CT_REQ_PENDING);
   /* release: pairs with the controller's acquire of PENDING */

@@ -186,6 +186,53 @@ apply_on(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
+/* The last condition and number belong to all functions that are named. */
+static int
+apply_itrace(const struct ct_applied *applied)
+{
+  struct ct_session_options *session = applied->member;
+  struct ct_selection *selection = ct_selection_create();
+  struct ct_diag diag = {""};
+  int code = selection != NULL ? ct_selection_add(selection, applied->value, CT_SELECT_FULL, &diag) : CT_ENOMEM;
+  ct_selection_free(selection);
+  if (code != 0) {
+    return ct_usage_error(applied->command, "--itrace '%.200s': %s", applied->value,
+                          code == CT_ENOMEM ? "out of memory" : diag.text);
+  }
+  if (session->itrace_count == CT_ITRACE_FUNCTIONS_MAX) {
+    return ct_usage_error(applied->command, "--itrace: at most %d patterns", CT_ITRACE_FUNCTIONS_MAX);
+  }
+  struct ct_session_itrace *all = reallocarray((void *)session->itrace, session->itrace_count + 1, sizeof(*all));
+  if (all == NULL) {
+    return ct_command_failed(applied->command, "out of memory");
+  }
+  all[session->itrace_count++] = (struct ct_session_itrace){.function = applied->value};
+  session->itrace = all;
+  return CT_EXIT_OK;
+}
+
+/* Of the function that was named last. */
+static int
+apply_itrace_of(const struct ct_applied *applied)
+{
+  struct ct_session_options *session = applied->member;
+  uint64_t calls = 0;
+  if (session->itrace_count == 0) {
+    return ct_usage_error(applied->command, "--%s follows the --itrace that it is for", applied->option->name);
+  }
+  struct ct_session_itrace *last = (struct ct_session_itrace *)&session->itrace[session->itrace_count - 1];
+  if (strcmp(applied->option->name, "itrace-when") == 0) {
+    last->condition = applied->value;
+    return CT_EXIT_OK;
+  }
+  if (!ct_parse_number(applied->value, CT_ITRACE_CALLS_MAX, &calls) || calls == 0) {
+    return ct_usage_error(applied->command, "--itrace-calls takes a number from 1 to %d, not '%s'", CT_ITRACE_CALLS_MAX,
+                          applied->value);
+  }
+  last->calls = (uint32_t)calls;
+  return CT_EXIT_OK;
+}
+
 /* "5000ev"; false: it is no number of events. */
 static bool
 parse_events(const char *text, uint64_t *events)
@@ -244,6 +291,28 @@ const struct ct_option ct_recording_options[] = {
      .against = "no-wait",
      .apply = apply_lossless},
     {.name = "no-wait", .help = "let it go on, and lose events", .apply = apply_no_wait, MEMBER(lossless)},
+    {.name = "itrace",
+     .argument = "PATTERN",
+     .help = "record the next calls of the functions that match as instructions, too, from entry to return: contrail "
+             "steps shows them; repeatable",
+     .values = CT_COMPLETE_PATTERN,
+     .adds_up = true,
+     .apply = apply_itrace},
+    {.name = "itrace-calls",
+     .argument = "N",
+     .help = "so many calls of the --itrace before it (default 8), 1 to 1000000",
+     .adds_up = true,
+     .apply = apply_itrace_of},
+    {.name = "itrace-when",
+     .argument = "CONDITION",
+     .help = "only calls for which that holds at their first instruction: 'arg1 > 5', 'rdi == 0x10'",
+     .adds_up = true,
+     .apply = apply_itrace_of},
+    {.name = "itrace-plain",
+     .help = "in these calls functions run without hooks: their calls are in the instructions only, and no hook's "
+             "instructions are",
+     .apply = ct_apply_flag,
+     MEMBER(itrace_plain)},
     {.name = "budget",
      .argument = "P%",
      .help = "spend at most P per cent of the program's processor time on recording: calls of the functions that are "

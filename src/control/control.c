@@ -418,6 +418,55 @@ remove_rule(struct ct_control *control, const json_t *params, struct ct_rpc_faul
   return code == CT_OK ? list_rules(control, NULL, fault) : ct_rpc_failed(fault, code);
 }
 
+static json_t *
+list_itrace(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  (void)params;
+  (void)fault;
+  char *text = ct_session_itrace_list(control->session);
+  json_t *list = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  return list != NULL ? json_pack("{s:o}", "itrace", list) : NULL;
+}
+
+static json_t *
+open_itrace(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  struct ct_session_change change = {.struct_size = sizeof(change)};
+  const json_t *calls = json_object_get(params, "calls");
+  struct ct_session_itrace wanted = {.function = json_string_value(json_object_get(params, "function")),
+                                     .condition = json_string_value(json_object_get(params, "condition"))};
+  uint32_t number = 0;
+  json_int_t count = json_integer_value(calls);
+  if (wanted.function == NULL ||
+      (calls != NULL && (!json_is_integer(calls) || count < 1 || count > CT_ITRACE_CALLS_MAX))) {
+    return ct_rpc_wrong_params(fault, "function is a text, calls a number");
+  }
+  wanted.calls = (uint32_t)count;
+  int code = ct_session_itrace_open(control->session, &wanted, &number, &change, &fault->diag);
+  if (code != CT_OK) {
+    return ct_rpc_failed(fault, code);
+  }
+  json_t *json = list_itrace(control, NULL, fault);
+  if (json != NULL) {
+    json_object_set_new(json, "number", json_integer(number));
+    json_object_set_new(json, "unmatched", json_boolean(change.unmatched));
+  }
+  return json;
+}
+
+static json_t *
+close_itrace(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  const json_t *number = json_object_get(params, "number");
+  json_int_t value = json_integer_value(number);
+  if (!json_is_integer(number) || value < 0 || value > UINT32_MAX) {
+    return ct_rpc_wrong_params(fault, "number is that of itrace.open");
+  }
+  int code = ct_session_itrace_close(control->session, (uint32_t)value, &fault->diag);
+  return code == CT_OK ? list_itrace(control, NULL, fault) : ct_rpc_failed(fault, code);
+}
+
 static const struct method {
   const char *name;
   method_run *run;
@@ -438,6 +487,9 @@ static const struct method {
     {"trigger.add", add_rule, {"rule"}},
     {"trigger.remove", remove_rule, {"rule"}},
     {"trigger.list", list_rules, {NULL}},
+    {"itrace.open", open_itrace, {"function", "condition", "calls"}},
+    {"itrace.close", close_itrace, {"number"}},
+    {"itrace.list", list_itrace, {NULL}},
 };
 
 static json_t *

@@ -392,6 +392,7 @@ static enum ct_refusal
 emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint64_t more,
          uint32_t fn)
 {
+  uint8_t wish = ct_planned_wish(build->plan, build->filter_result, (size_t)(planned - build->plan->functions));
   uint64_t base = build->installed->base;
   uint64_t patched = planned->address + planned->patch_offset;
   while (ct_code_pc(&build->code) % 16 != 0 && !build->code.overflow) {
@@ -413,7 +414,8 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .counter = is_counted ? number * sizeof(struct ct_counter) : 0,
       .fn = fn,
       .mode = ct_planned_mode(planned, requested),
-      .callout = planned->callout,
+      .callout = wish != 0 ? CT_CALLOUT_ITRACE : planned->callout,
+      .itrace = wish,
       .self_branch = planned->self_branch,
       .values = ct_planned_values(planned, requested),
       .detail = build->layout->detail,

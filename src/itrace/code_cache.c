@@ -69,6 +69,7 @@ struct ct_code_cache {
   size_t page_count, page_used;
   struct ct_code_cache_stats stats;
   struct ct_unit unit; /* the one that is being made */
+  bool makes_one;      /* that is not found by its pc */
 };
 
 /* ---- tables that grow ---- */
@@ -482,12 +483,16 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
       return SIZE_MAX;
     }
     size_t index = (size_t)(piece - cache->pieces);
-    *bucket_of(cache, pc) = (uint32_t)index + 1;
-    cache->unit_count++;
+    if (!cache->makes_one) {
+      *bucket_of(cache, pc) = (uint32_t)index + 1;
+      cache->unit_count++;
+    }
     cache->stats.units++;
     cache->stats.insns += unit->insns;
     cache->stats.source_bytes += unit->source_bytes;
-    link_waiting(cache, index);
+    if (!cache->makes_one) {
+      link_waiting(cache, index);
+    }
     return add_exits(cache, index) ? index : SIZE_MAX;
   }
   return SIZE_MAX;
@@ -579,6 +584,15 @@ uint64_t
 ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
   size_t index = find_or_make(cache, pc, read, context);
+  return index == SIZE_MAX ? 0 : address_of(cache, &cache->pieces[index]);
+}
+
+uint64_t
+ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
+{
+  cache->makes_one = true;
+  size_t index = make_unit(cache, pc, read, context);
+  cache->makes_one = false;
   return index == SIZE_MAX ? 0 : address_of(cache, &cache->pieces[index]);
 }
 

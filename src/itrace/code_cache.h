@@ -49,7 +49,9 @@ typedef size_t (*ct_code_cache_read_fn)(void *context, uint64_t pc, uint8_t *byt
 
 /* The address of the unit of the block at pc, which is translated if it is not there. 0: out of memory. */
 uint64_t ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
-/* Likewise, and indirect branches to pc find it from now on. */
+/* Likewise of one that is never found again. */
+uint64_t ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
+/* As ct_code_cache_unit, and indirect branches to pc find it from now on. */
 uint64_t ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
 /* The exit of that number; NULL: there is none. */
 const struct ct_unit_exit *ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number);

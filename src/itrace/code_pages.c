@@ -36,14 +36,45 @@ mapping_at(struct ct_code_pages *pages, uint64_t pc)
 
 /*
  * Code of a file that is mapped privately and cannot be written to changes only with its mapping, which the traced
- * thread, or another one that is traced, does by system calls that are looked at. What a thread that is not traced maps is
- * not seen at once (docs/limits.md).
+ * thread, or another one that is traced, does by system calls that are looked at. What a thread that is not traced maps
+ * is not seen at once (docs/limits.md).
  */
 static bool
 may_change(const struct ct_mapping *mapping)
 {
   return mapping == NULL || mapping->writable || mapping->shared ||
          (mapping->path[0] != '/' && strcmp(mapping->path, "[vdso]") != 0);
+}
+
+/* Those that reach into the range begin at most so far before it. */
+enum { PATCH_MAX = 8 };
+
+static void
+hide_patch(const struct ct_itrace_patch *patch, uint64_t pc, uint8_t *bytes, size_t size)
+{
+  for (size_t i = 0; i < patch->length && i < sizeof(patch->old); i++) {
+    uint64_t at = patch->address + i - pc;
+    if (at < size && bytes[at] == patch->bytes[i]) {
+      bytes[at] = patch->old[i];
+    }
+  }
+}
+
+static void
+hide_patches(const struct ct_code_pages *pages, uint64_t pc, uint8_t *bytes, size_t size)
+{
+  size_t low = 0, high = pages->hidden_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (pages->hidden[middle].address + PATCH_MAX <= pc) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  for (; low < pages->hidden_count && pages->hidden[low].address < pc + size; low++) {
+    hide_patch(&pages->hidden[low], pc, bytes, size);
+  }
 }
 
 size_t
@@ -73,6 +104,7 @@ ct_code_pages_read(void *context, uint64_t pc, uint8_t *bytes, size_t size, bool
     }
     got += part;
   }
+  hide_patches(pages, pc, bytes, got);
   return got;
 }
 

@@ -15,7 +15,6 @@
 
 #include "base/error.h"
 #include "base/worker.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -36,7 +35,7 @@
 
 /* NULL: out of memory, or the recording is ending. */
 static struct ct_tracer *
-add_tracer(struct ct_itrace *all, pid_t tid)
+add_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call)
 {
   struct ct_tracer *tracer = calloc(1, sizeof(*tracer));
   struct ct_code_pages *code = calloc(1, sizeof(*code));
@@ -53,11 +52,19 @@ add_tracer(struct ct_itrace *all, pid_t tid)
                                .code = code,
                                .spaces = {{.fd = -1}, {.fd = -1}},
                                .number = all->made++,
+                               .image = all->image,
                                .changes = atomic_load(&all->changes),
                                .next = all->first};
   tracer->code->process = &tracer->process;
   tracer->space = &tracer->spaces[0];
   tracer->bell = &tracer->no_bell;
+  if (call != NULL) {
+    tracer->wanted = *call;
+    tracer->own_patch = call->own != NULL ? *call->own : (struct ct_itrace_patch){.length = 0};
+    tracer->wanted.own = NULL; /* the caller's */
+    code->hidden = call->hidden;
+    code->hidden_count = call->hidden_count;
+  }
   pthread_mutex_init(&tracer->bell_lock, NULL);
   all->first = tracer;
   all->running++;
@@ -73,6 +80,7 @@ free_tracer(struct ct_tracer *tracer)
   ct_process_close(&tracer->process, false);
   ct_mappings_free(&tracer->code->mappings);
   free(tracer->code);
+  free(tracer->wanted.hidden);
   ct_watch_free(tracer->watch);
   free(tracer);
 }
@@ -140,7 +148,7 @@ add_summary(struct ct_itrace *all, const struct ct_tracer *tracer)
     sum->stretches += ct_watch_stretches(tracer->watch);
     sum->places = places > sum->places ? places : sum->places;
   }
-  if (tracer->code_of_end != 0 && tracer->number == 0) {
+  if (tracer->code_of_end != 0 && tracer->number == 0 && !all->is_calls) {
     all->code_of_end = tracer->code_of_end;
     all->diag = tracer->diag;
   } else if (tracer->code_of_end != 0) {
@@ -183,9 +191,17 @@ end_tracer(struct ct_tracer *tracer)
   tracer->code_of_end = tracer->code_of_end != 0 ? tracer->code_of_end : code;
   pthread_mutex_lock(&all->lock);
   add_summary(all, tracer);
+  if (all->is_calls) {
+    ct_calls_done(tracer);
+  }
   tracer->is_done = true;
   has_one_less(all);
+  void (*ended)(void *context) = all->ended;
+  void *context = all->context;
   pthread_mutex_unlock(&all->lock);
+  if (ended != NULL) {
+    ended(context);
+  }
 }
 
 static void
@@ -195,6 +211,9 @@ join(struct ct_tracer *tracer)
   if (tracer->has_waiter) { /* the thread is not ours any more, or has ended: there is nothing to wait for */
     atomic_store_explicit(&tracer->event, 0, memory_order_release);
     syscall(SYS_futex, &tracer->event, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    if (tracer->all->is_calls) { /* of a child of ours: that can be waited for, whoever traces it, and may run on */
+      pthread_cancel(tracer->waiter);
+    }
     pthread_join(tracer->waiter, NULL);
   }
   free_tracer(tracer);
@@ -207,12 +226,12 @@ join(struct ct_tracer *tracer)
 static bool
 has_no_waiter(const struct ct_tracer *tracer)
 {
-  return !tracer->has_waiter || atomic_load_explicit(&tracer->waiter_ends, memory_order_acquire);
+  return !tracer->has_waiter || tracer->all->is_calls ||
+         atomic_load_explicit(&tracer->waiter_ends, memory_order_acquire);
 }
 
-/* Those whose threads have ended, or with `waits` all: until there is none. */
-static void
-join_tracers(struct ct_itrace *all, bool waits)
+void
+ct_itrace_join(struct ct_itrace *all, bool waits)
 {
   for (;;) {
     pthread_mutex_lock(&all->lock);
@@ -261,9 +280,10 @@ static void *
 tracer_main(void *context)
 {
   struct ct_tracer *tracer = context;
-  int code = tracer->all->options.pid != 0 ? ct_tracer_begin_thread(tracer) : ct_tracer_begin_program(tracer);
+  bool is_there = tracer->all->options.pid != 0 || tracer->all->is_calls;
+  int code = is_there ? ct_tracer_begin_thread(tracer) : ct_tracer_begin_program(tracer);
   bool is_ours = code == 0;
-  if (tracer->number == 0) {
+  if (tracer->number == 0 && !tracer->all->is_calls) {
     tracer->all->pid = tracer->process.pid;
   }
   code = code != 0 ? code : ct_tracer_make(tracer);
@@ -279,12 +299,14 @@ tracer_main(void *context)
   return NULL;
 }
 
-/* 0, or an error: then there is no tracer of the thread. */
-static int
-begin_tracer(struct ct_itrace *all, pid_t tid, struct ct_diag *diag)
+int
+ct_itrace_begin_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call, struct ct_diag *diag)
 {
-  struct ct_tracer *tracer = add_tracer(all, tid);
+  struct ct_tracer *tracer = add_tracer(all, tid, call);
   if (tracer == NULL) {
+    if (call != NULL) {
+      free(call->hidden);
+    }
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   if (ct_worker_create(&tracer->thread, NULL, tracer_main, tracer) != 0) {
@@ -327,6 +349,13 @@ not_recorded(struct ct_itrace *all, const struct ct_diag *why)
   pthread_mutex_unlock(&all->lock);
 }
 
+void
+ct_itrace_untraced(struct ct_itrace *all)
+{
+  struct ct_diag why = {"a thread was made with CLONE_UNTRACED, which no tracer is told of"};
+  not_recorded(all, &why);
+}
+
 /* Threads that are there already. How many have been new. */
 static size_t
 begin_others(struct ct_itrace *all, pid_t *refused, size_t *refused_count, size_t refused_max)
@@ -348,7 +377,7 @@ begin_others(struct ct_itrace *all, pid_t *refused, size_t *refused_count, size_
     if (is_refused) {
       continue;
     }
-    int code = begin_tracer(all, tid, &diag);
+    int code = ct_itrace_begin_tracer(all, tid, NULL, &diag);
     count += code == 0;
     if (code == 0 || code == CT_ESRCH || ct_traced_is_ours_too(tid)) { /* a traced thread has just made it */
       continue;
@@ -437,8 +466,8 @@ static int
 hand_over(struct ct_tracer *maker, pid_t child, struct ct_diag *diag)
 {
   struct ct_itrace *all = maker->all;
-  join_tracers(all, false);
-  struct ct_tracer *tracer = add_tracer(all, child);
+  ct_itrace_join(all, false);
+  struct ct_tracer *tracer = add_tracer(all, child, NULL);
   if (tracer == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory, or the recording was ending");
   }
@@ -470,7 +499,7 @@ ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal)
 {
   struct ct_diag diag = {""};
   bool is_thread = is_thread_of(tracer->process.pid, child);
-  if (is_thread && ct_itrace_is_many(tracer->all)) {
+  if (is_thread && tracer->all->options.all_threads) {
     int code = signal == 0 ? hand_over(tracer, child, &diag)
                            : ct_fail(&diag, CT_EUNSUPPORTED, "a signal came before its first instruction");
     if (code == 0) {
@@ -555,8 +584,8 @@ min_size(size_t a, size_t b)
   return a < b ? a : b;
 }
 
-static void
-free_all(struct ct_itrace *all)
+void
+ct_itrace_free(struct ct_itrace *all)
 {
   while (all->gone != NULL) {
     struct ct_itrace_space *space = all->gone;
@@ -569,25 +598,41 @@ free_all(struct ct_itrace *all)
   free(all);
 }
 
-int
-ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out, int *exec_errno, struct ct_diag *diag)
+struct ct_itrace *
+ct_itrace_new(const struct ct_itrace_options *options, struct ct_diag *diag)
 {
   struct ct_itrace *all = calloc(1, sizeof(*all));
   if (all == NULL) {
-    return ct_fail(diag, CT_ENOMEM, "out of memory");
+    ct_fail(diag, CT_ENOMEM, "out of memory");
+    return NULL;
   }
   memcpy(&all->options, options, min_size(options->struct_size, sizeof(*options)));
   pthread_mutex_init(&all->lock, NULL);
   pthread_mutex_init(&all->borrowing, NULL);
   all->pid = all->options.pid;
+  all->done_last = &all->done_first;
   all->done_fd = eventfd(0, EFD_CLOEXEC);
-  int code = all->done_fd >= 0 ? begin_tracer(all, all->options.tid, diag)
-                               : ct_fail(diag, CT_EIO, "cannot make an eventfd: %s", strerror(errno));
+  if (all->done_fd < 0) {
+    ct_fail(diag, CT_EIO, "cannot make an eventfd: %s", strerror(errno));
+    ct_itrace_free(all);
+    return NULL;
+  }
+  return all;
+}
+
+int
+ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out, int *exec_errno, struct ct_diag *diag)
+{
+  struct ct_itrace *all = ct_itrace_new(options, diag);
+  if (all == NULL) {
+    return CT_ENOMEM;
+  }
+  int code = ct_itrace_begin_tracer(all, all->options.tid, NULL, diag);
   if (exec_errno != NULL) {
     *exec_errno = all->exec_errno;
   }
   if (code != 0) {
-    free_all(all);
+    ct_itrace_free(all);
     return code;
   }
   if (ct_itrace_is_many(all) && all->options.pid != 0) {
@@ -609,18 +654,24 @@ ct_itrace_fd(const struct ct_itrace *all)
   return all->done_fd;
 }
 
-int
-ct_itrace_end(struct ct_itrace *all, struct ct_itrace_summary *summary, struct ct_diag *diag)
+void
+ct_itrace_ask_all(struct ct_itrace *all)
 {
-  pthread_mutex_lock(&all->lock);
-  all->is_ending = true;
   for (struct ct_tracer *tracer = all->first; tracer != NULL; tracer = tracer->next) {
     uint32_t none = 0;
     atomic_compare_exchange_strong_explicit(&tracer->stop, &none, 1, memory_order_release, memory_order_relaxed);
     ct_tracer_ring(tracer);
   }
+}
+
+int
+ct_itrace_end(struct ct_itrace *all, struct ct_itrace_summary *summary, struct ct_diag *diag)
+{
+  pthread_mutex_lock(&all->lock);
+  all->is_ending = true;
+  ct_itrace_ask_all(all);
   pthread_mutex_unlock(&all->lock);
-  join_tracers(all, true);
+  ct_itrace_join(all, true);
   snprintf(all->summary.why, sizeof(all->summary.why), "%.255s", all->unmade.text);
   if (summary != NULL) {
     size_t size = min_size(summary->struct_size, sizeof(*summary));
@@ -631,6 +682,6 @@ ct_itrace_end(struct ct_itrace *all, struct ct_itrace_summary *summary, struct c
   if (code != 0) {
     ct_fail(diag, code, "%s", all->diag.text);
   }
-  free_all(all);
+  ct_itrace_free(all);
   return code;
 }

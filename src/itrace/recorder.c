@@ -433,6 +433,12 @@ ct_recorder_finish(struct ct_recorder *recorder, struct ct_recorder_counts *coun
   return code;
 }
 
+uint64_t
+ct_recorder_steps(const struct ct_recorder *recorder)
+{
+  return ct_segments_steps(recorder->segments);
+}
+
 struct ct_unit_log *
 ct_recorder_units(struct ct_recorder *recorder)
 {

@@ -252,6 +252,12 @@ ct_segments_note_modules(struct ct_segments *segments, pid_t pid)
   fclose(file);
 }
 
+uint64_t
+ct_segments_steps(struct ct_segments *segments)
+{
+  return ct_steps_writer_written(segments->writer).steps;
+}
+
 /* ---- life ---- */
 
 /* Ticks of the time stamp counter per second, by a wait of some milliseconds: a thread that is new waits for it. */

@@ -20,6 +20,8 @@ uint32_t ct_segments_take(struct ct_segments *segments, bool waits);
 /* It is full: `used` bytes, which stay as they are until it is taken again. */
 void ct_segments_put(struct ct_segments *segments, const struct ct_unit_log *units, uint32_t number,
                      const uint8_t *bytes, uint64_t used, const struct ct_stream_stamp *stamps, uint32_t stamp_count);
+/* Instructions in the file, after ct_segments_wait. */
+uint64_t ct_segments_steps(struct ct_segments *segments);
 /* Waits until all of them are written. */
 void ct_segments_wait(struct ct_segments *segments);
 /* The lines of /proc/PID/maps, as they are from the next segment on. */

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -257,6 +258,21 @@ find_unit(struct ct_tracer *tracer, uint64_t pc, bool is_target)
   }
 }
 
+/* The first unit of a call, which is of the program's own bytes: that the function is hooked is done with. */
+static uint64_t
+find_begin(struct ct_tracer *tracer, uint64_t pc)
+{
+  struct ct_code_pages *code = tracer->code;
+  const struct ct_itrace_patch *hidden = code->hidden;
+  size_t count = code->hidden_count;
+  code->hidden = &tracer->own_patch;
+  code->hidden_count = 1;
+  uint64_t unit = ct_code_cache_unit_once(tracer->space->cache, pc, ct_code_pages_read, code);
+  code->hidden = hidden;
+  code->hidden_count = count;
+  return unit;
+}
+
 int
 ct_tracer_enter(struct ct_tracer *tracer)
 {
@@ -271,7 +287,8 @@ ct_tracer_enter(struct ct_tracer *tracer)
                ? CT_ESRCH
                : ct_tracer_step(tracer, &regs, ct_tracer_is_syscall(tracer, regs.rip));
   }
-  uint64_t unit = find_unit(tracer, regs.rip, false);
+  uint64_t unit = tracer->is_at_call ? find_begin(tracer, regs.rip) : find_unit(tracer, regs.rip, false);
+  tracer->is_at_call = false;
   if (unit == 0) {
     return tracer->diag.text[0] != 0 ? CT_ENOMEM : ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
   }
@@ -305,10 +322,27 @@ ct_tracer_go_on(struct ct_tracer *tracer, int signal)
   return ct_traced_go(tracer->tid, CT_TRACED_STEP, signal);
 }
 
+/* A thread has been made in a way that no tracer is told of. */
+static bool
+has_made_untraced(const struct ct_tracer *tracer, int64_t result)
+{
+  const struct ct_system_call *call = &tracer->call;
+  uint64_t flags = call->number == SYS_clone ? call->args[0] : 0;
+  if (call->number == SYS_clone3 &&
+      ct_process_read(&tracer->process, call->args[0], &flags, sizeof(flags)) != 0) { /* the first word of clone_args */
+    return false;
+  }
+  return result > 0 && (flags & CLONE_UNTRACED) != 0 && (flags & CLONE_THREAD) != 0;
+}
+
 void
 ct_tracer_call_made(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs, before;
+  if (tracer->steps_call && (tracer->call.number == SYS_clone || tracer->call.number == SYS_clone3) &&
+      ct_traced_regs(tracer->tid, &regs) == 0 && has_made_untraced(tracer, (int64_t)regs.rax)) {
+    ct_itrace_untraced(tracer->all);
+  }
   if (!ct_tracer_records(tracer) || !tracer->steps_call || ct_traced_regs(tracer->tid, &regs) != 0) {
     return;
   }

@@ -65,9 +65,13 @@ waiter_main(void *context)
 {
   struct ct_tracer *tracer = context;
   bool is_there = true; /* else the tracer is to see, once, that it is not */
+  int ignored;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
   while (is_there && atomic_load_explicit(&tracer->stop, memory_order_acquire) < 2) {
     pid_t tid = __atomic_load_n(&tracer->tid, __ATOMIC_ACQUIRE);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &ignored); /* who joins it may not want to wait */
     is_there = ct_traced_await(tid);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
     atomic_store_explicit(&tracer->event, 1, memory_order_release); /* pairs with look() */
     ct_tracer_ring(tracer);
     while (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
@@ -171,6 +175,9 @@ static int
 begin_watch(struct ct_tracer *tracer)
 {
   const struct ct_itrace_options *options = &tracer->all->options;
+  if (tracer->all->is_calls) {
+    return ct_watch_create_call(tracer->wanted.place, &tracer->stretches, &tracer->watch, &tracer->diag);
+  }
   if (options->function == NULL && (options->from == NULL || options->to == NULL)) {
     return 0;
   }
@@ -188,8 +195,15 @@ begin_records(struct ct_tracer *tracer)
   if (wanted->directory == NULL) {
     return 0;
   }
+  if (tracer->all->is_calls) {
+    tracer->recorder = ct_calls_take_recorder(tracer->all, tracer->tid);
+    tracer->first_step = tracer->recorder != NULL ? ct_recorder_steps(tracer->recorder) : 0;
+    if (tracer->recorder != NULL) {
+      return 0;
+    }
+  }
   snprintf(path, sizeof(path), "%s/steps.%d", wanted->directory, (int)tracer->tid);
-  if (tracer->number != 0 && access(path, F_OK) == 0) {
+  if ((tracer->number != 0 || tracer->all->is_calls) && access(path, F_OK) == 0) {
     return ct_fail(&tracer->diag, CT_EEXIST, "thread %d has the id of an earlier one, whose records are kept",
                    (int)tracer->tid);
   }
@@ -226,7 +240,7 @@ ct_tracer_make(struct ct_tracer *tracer)
   }
   if (tracer->watch != NULL) {
     ct_watch_forget(tracer->watch);
-    if (tracer->all->options.function != NULL) {
+    if (tracer->all->options.function != NULL || tracer->all->is_calls) {
       ct_code_cache_step_switches(recorded->cache);
     }
     code =
@@ -277,9 +291,8 @@ static void
 has_child(struct ct_tracer *tracer, pid_t child)
 {
   uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
-  bool has_room = tracer->child_count < CT_CHILDREN;
   struct timespec wait = {0, 20000};
-  bool is_done = see_to_child(tracer, child);
+  bool has_room = tracer->child_count < CT_CHILDREN, is_done = see_to_child(tracer, child);
   while (!is_done && (!has_room || ct_now_ns() < until)) {
     nanosleep(&wait, NULL);
     is_done = see_to_child(tracer, child);
@@ -327,6 +340,10 @@ let_go(struct ct_tracer *tracer)
     give_back(tracer);
   }
   tracer->state = CT_TRACER_DONE;
+  atomic_store_explicit(&tracer->is_released, true, memory_order_relaxed);
+  if (tracer->wanted.flag != NULL) {
+    __atomic_store_n(tracer->wanted.flag, 0, __ATOMIC_RELAXED);
+  }
   return ct_traced_detach(tracer->tid, 0);
 }
 
@@ -338,7 +355,7 @@ end_stretch(struct ct_tracer *tracer)
   if (!ct_watch_is_done(tracer->watch)) {
     return ct_tracer_enter(tracer);
   }
-  if (tracer->all->options.pid != 0) {
+  if (tracer->all->options.pid != 0 || tracer->all->is_calls) {
     return let_go(tracer);
   }
   tracer->state = CT_TRACER_NATIVE; /* up to the program's end, which is waited for */
@@ -346,7 +363,7 @@ end_stretch(struct ct_tracer *tracer)
 }
 
 static int
-at_watched(struct ct_tracer *tracer, const struct user_regs_struct *regs)
+at_watched(struct ct_tracer *tracer, struct user_regs_struct *regs)
 {
   bool records = ct_tracer_records(tracer);
   switch (ct_watch_arrived(tracer->watch, &tracer->process, regs, tracer->spaces[1].cache, records)) {
@@ -354,8 +371,11 @@ at_watched(struct ct_tracer *tracer, const struct user_regs_struct *regs)
     choose_space(tracer, &tracer->spaces[1]);
     tracer->has_new_mappings = true;
     ct_tracer_note_mappings(tracer);
-    tracer->reason = ct_watch_stretches(tracer->watch) == 1 ? CT_CONTEXT_BEGIN : CT_CONTEXT_GAP;
-    return ct_tracer_enter(tracer);
+    tracer->reason =
+        ct_watch_stretches(tracer->watch) == 1 && tracer->first_step == 0 ? CT_CONTEXT_BEGIN : CT_CONTEXT_GAP;
+    tracer->is_at_call = tracer->all->is_calls && tracer->own_patch.length != 0;
+    regs->rip = tracer->is_at_call ? tracer->wanted.function : regs->rip;
+    return ct_traced_set_regs(tracer->tid, regs) != 0 ? CT_ESRCH : ct_tracer_enter(tracer);
   case CT_WATCH_END:
     return end_stretch(tracer);
   default: /* it is executed where it is, and goes on behind that */
@@ -430,7 +450,7 @@ interrupted(struct ct_tracer *tracer)
   ct_tracer_note_mappings(tracer);
   ct_recorder_room(tracer->recorder, UINT64_MAX);
   tracer->reason = CT_CONTEXT_SEGMENT;
-  if (tracer->watch != NULL && ct_watch_has_left(tracer->watch, &regs)) {
+  if (tracer->watch != NULL && ct_watch_has_left(tracer->watch, &tracer->process, &regs)) {
     return end_stretch(tracer);
   }
   return ct_tracer_enter(tracer);
@@ -453,6 +473,8 @@ has_exec(struct ct_tracer *tracer)
   tracer->process = fresh;
   __atomic_store_n(&tracer->tid, fresh.pid, __ATOMIC_RELEASE); /* the waiter reads it */
   tracer->steps_call = tracer->is_in_call = true;
+  tracer->is_leaving |= tracer->all->is_calls; /* the call has ended */
+  tracer->asked_ns = ct_now_ns();
   return ct_tracer_go_on(tracer, 0);
 }
 
@@ -472,7 +494,7 @@ stepped(struct ct_tracer *tracer)
   if (!tracer->has_new_image) {
     ct_tracer_call_made(tracer);
     if (tracer->watch != NULL && ct_tracer_records(tracer) && ct_traced_regs(tracer->tid, &regs) == 0 &&
-        ct_watch_has_left(tracer->watch, &regs)) {
+        ct_watch_has_left(tracer->watch, &tracer->process, &regs)) {
       return end_stretch(tracer);
     }
     return ct_tracer_enter(tracer);
@@ -703,7 +725,9 @@ ct_tracer_begin_thread(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   int code = begin_watch(tracer);
-  code = code != 0 ? code : ct_process_open(tracer->all->options.pid, &tracer->process, &tracer->diag);
+  code = code != 0 ? code
+                   : ct_process_open(tracer->all->is_calls ? tracer->wanted.pid : tracer->all->options.pid,
+                                     &tracer->process, &tracer->diag);
   code = code != 0 ? code : ct_traced_seize(tracer->tid, &tracer->diag);
   code = code != 0 ? code : await_stop(tracer);
   if (code != 0) {
@@ -757,6 +781,11 @@ ct_tracer_finish(struct ct_tracer *tracer)
   ct_tracer_leave_space(tracer);
   if (tracer->recorder == NULL) {
     return 0;
+  }
+  if (tracer->all->is_calls) {
+    struct ct_recorder *recorder = tracer->recorder;
+    tracer->recorder = NULL;
+    return ct_calls_keep_recorder(tracer, recorder);
   }
   int code = ct_recorder_finish(tracer->recorder, &counts, &tracer->diag);
   tracer->recorder = NULL;

@@ -4,10 +4,10 @@
 #define CT_ITRACE_TRACER_H
 
 #include <contrail/itrace.h>
+#include "itrace/calls.h"
 #include "itrace/recorder.h"
 #include "itrace/space.h"
 #include "itrace/watch.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <ucontext.h>
@@ -24,6 +24,8 @@ enum { CT_CODE_PAGES = 1024, CT_CHILDREN = 64 };
 /* The program's code, as far as it has been read. */
 struct ct_code_pages {
   const struct ct_process *process;
+  const struct ct_itrace_patch *hidden; /* what is read as if it were not patched, sorted by address */
+  size_t hidden_count;
   struct ct_mappings mappings;
   bool is_old; /* mappings have been made or taken away since */
   struct {
@@ -54,6 +56,20 @@ struct ct_itrace {
   _Atomic uint32_t changes;    /* how often what is mapped has changed */
   _Atomic uint64_t stretches;  /* of all threads */
   int done_fd;
+  /* Of calls (calls.h), one by one: */
+  bool is_calls;
+  void (*ended)(void *context);
+  void *context;
+  uint32_t image; /* programs that the process has become by exec */
+  struct ct_kept_recorder *kept;
+  struct ct_itrace_done *done_first, **done_last;
+};
+
+/* Of a thread whose calls are recorded, in between. */
+struct ct_kept_recorder {
+  struct ct_kept_recorder *next;
+  pid_t tid;
+  struct ct_recorder *recorder;
 };
 
 /* How the program's state was made out of a thread's. */
@@ -88,6 +104,11 @@ struct ct_tracer {
   struct ct_itrace_space spaces[2]; /* the second one: with records, if only some stretches have any */
   struct ct_itrace_space *space;    /* that it runs in */
   struct ct_watch *watch;           /* NULL: all is recorded, or nothing */
+  struct ct_wanted_call wanted;     /* that is recorded, if all->is_calls */
+  struct ct_itrace_patch own_patch; /* of wanted.own */
+  bool is_at_call;                  /* it goes on at the function of the call, next */
+  uint64_t first_step, steps;       /* of the call */
+  _Atomic uint64_t stretches;       /* of this thread, if all->is_calls */
   struct ct_code_pages *code;
   enum ct_tracer_state state;
   struct ct_recorder *recorder;  /* NULL: there are no records */
@@ -128,6 +149,7 @@ struct ct_tracer {
   _Atomic uint32_t flush_made;  /* ... and that is forgotten */
   _Atomic uint32_t begun;       /* 1: yes, 2: it failed */
   _Atomic uint32_t stop;        /* is asked for */
+  _Atomic bool is_released;     /* the thread has been let go */
   _Atomic bool waiter_ends;     /* it waits for nothing any more */
   _Atomic uint32_t event;       /* 1: the waiter has seen that there is something to be waited for */
   pthread_mutex_t bell_lock;    /* set by the tracer, rung by the waiter */
@@ -199,6 +221,8 @@ int ct_tracer_finish(struct ct_tracer *tracer);
  * False: it has been killed meanwhile, and stops once more.
  */
 bool ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal);
+/* A thread has been made that cannot be traced (CLONE_UNTRACED). */
+void ct_itrace_untraced(struct ct_itrace *all);
 /* Has any thread translated code in that range? */
 bool ct_itrace_covers(struct ct_itrace *all, uint64_t start, uint64_t end);
 /*
@@ -210,7 +234,23 @@ void ct_itrace_changed(struct ct_tracer *tracer, uint64_t start, uint64_t end);
 static inline bool
 ct_itrace_is_many(const struct ct_itrace *all)
 {
-  return all->options.all_threads;
+  return all->options.all_threads || all->is_calls;
 }
+/* The tracer of a thread is begun, and told of when it has: 0, or an error, then there is none. */
+int ct_itrace_begin_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call, struct ct_diag *diag);
+/* Joins those whose threads have ended, or with `waits` all: until there is none. */
+void ct_itrace_join(struct ct_itrace *all, bool waits);
+/* All are asked to let their threads go. Under the lock. */
+void ct_itrace_ask_all(struct ct_itrace *all);
+struct ct_itrace *ct_itrace_new(const struct ct_itrace_options *options, struct ct_diag *diag);
+void ct_itrace_free(struct ct_itrace *all);
+
+/* ---- calls.c ---- */
+
+/* The recorder of the thread's calls, NULL: there is none yet; and back. */
+struct ct_recorder *ct_calls_take_recorder(struct ct_itrace *all, pid_t tid);
+int ct_calls_keep_recorder(struct ct_tracer *tracer, struct ct_recorder *recorder);
+/* The tracer has done with its call. Under the lock. */
+void ct_calls_done(struct ct_tracer *tracer);
 
 #endif

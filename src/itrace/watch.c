@@ -154,6 +154,21 @@ ct_watch_create(const char *function, const char *from, const char *to, const ch
   return 0;
 }
 
+int
+ct_watch_create_call(uint64_t place, _Atomic uint64_t *all, struct ct_watch **out, struct ct_diag *diag)
+{
+  struct ct_watch *watch = calloc(1, sizeof(*watch));
+  if (watch == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  watch->from.address = place;
+  watch->is_function = true;
+  watch->most = 1;
+  watch->all = all;
+  *out = watch;
+  return 0;
+}
+
 void
 ct_watch_free(struct ct_watch *watch)
 {
@@ -198,6 +213,9 @@ ct_watch_look(struct ct_watch *watch, struct ct_process *process, struct ct_code
   char path[64], *text = NULL;
   size_t size = 0;
   uint64_t ends = 0;
+  if (watch->is_function && watch->from.function == NULL) { /* a call's begin is known */
+    return watch->maps++ == 0 ? watch_place(watch, &watch->from, without, &watch->places, diag) : 0;
+  }
   snprintf(path, sizeof(path), "/proc/%d/maps", (int)process->pid);
   FILE *file = fopen(path, "re");
   if (file == NULL || getdelim(&text, &size, 0, file) <= 0) {
@@ -268,9 +286,14 @@ ct_watch_arrived(struct ct_watch *watch, struct ct_process *process, const struc
 }
 
 bool
-ct_watch_has_left(struct ct_watch *watch, const struct user_regs_struct *regs)
+ct_watch_has_left(struct ct_watch *watch, const struct ct_process *process, const struct user_regs_struct *regs)
 {
-  watch->is_open = !(watch->is_function && is_above(watch, regs));
+  uint64_t back = watch->back;
+  bool is_left = is_above(watch, regs);
+  if (regs->rsp == watch->stack && ct_process_read(process, regs->rsp, &back, sizeof(back)) == 0) {
+    is_left |= back != watch->back; /* an unwinder is about to return to the caller, elsewhere */
+  }
+  watch->is_open = !(watch->is_function && is_left);
   return !watch->is_open;
 }
 

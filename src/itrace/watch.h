@@ -36,6 +36,8 @@ struct ct_watch;
  */
 int ct_watch_create(const char *function, const char *from, const char *to, const char *condition, uint64_t most,
                     _Atomic uint64_t *all, struct ct_watch **out, struct ct_diag *diag);
+/* One call, of a function whose begin is at that address of the space without records. */
+int ct_watch_create_call(uint64_t place, _Atomic uint64_t *all, struct ct_watch **out, struct ct_diag *diag);
 void ct_watch_free(struct ct_watch *watch); /* accepts NULL */
 /* Looks for the functions in what the process has mapped since the last time, and watches them. */
 int ct_watch_look(struct ct_watch *watch, struct ct_process *process, struct ct_code_cache *without,
@@ -48,7 +50,7 @@ enum ct_watch_does { CT_WATCH_PASS, CT_WATCH_BEGIN, CT_WATCH_END };
 enum ct_watch_does ct_watch_arrived(struct ct_watch *watch, struct ct_process *process,
                                     const struct user_regs_struct *regs, struct ct_code_cache *with, bool records);
 /* Has the thread left the stretch, by a way that is not watched (longjmp, an exception)? */
-bool ct_watch_has_left(struct ct_watch *watch, const struct user_regs_struct *regs);
+bool ct_watch_has_left(struct ct_watch *watch, const struct ct_process *process, const struct user_regs_struct *regs);
 /* As many stretches have been recorded as were asked for. */
 bool ct_watch_is_done(const struct ct_watch *watch);
 /* Of this thread. */

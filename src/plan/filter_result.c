@@ -25,6 +25,7 @@ ct_filter_result_free(struct ct_filter_result *filter_result)
   free(filter_result->requested_modes);
   free(filter_result->more);
   free(filter_result->reasons);
+  free(filter_result->itrace);
   *filter_result = (struct ct_filter_result){0};
 }
 
@@ -50,6 +51,17 @@ ct_plan_sources(const struct ct_plan *plan)
 }
 
 uint8_t
+ct_planned_wish(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i)
+{
+  const struct ct_planned *planned = &plan->functions[i];
+  bool is_free = planned->callout == CT_CALLOUT_NONE && !planned->event_last;
+  return is_free && filter_result != NULL && filter_result->itrace != NULL &&
+                 ct_requested_has_event(ct_filter_result_mode(filter_result, i))
+             ? filter_result->itrace[i]
+             : 0;
+}
+
+uint16_t
 ct_planned_sort(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i)
 {
   enum { HAS_RAX = 0x20, VALUES = 0x40 };
@@ -64,5 +76,6 @@ ct_planned_sort(const struct ct_plan *plan, const struct ct_filter_result *filte
     memcpy(&form, &filter_result->more[i], sizeof(form));
   }
   uint8_t has_rax = (form.results & CT_VALUES_RAX) != 0 ? HAS_RAX : 0;
-  return (uint8_t)(ct_planned_mode(planned, requested) + 1 + values * VALUES + has_rax);
+  uint32_t wish = ct_planned_wish(plan, filter_result, i);
+  return (uint16_t)(ct_planned_mode(planned, requested) + 1 + values * VALUES + has_rax + (wish << CT_SORT_WISH_SHIFT));
 }

@@ -31,6 +31,9 @@ struct ct_process {
   struct ct_pause_request *pause_request; /* asked for while its threads are stopped; NULL: nobody is to yield */
   void (*meanwhile)(void *context);       /* called while they run on and have to be waited for; NULL: nothing is */
   void *meanwhile_context;
+  void (*let_go)(void *context); /* called before threads are stopped: another thread of ours may hold some by
+                                    ptrace, and lets them go. NULL: none does */
+  void *let_go_context;
   const _Atomic uint32_t *expedited; /* not 0: who waits for the process gives up soon; NULL: never */
   bool (*asked)(void *context);      /* somebody wants something else of who waits for it; NULL: never */
   void *asked_context;
@@ -73,6 +76,15 @@ static inline bool
 ct_process_is_expedited(const struct ct_process *process)
 {
   return process->expedited != NULL && atomic_load_explicit(process->expedited, memory_order_relaxed) != 0;
+}
+
+/* Before threads of it are seized. */
+static inline void
+ct_process_let_go(const struct ct_process *process)
+{
+  if (process->let_go != NULL) {
+    process->let_go(process->let_go_context);
+  }
 }
 
 /* True when the process has ended, whether or not it has been waited for. */

@@ -460,6 +460,7 @@ ct_process_stop(struct ct_process *process, int deadline_ms, struct ct_stopped *
   bool late;
   int code;
   memset(stopped, 0, sizeof(*stopped));
+  ct_process_let_go(process);
   do {
     if (!await_late(process, deadline)) {
       return ct_fail(diag, CT_ETIMEOUT, "cannot stop the threads of process %d: thread %d does not stop",

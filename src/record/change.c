@@ -62,14 +62,14 @@ ct_modules_filter_results_free(struct ct_modules *modules, struct ct_filter_resu
   free(filter_results);
 }
 
-static const uint8_t *
+static const uint16_t *
 modes_of(const struct ct_module *module, size_t which)
 {
   return which == 1 ? module->modes : module->layers[which - 2].modes;
 }
 
 /* Of what a function shall have (ct_planned_sort). */
-static uint8_t
+static uint16_t
 wanted_mode(const struct ct_module *module, const struct ct_filter_result *filter_result, size_t i)
 {
   const struct ct_planned *planned = &module->plan->functions[i];
@@ -78,7 +78,7 @@ wanted_mode(const struct ct_module *module, const struct ct_filter_result *filte
 
 /* The trampoline of a function for this mode, 0 when there is none yet. */
 static size_t
-find_trampoline(const struct ct_module *module, size_t i, uint8_t mode)
+find_trampoline(const struct ct_module *module, size_t i, uint16_t mode)
 {
   for (size_t which = 1; which < module->layer_count + 2; which++) {
     if (modes_of(module, which)[i] == mode) {
@@ -119,9 +119,10 @@ choose_missing(const struct ct_module *module, const struct ct_filter_result *fi
 {
   const struct ct_plan *plan = module->plan;
   size_t count = 0;
-  *missing = (struct ct_filter_result){.requested_modes = malloc(plan->count + 1), .more = filter_result->more};
+  *missing = (struct ct_filter_result){
+      .requested_modes = malloc(plan->count + 1), .more = filter_result->more, .itrace = filter_result->itrace};
   for (size_t i = 0; missing->requested_modes != NULL && i < plan->count; i++) {
-    uint8_t mode = wanted_mode(module, filter_result, i);
+    uint16_t mode = wanted_mode(module, filter_result, i);
     bool is_missing = mode != 0 && !cannot_be(module, i) && find_trampoline(module, i, mode) == 0;
     missing->requested_modes[i] = is_missing ? ct_filter_result_mode(filter_result, i) : CT_REQUESTED_NONE;
     missing->excluded += plan->functions[i].refusal == CT_REFUSED_NOT && !is_missing;
@@ -144,7 +145,7 @@ add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_ag
   }
   module->layers = layers;
   const struct ct_installed **others = calloc(module->layer_count + 1, sizeof(*others));
-  struct ct_layer layer = {.modes = calloc(plan->count + 1, 1)};
+  struct ct_layer layer = {.modes = calloc(plan->count + 1, sizeof(uint16_t))};
   int code = others == NULL || layer.modes == NULL ? CT_ENOMEM : 0;
   for (size_t which = 1; which < module->layer_count + 2 && code == 0; which++) {
     others[which - 1] = ct_module_installed(module, which);
@@ -181,7 +182,7 @@ switch_all(struct ct_module *module, const struct ct_filter_result *filter_resul
   uint8_t *switches = malloc(plan->count + 1);
   *code = next == NULL || switches == NULL ? CT_ENOMEM : 0;
   for (size_t i = 0; i < plan->count && *code == 0; i++) {
-    uint8_t mode = wanted_mode(module, filter_result, i);
+    uint16_t mode = wanted_mode(module, filter_result, i);
     bool is_there = module->active[i] != 0 && modes_of(module, module->active[i])[i] == mode;
     next[i] = mode == 0 ? 0 : is_there ? module->active[i] : (uint16_t)find_trampoline(module, i, mode);
   }

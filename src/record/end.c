@@ -101,6 +101,7 @@ session_check_for_end(struct ct_session *session)
   if (ct_process_has_died(process)) { /* while it is a zombie */
     session_read_cpu(session);
   }
+  session_itrace_sees_end(session);
   if (process->dead) {
     note_end(session, true, process->wait_status, false);
     return true;
@@ -111,6 +112,9 @@ session_check_for_end(struct ct_session *session)
       note_end(session, known, status, false);
       return true;
     }
+    return false;
+  }
+  if (session_itrace_is_live(session)) { /* its tracers wait for its threads */
     return false;
   }
   note_children(session);

@@ -58,6 +58,7 @@ session_main(void *context)
         continue;
       }
     }
+    session_collect_itrace(session);
     session_serve_metrics(session);
     if (session_check_for_end(session)) {
       continue;

@@ -214,7 +214,7 @@ note_modes(struct ct_module *module, const struct ct_filter_result *filter_resul
 {
   const struct ct_plan *plan = module->plan;
   free(module->modes);
-  module->modes = calloc(plan->count + 1, 1);
+  module->modes = calloc(plan->count + 1, sizeof(*module->modes));
   for (size_t i = 0; module->modes != NULL && i < plan->count; i++) {
     enum ct_requested_mode requested = ct_filter_result_mode(filter_result, i);
     if (requested != CT_REQUESTED_NONE && has_trampoline(module, i)) {

@@ -15,7 +15,7 @@
 /* Hooks of a module that came later than the first ones. */
 struct ct_layer {
   struct ct_installed installed;
-  uint8_t *modes; /* for each function of the plan, ct_planned_sort of its trampoline here; 0: none */
+  uint16_t *modes; /* for each function of the plan, ct_planned_sort of its trampoline here; 0: none */
 };
 
 struct ct_module {
@@ -34,7 +34,7 @@ struct ct_module {
   struct ct_installed installed;
   bool unpublished;                            /* its functions are not in the trace's table yet ... */
   struct ct_filter_result first_filter_result; /* ... and what the filter selected of them */
-  uint8_t *modes;                              /* as in ct_layer, of installed */
+  uint16_t *modes;                             /* as in ct_layer, of installed */
   struct ct_layer *layers;
   size_t layer_count;
   uint16_t *active; /* for each function which trampoline its entry goes to: 0 none, 1 that of installed, from 2 on that
@@ -99,6 +99,17 @@ int ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid);
 /* The id of the function that begins at this address in the process; UINT32_MAX: none that has an id does. */
 uint32_t ct_modules_function_at(const struct ct_modules *modules, uint64_t address);
 /* The same for one, which has ids. */
+/*
+ * Where the function with that entry as it is patched is hooked: the bytes there, and what they were. False: nowhere.
+ */
+bool ct_modules_patch_at(const struct ct_modules *modules, uint64_t address, struct ct_patch *out);
+/*
+ * All patches, sorted by address, that do nothing but record: not those of functions whose hooks something else depends
+ * on. To be freed; NULL: none, or out of memory.
+ */
+struct ct_patch *ct_modules_patches(const struct ct_modules *modules, size_t *count);
+/* Functions whose calls that wish is about. */
+size_t ct_modules_wished(const struct ct_modules *modules, uint32_t wish);
 int ct_module_watch(struct ct_modules *modules, const struct ct_module *module, uint32_t slot, bool is_program);
 /*
  * False when patches should be in place and none of some that were looked at is: the module has been mapped anew. One

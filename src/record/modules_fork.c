@@ -47,7 +47,7 @@ ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child)
     to->why_not = copy_of_text(from->why_not, &code);
     size_t functions = from->plan != NULL ? from->plan->count : 0;
     copy_installed(&to->installed, functions, &code);
-    to->modes = copy_of(from->modes, functions, &code);
+    to->modes = copy_of(from->modes, functions * sizeof(*from->modes), &code);
     to->active = copy_of(from->active, functions * sizeof(*from->active), &code);
     to->first_filter_result = (struct ct_filter_result){0};
     to->unpublished = false;
@@ -55,7 +55,7 @@ ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child)
     to->layer_count = to->layers != NULL ? to->layer_count : 0;
     for (size_t n = 0; n < to->layer_count; n++) {
       copy_installed(&to->layers[n].installed, functions, &code);
-      to->layers[n].modes = copy_of(to->layers[n].modes, functions, &code);
+      to->layers[n].modes = copy_of(to->layers[n].modes, functions * sizeof(*to->layers[n].modes), &code);
     }
     to->plan_ns = to->install_ns = 0;
     to->image = 0;

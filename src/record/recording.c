@@ -89,6 +89,10 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
   }
   json_object_set_new(json, "lanes", ct_manifest_lanes(session->recording.drain, session->recording.writer));
   session_put_windows(session, json);
+  json_t *itrace = session_itrace_json(session);
+  if (itrace != NULL) {
+    json_object_set_new(json, "itrace", itrace);
+  }
   json_object_set_new(json, "switches", ct_manifest_switches(session->recording.drain));
   if (session->node.tree != NULL && !session->node.is_child) {
     tree_put(session->node.tree, json);
@@ -217,6 +221,7 @@ session_start_drain(struct ct_session *session, pid_t pid)
 {
   const struct ct_injected *image = &session->recording.image;
   session_want_handlers(session);
+  session_show_wishes(session);
   ct_drain_detail(session->recording.drain, image->layout.detail);
   ct_drain_first_counted(session->recording.drain, image->layout.first_counted);
   if (session_marks_detail(session)) {
@@ -294,6 +299,7 @@ session_end_image(struct ct_session *session, bool by_exec)
   if (!session->recording.image_live) {
     return;
   }
+  session_itrace_end_image(session);
   session_publish(session);
   session_note_cuts(session);
   session_watch_handlers(session);
@@ -405,6 +411,7 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
       session->node.tree != NULL ? ct_process_tree_plans(session->node.tree) : session->recording.own_plans;
   session->recording.manifest.cache = ct_plans_cache(session->recording.modules.plans);
   code = session_begin_triggers(session, diag);
+  code = code == 0 ? session_begin_itrace(session, diag) : code;
   if (code != 0) {
     session_drop_trace(session);
   }
@@ -425,6 +432,7 @@ free_trace(struct ct_session *session)
   ct_drain_free(session->recording.drain);
   session->recording.drain = NULL;
   session_end_triggers(session);
+  session_free_itrace(session);
   session->recording.writer = NULL;
   ct_manifest_free(&session->recording.manifest);
   memset(&session->recording.manifest, 0, sizeof(session->recording.manifest));
@@ -453,6 +461,7 @@ session_close_trace(struct ct_session *session)
   session_note_unknown(session);
   session_note_dump(session);
   session_note_unmatched(session);
+  session_end_itrace(session);
   if (!session->node.is_child) {
     ct_plans_suggest(session->recording.modules.plans, session->options.selection, session->options.exclude);
   }

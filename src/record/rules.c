@@ -80,6 +80,7 @@ session_forget_rule(struct ct_session *session, uint32_t slot)
   pthread_mutex_unlock(&session->recording.writer_lock);
   ct_plans_lock(session->recording.modules.plans);
   ct_select_unwatch(session->options.selection, slot);
+  session_itrace_forget(session, slot);
   session->recording.modules.details_on &= ~(1u << slot);
   session->triggers.details_wanted &= ~(1u << slot);
   ct_plans_unlock(session->recording.modules.plans);
@@ -121,6 +122,9 @@ watch_functions(struct ct_session *session, const struct ct_rule *rule, uint32_t
   }
   if (code == 0 && rule->action == CT_ACTION_DETAIL) {
     code = ct_select_rule_detail(selection, slot, rule->detail, diag);
+  }
+  if (code == 0 && rule->action == CT_ACTION_ITRACE) {
+    code = session_itrace_rule(session, slot, rule, diag);
   }
   ct_plans_unlock(session->recording.modules.plans);
   return code;

@@ -338,7 +338,12 @@ session_serve_requests(struct ct_session *session)
         serve_exec(session, &via, (pid_t)slots[i].tid);
         return true; /* the ring may be another one now */
       }
-      serve_rendezvous(session, &via);
+      if (request->kind == CT_REQUEST_ITRACE) {
+        session_serve_itrace(session, i, request);
+        answer_request(&via);
+      } else {
+        serve_rendezvous(session, &via);
+      }
       if (!session->recording.image_live) {
         return false; /* the ring is gone */
       }

@@ -12,6 +12,7 @@
 #include "record/estimate.h"
 #include "record/process_tree.h"
 #include "record/injected.h"
+#include "record/itrace.h"
 #include "record/manifest.h"
 #include "record/modules.h"
 #include "record/stacks.h"
@@ -139,6 +140,7 @@ struct ct_session {
   struct session_target target;
   struct session_recording recording;
   struct session_triggers triggers;
+  struct session_itrace itrace;
   struct session_budget *budget; /* NULL: none, or nothing is recorded yet */
   struct session_node node;
 };
@@ -191,6 +193,36 @@ void session_note_unmatched(struct ct_session *session);
 void session_put_windows(struct ct_session *session, json_t *manifest);
 json_t *session_rules_json(struct ct_session *session);
 void session_count_windows(struct ct_session *session); /* under the guard: into the status */
+
+/* itrace.c */
+/* A wish of the caller's: into a place that is free, or none of whose calls is still being recorded. CT_ERANGE. */
+int session_open_wish(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
+                      struct ct_diag *diag);
+/* CT_ENOENT: there is none of that number. */
+int session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *diag);
+/* Calls of it may still be begun, or are being recorded. */
+bool session_wish_is_open(const struct ct_session *session, uint32_t number);
+/* Wishes of the options. */
+int session_begin_itrace(struct ct_session *session, struct ct_diag *diag);
+/* The image has a ring, or the wishes have changed: the agent knows of them. */
+void session_show_wishes(struct ct_session *session);
+/* A thread has asked, which waits in the agent: its call is recorded, if that can be. Afterwards it is to be answered.
+ */
+void session_serve_itrace(struct ct_session *session, uint32_t slot, const struct ct_request *request);
+/* What has become of calls. */
+void session_collect_itrace(struct ct_session *session);
+/* A rule with this slot is about the next calls of some functions, so many each time that it fires. It is forgotten. */
+int session_itrace_rule(struct ct_session *session, uint32_t slot, const struct ct_rule *rule, struct ct_diag *diag);
+void session_itrace_allow(struct ct_session *session, uint32_t slot, uint32_t calls);
+void session_itrace_forget(struct ct_session *session, uint32_t slot);
+/* Has the process ended, as one of its threads has shown? Then that is noted. */
+bool session_itrace_sees_end(struct ct_session *session);
+/* Some thread is held by a tracer: its process must not be waited for. */
+bool session_itrace_is_live(struct ct_session *session);
+void session_itrace_end_image(struct ct_session *session);
+void session_end_itrace(struct ct_session *session); /* files get their ends */
+void session_free_itrace(struct ct_session *session);
+json_t *session_itrace_json(struct ct_session *session); /* NULL: nothing was wanted */
 
 /* triggers.c */
 /* What rules have asked for and is due. Returns in how many ms it wants to be called again, at most `ms`. */

@@ -135,9 +135,9 @@ ct_stacks_know(struct ct_stacks *stacks, const struct ct_modules *modules)
                              .first_fn = from->first_fn,
                              .runtime = from->runtime,
                              .loaded = true};
-    to->modes = from->modes != NULL ? malloc(from->plan->count + 1) : NULL;
+    to->modes = from->modes != NULL ? malloc((from->plan->count + 1) * sizeof(*to->modes)) : NULL;
     if (to->modes != NULL) {
-      memcpy(to->modes, from->modes, from->plan->count);
+      memcpy(to->modes, from->modes, from->plan->count * sizeof(*to->modes));
     }
     if (to->path == NULL) {
       free(to->modes);

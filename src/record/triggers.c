@@ -63,6 +63,9 @@ take_actions(struct ct_session *session, uint64_t now)
     enum ct_rule_action action = triggers->rules->list[__builtin_ctz(actions)].rule.action;
     if (action == CT_ACTION_DETAIL) {
       details |= actions & -actions;
+    } else if (action == CT_ACTION_ITRACE) {
+      uint32_t slot = (uint32_t)__builtin_ctz(actions);
+      session_itrace_allow(session, slot, triggers->rules->list[slot].rule.calls);
     } else if (action == CT_ACTION_DUMP) {
       want_dump(triggers, now);
     } else if (action == CT_ACTION_STOP && triggers->stop_ns == 0) {
@@ -210,7 +213,8 @@ run_add(struct ct_session *session, void *context, struct ct_diag *diag)
   if (slot >= 0 && session->triggers.rules->list[slot].rule.kind == CT_RULE_SIGNAL) {
     find_handlers(session, &argument->done);
   }
-  if (slot < 0 || session->triggers.rules->list[slot].rule.pattern[0] == '\0') {
+  if (slot < 0 || (session->triggers.rules->list[slot].rule.pattern[0] == '\0' &&
+                   session->triggers.rules->list[slot].rule.action != CT_ACTION_ITRACE)) {
     return slot < 0 ? slot : 0;
   }
   ct_plans_lock(modules->plans);

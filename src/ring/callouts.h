@@ -11,7 +11,7 @@
 /* clang-format off */
 #define CT_CALLOUT_ENTRIES(X) \
   X(park) X(request) X(find_fde) X(seccomp) X(mlockall) X(syscall) X(go_syscall) X(modules) X(find_object) X(longjmp) \
-  X(sigaction) X(write) X(writev) X(copy) X(move) X(remap) X(map) X(arch_prctl) X(gs) X(frames) X(count)
+  X(sigaction) X(write) X(writev) X(copy) X(move) X(remap) X(map) X(arch_prctl) X(gs) X(frames) X(count) X(itrace)
 
 /* X(CT_CALLOUT_..., entry) */
 #define CT_CALLOUTS(X) \
@@ -44,7 +44,8 @@
   X(ARCH_PRCTL, arch_prctl)     /* arch_prctl(code, address) */ \
   X(LIMIT_GET, seccomp)         /* getrlimit(resource, limit) */ \
   X(LIMIT_SET, seccomp)         /* setrlimit(resource, limit) */ \
-  X(LIMIT_BOTH, seccomp)        /* prlimit(pid, resource, limit, old) */
+  X(LIMIT_BOTH, seccomp)        /* prlimit(pid, resource, limit, old) */ \
+  X(ITRACE, itrace)             /* calls of it are recorded as instructions, if so many are still wanted */
 /* clang-format on */
 
 #endif

@@ -32,13 +32,14 @@
 
 #include "ring/callouts.h"
 #include "ring/detail.h"
+#include "ring/itrace_wish.h"
 #include "ring/offsets.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 8u
+#define CT_RING_VERSION 9u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -154,7 +155,12 @@ enum ct_request_state {
   CT_REQ_SYSCALL = 2, /* set by the controller: do this system call, then PENDING again */
   CT_REQ_DONE = 3,    /* set by the controller */
 };
-enum ct_request_kind { CT_REQUEST_NONE = 0, CT_REQUEST_RENDEZVOUS = 1, CT_REQUEST_EXEC = 2 };
+enum ct_request_kind {
+  CT_REQUEST_NONE = 0,
+  CT_REQUEST_RENDEZVOUS = 1,
+  CT_REQUEST_EXEC = 2,
+  CT_REQUEST_ITRACE = 3, /* arg: enum ct_itrace_request */
+};
 
 struct ct_request {
   uint32_t state; /* atomic */
@@ -179,7 +185,8 @@ struct ct_slot {
   uint32_t detail_seq;         /* next detail segment's position among the thread's */
   uint64_t detail_skipped;     /* atomic: records that found no room */
   uint64_t detail_overwritten; /* atomic: segments taken away before the drain was done with them */
-  uint64_t pad[5];
+  uint64_t itraced;            /* atomic, the controller's: a call of it is recorded as instructions just now */
+  uint64_t pad[4];
 };
 _Static_assert(sizeof(struct ct_slot) == 192, "slot");
 
@@ -391,6 +398,7 @@ struct ct_ring_header {
   uint64_t
       handlers[CT_HANDLED_SIGNALS]; /* what sigaction is about to set for each signal, as the program's own address */
   uint64_t counters_offset;         /* after all segments; 0: there are none */
+  struct ct_itrace_wish itrace[CT_ITRACE_WISHES];
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
 
@@ -552,12 +560,12 @@ struct ct_hook_desc {
   uint8_t map_new[8];     /* offset from after_callout of each displaced instruction ... */
   uint8_t map_old[8];     /* ... and from function */
   uint8_t values;         /* CT_HOOK_VALUES_* */
-  uint8_t pad;
-  uint16_t detail_tail; /* offset from enter of where a call goes on that came by a tail jump, with detail; of where
-                           arguments are recorded (CT_HOOK_VALUES_FEW), 0: of none */
-  uint32_t mask;        /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
-  uint64_t counter;     /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
-  uint8_t level;        /* CT_LEVEL_*; the controller's, changed while threads run */
+  uint8_t itrace;         /* CT_CALLOUT_ITRACE: which wish its calls are for, plus 1 */
+  uint16_t detail_tail;   /* offset from enter of where a call goes on that came by a tail jump, with detail; of where
+                             arguments are recorded (CT_HOOK_VALUES_FEW), 0: of none */
+  uint32_t mask;          /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
+  uint64_t counter;       /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
+  uint8_t level;          /* CT_LEVEL_*; the controller's, changed while threads run */
   uint8_t pad2;
   uint16_t outs; /* CT_HOOK_VALUES_DETAIL: what is read at the return, CT_DETAIL_OUT_REGISTER */
   uint32_t pad3;
@@ -571,6 +579,7 @@ _Static_assert(offsetof(struct ct_hook_desc, callout) == CT_DESC_CALLOUT, "desc"
 _Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, itrace) == CT_DESC_ITRACE, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, detail_tail) == CT_DESC_DETAIL_TAIL, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, mask) == CT_DESC_MASK, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, counter) == CT_DESC_COUNTER, "desc");
@@ -750,6 +759,7 @@ _Static_assert(CT_WORD_SWITCH == CT_OTHER_SWITCH << CT_WORD_FN_SHIFT &&
                "word");
 _Static_assert(offsetof(struct ct_ring_header, forks) == CT_RING_FORKS, "header");
 _Static_assert(offsetof(struct ct_ring_header, handshake_doorbell) == CT_RING_HANDSHAKE_DOORBELL, "header");
+_Static_assert(offsetof(struct ct_ring_header, itrace) == CT_RING_ITRACE, "header");
 _Static_assert(CT_CONTROL_OWN >= sizeof(struct ct_control_page) && CT_CONTROL_OWN < CT_PAGE_BYTES, "control page");
 _Static_assert(offsetof(struct ct_handshake, owner) == 0 && sizeof(struct ct_handshake) < CT_HANDSHAKE_BYTES / 4,
                "handshake");

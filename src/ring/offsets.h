@@ -51,6 +51,7 @@
 #define CT_DESC_SELF_BRANCH   55
 #define CT_DESC_AFTER_CALLOUT 64
 #define CT_DESC_VALUES        88
+#define CT_DESC_ITRACE        89
 #define CT_DESC_DETAIL_TAIL   90
 #define CT_DESC_MASK          92
 #define CT_DESC_COUNTER       96
@@ -93,6 +94,8 @@
 #define CT_RING_DROPPED_NO_SLOT    200
 #define CT_RING_HANDSHAKE_DOORBELL 216
 #define CT_RING_HANDSHAKES_WAITING 220
+#define CT_RING_ITRACE             2480
+#define CT_ITRACE_WISH_SHIFT       4
 
 /* enum ct_control_mode */
 #define CT_MODE_NONE   0
@@ -171,9 +174,10 @@
 #define CT_HALF_COPY    4
 #define CT_HALF_MOVE    5
 #define CT_HALF_REMAP   6
-#define CT_HALF_FRAMES  8 /* the function reads slots of frames further out, by rbp */
-#define CT_HALF_MAP     7 /* mmap and the like: perhaps over something of ours */
-#define CT_HALF_DETAIL  9 /* no room for a detail record */
+#define CT_HALF_FRAMES  8  /* the function reads slots of frames further out, by rbp */
+#define CT_HALF_MAP     7  /* mmap and the like: perhaps over something of ours */
+#define CT_HALF_DETAIL  9  /* no room for a detail record */
+#define CT_HALF_ITRACE  10 /* the call is to be recorded as instructions, perhaps */
 
 /* Of so many frames further out the slots are put right for a function that reads them. */
 #define CT_FRAMES_READ 64

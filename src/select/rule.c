@@ -202,6 +202,27 @@ parse_condition(const struct words *words, struct ct_rule *rule, struct ct_diag 
              : ct_fail(diag, CT_EINVAL, "no operator with a threshold after it, in words of their own" EXAMPLES);
 }
 
+/* "itrace", "itrace 3", "itrace G", "itrace 3 G". */
+static int
+parse_itrace(const char *rest, struct ct_rule *rule, struct ct_diag *diag)
+{
+  char *end;
+  rule->action = CT_ACTION_ITRACE;
+  rule->calls = 1;
+  rest += strspn(rest, " ");
+  unsigned long calls = strtoul(rest, &end, 10);
+  if (end != rest && (*end == ' ' || *end == '\0')) {
+    if (calls < 1 || calls > CT_RULE_CALLS_MAX || rest[0] == '-') {
+      return ct_fail(diag, CT_EINVAL, "itrace takes a number of calls from 1 to %d, not '%.20s'", CT_RULE_CALLS_MAX,
+                     rest);
+    }
+    rule->calls = (uint32_t)calls;
+    rest = end + strspn(end, " ");
+  }
+  strcpy(rule->detail, rest);
+  return rest[0] != '\0' ? check_pattern(rest, diag) : 0;
+}
+
 static int
 parse_action(const char *word, struct ct_rule *rule, struct ct_diag *diag)
 {
@@ -219,7 +240,12 @@ parse_action(const char *word, struct ct_rule *rule, struct ct_diag *diag)
     return pattern[0] != '\0' ? check_pattern(pattern, diag)
                               : ct_fail(diag, CT_EINVAL, "detail of which functions? example: 'F > 1ms: detail G'");
   }
-  return ct_fail(diag, CT_EINVAL, "no such action: '%.50s'; actions are mark, dump, stop and detail PATTERN", word);
+  if (strncmp(word, "itrace", 6) == 0 && (word[6] == '\0' || word[6] == ' ')) {
+    return parse_itrace(word + 6, rule, diag);
+  }
+  return ct_fail(diag, CT_EINVAL,
+                 "no such action: '%.50s'; actions are mark, dump, stop, detail PATTERN and itrace [N] [PATTERN]",
+                 word);
 }
 
 /* The last colon with a blank, or nothing, after it, and no colon before it. NULL: there is no action. */
@@ -272,6 +298,10 @@ ct_rule_parse(const char *text, struct ct_rule *rule, struct ct_diag *diag)
   }
   cut(condition, &words);
   int code = parse_condition(&words, &own, diag);
+  if (code == 0 && own.action == CT_ACTION_ITRACE && own.detail[0] == '\0') {
+    strcpy(own.detail, own.pattern);
+    code = own.detail[0] != '\0' ? 0 : ct_fail(diag, CT_EINVAL, "itrace of which function? example: 'crash: itrace G'");
+  }
   if (code == 0) {
     *rule = own;
   }

@@ -20,9 +20,10 @@ enum ct_rule_kind {
   CT_RULE_BY_HAND, /* never from a text */
 };
 enum ct_rule_op { CT_OP_LESS, CT_OP_LESS_EQUAL, CT_OP_MORE, CT_OP_MORE_EQUAL, CT_OP_EQUAL, CT_OP_NOT_EQUAL };
-enum ct_rule_action { CT_ACTION_MARK, CT_ACTION_DUMP, CT_ACTION_STOP, CT_ACTION_DETAIL };
+enum ct_rule_action { CT_ACTION_MARK, CT_ACTION_DUMP, CT_ACTION_STOP, CT_ACTION_DETAIL, CT_ACTION_ITRACE };
 
-#define CT_RULE_CHARS 512 /* of a text, with its end */
+#define CT_RULE_CHARS     512  /* of a text, with its end */
+#define CT_RULE_CALLS_MAX 1000 /* of ITRACE, each time */
 
 struct ct_rule {
   enum ct_rule_kind kind;
@@ -32,8 +33,11 @@ struct ct_rule {
   int64_t number;              /* of RETURNS; of RATE, a second */
   int signal;                  /* of SIGNAL; 0: any */
   char pattern[CT_RULE_CHARS]; /* of functions; "": the rule is about none */
-  char detail[CT_RULE_CHARS];  /* of DETAIL: the functions that have detail in the window */
-  char text[CT_RULE_CHARS];    /* with one blank between words */
+  /* Of DETAIL: the functions that have detail in the window. Of ITRACE: those whose next calls are recorded as
+   * instructions. */
+  char detail[CT_RULE_CHARS];
+  uint32_t calls;           /* of ITRACE: how many */
+  char text[CT_RULE_CHARS]; /* with one blank between words */
 };
 
 /* 0, or CT_EINVAL with a line; *rule is untouched then. */

@@ -292,6 +292,9 @@ ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, con
     ct_select_forget(selection->watched[i], plan, module_path);
     ct_select_forget(selection->rule_details[i], plan, module_path);
   }
+  for (size_t i = 0; selection != NULL && i < CT_ITRACE_WISHES; i++) {
+    ct_select_forget(selection->itraced[i], plan, module_path);
+  }
 }
 
 void
@@ -306,6 +309,9 @@ ct_select_end(struct ct_selection *selection)
   for (size_t i = 0; selection != NULL && i < CT_RULES_MAX; i++) {
     ct_select_end(selection->watched[i]);
     ct_select_end(selection->rule_details[i]);
+  }
+  for (size_t i = 0; selection != NULL && i < CT_ITRACE_WISHES; i++) {
+    ct_select_end(selection->itraced[i]);
   }
 }
 
@@ -375,7 +381,9 @@ ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern 
 struct marking {
   uint8_t *wanted; /* enum ct_select_mode, perhaps with WANTED_VALUES, WANTED_DETAIL; 0: not selected */
   enum ct_select_mode mode;
-  uint8_t values; /* of these, or 0 */
+  uint8_t values;  /* of these, or 0 */
+  uint8_t *itrace; /* as struct ct_filter_result has it; NULL: of none */
+  uint8_t wish;    /* plus 1; 0: none */
 };
 
 static void
@@ -388,6 +396,9 @@ mark(void *context, size_t function)
   }
   if (marking->mode == CT_SELECT_FULL) {
     *wanted |= marking->values;
+  }
+  if (marking->wish != 0 && marking->itrace[function] == 0) {
+    marking->itrace[function] = marking->wish;
   }
 }
 
@@ -598,13 +609,35 @@ mark_watched(struct ct_selection *selection, const struct ct_plan *plan, const c
   return code;
 }
 
+/* Whose calls are recorded as instructions. */
+static int
+mark_itraced(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
+             struct marking *marking)
+{
+  int code = 0;
+  if (selection->itraced_count == 0) {
+    return 0;
+  }
+  marking->itrace = calloc(plan->count + 1, 1);
+  marking->mode = CT_SELECT_FULL;
+  marking->values = 0;
+  for (uint32_t wish = CT_ITRACE_WISHES; wish-- > 0 && marking->itrace != NULL && code == 0;) {
+    if (selection->itraced[wish] != NULL) {
+      marking->wish = (uint8_t)(wish + 1);
+      code = mark_matches(selection->itraced[wish], plan, path, is_program, marking);
+    }
+  }
+  return marking->itrace != NULL ? code : CT_ENOMEM;
+}
+
 /* While there is no pattern: all, in the mode that is for all. */
 static int
 choose_everything(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
                   struct ct_filter_result *filter_result)
 {
-  if (selection == NULL || (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL &&
-                            selection->detail == NULL && selection->watched_count == 0 && selection->details_on == 0)) {
+  if (selection == NULL ||
+      (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL && selection->detail == NULL &&
+       selection->watched_count == 0 && selection->details_on == 0 && selection->itraced_count == 0)) {
     return 0;
   }
   uint8_t all = selection->mode == CT_SELECT_LIGHT ? CT_SELECT_LIGHT : CT_SELECT_FULL;
@@ -618,6 +651,8 @@ choose_everything(struct ct_selection *selection, const struct ct_plan *plan, co
   struct marking marking = {.wanted = wanted};
   int code = mark_detail(selection, selection->details_on, plan, path, is_program, &marking);
   code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
+  code = code == 0 ? mark_itraced(selection, plan, path, is_program, &marking) : code;
+  filter_result->itrace = marking.itrace;
   code = code == 0 ? choose(selection, plan, wanted, filter_result) : code;
   free(wanted);
   return code;
@@ -640,6 +675,8 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
   mark_forks(selection, plan, marking.wanted);
   code = mark_detail(selection, selection->details_on, plan, path, is_program, &marking);
   code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
+  code = code == 0 ? mark_itraced(selection, plan, path, is_program, &marking) : code;
+  filter_result->itrace = marking.itrace;
   code = code == 0 ? choose(selection, plan, marking.wanted, filter_result) : code;
   if (code == 0) {
     note_outcomes(module, filter_result);

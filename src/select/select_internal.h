@@ -13,6 +13,7 @@
 #include <contrail/rule.h>
 
 #include "base/source_glob.h"
+#include "ring/layout.h"
 #include "select/names.h"
 #include "select/suggest.h"
 
@@ -62,10 +63,12 @@ struct ct_selection {
   uint32_t watched_values;                         /* rules that need the result: a bit for each */
   struct ct_selection *rule_details[CT_RULES_MAX]; /* of functions that have detail in a rule's windows; NULL: none */
   uint32_t details_all, details_on;                /* rules with such functions; those in whose window we are */
-  bool members;                                    /* with detail: what structures hold that arguments point to */
-  bool has_lane;                                   /* there have been functions with detail */
-  bool forks;                                      /* what makes processes is always selected */
-  char *root, *real_root;                          /* as given; without symbolic links. Normalized */
+  struct ct_selection *itraced[CT_ITRACE_WISHES];  /* of functions whose calls are recorded as instructions; NULL */
+  uint32_t itraced_count;
+  bool members;           /* with detail: what structures hold that arguments point to */
+  bool has_lane;          /* there have been functions with detail */
+  bool forks;             /* what makes processes is always selected */
+  char *root, *real_root; /* as given; without symbolic links. Normalized */
   uint64_t generation;
 };
 

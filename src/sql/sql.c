@@ -31,6 +31,8 @@ static const char *const views[] = {
     "CREATE TEMP VIEW thread AS SELECT id AS utid, tid, name, process AS upid FROM threads",
     "CREATE TEMP VIEW track AS SELECT id, name, id AS utid FROM threads",
     "CREATE TEMP VIEW process AS SELECT pid AS upid, pid, command AS name, parent AS parent_upid FROM processes",
+    "CREATE TEMP VIEW itrace_calls AS SELECT i.*, (SELECT s.id FROM spans s WHERE s.thread = i.thread AND s.start = "
+    "i.start AND s.function_id = i.function_id) AS span_id FROM itraced i",
     "CREATE TEMP VIEW blocks AS SELECT *, NULL AS first_step, NULL AS steps FROM event_blocks UNION ALL SELECT id + "
     "(SELECT count(*) FROM event_blocks), NULL, tid, process, number, NULL, NULL, NULL, start, \"end\", bytes, file, "
     "first_step, steps FROM step_blocks",
@@ -245,6 +247,7 @@ add_any(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *di
   char manifest[PATH_MAX];
   const char *path = form->directory;
   bool has_steps = ct_sql_recorded_is(path);
+  size_t before = sql->recorded_count;
   if (has_steps && (form->from != NULL || form->to != NULL)) {
     return ct_fail(diag, CT_EINVAL, "%s has instructions: a piece of it is WHERE step BETWEEN, or time", path);
   }
@@ -253,7 +256,13 @@ add_any(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *di
                  : 0;
   bool has_calls = !has_steps || (snprintf(manifest, sizeof(manifest), "%s/manifest.json", path) < PATH_MAX &&
                                   access(manifest, F_OK) == 0);
-  return code == 0 && has_calls ? add_form(sql, form, diag) : code;
+  size_t source = sql->source_count;
+  code = code == 0 && has_calls ? add_form(sql, form, diag) : code;
+  for (size_t i = before; code == 0 && has_calls && i < sql->recorded_count; i++) { /* one time for both */
+    const struct ct_sql_source *first = &sql->sources[source];
+    ct_sql_recorded_start(sql->recorded[i], ct_trace_tsc(first->trace, first->start_ns));
+  }
+  return code;
 }
 
 int
@@ -378,6 +387,7 @@ ct_sql_close(struct ct_sql *sql)
     ct_index_close(source->index);
     ct_index_close(source->sums);
     ct_captures_free(&source->captures);
+    ct_itraced_free(&source->itraced);
     ct_trace_close(source->trace);
     free(source->threads);
     free(source->blocks);
@@ -476,33 +486,91 @@ ct_sql_interrupt(struct ct_sql *sql)
 const char *
 ct_sql_word(size_t n)
 {
-  static const char *const words[] = {"spans",       "events",      "functions",
-                                      "threads",     "processes",   "modules",
-                                      "edges",       "histogram",   "windows",
-                                      "output",      "crash",       "long_spans",
-                                      "lost",        "open_frames", "values",
-                                      "slice",       "thread",      "track",
-                                      "process",     "id",          "parent_id",
-                                      "tid",         "function",    "function_id",
-                                      "module",      "caller",      "callee",
-                                      "start",       "end",         "duration",
-                                      "self",        "off",         "depth",
-                                      "reason",      "stack",       "calls",
-                                      "flags",       "name",        "raw_name",
-                                      "file",        "line",        "total",
-                                      "min",         "max",         "p50",
-                                      "p95",         "p99",         "time",
-                                      "type",        "value",       "text",
-                                      "SELECT",      "FROM",        "WHERE",
-                                      "GROUP",       "ORDER",       "LIMIT",
-                                      "JOIN",        "percentile",  "duration_text",
-                                      "demangle",    "blocks",      "atf_id",
-                                      "kind",        "number",      "raw",
-                                      "first_event", "bytes",       "steps",
-                                      "writes",      "changes",     "step_events",
-                                      "step_blocks", "step_calls",  "step",
-                                      "address",     "code",        "register",
-                                      "old_value",   "first_step",  "vector_changes",
+  static const char *const words[] = {"spans",
+                                      "events",
+                                      "functions",
+                                      "threads",
+                                      "processes",
+                                      "modules",
+                                      "edges",
+                                      "histogram",
+                                      "windows",
+                                      "output",
+                                      "crash",
+                                      "long_spans",
+                                      "lost",
+                                      "open_frames",
+                                      "values",
+                                      "slice",
+                                      "thread",
+                                      "track",
+                                      "process",
+                                      "id",
+                                      "parent_id",
+                                      "tid",
+                                      "function",
+                                      "function_id",
+                                      "module",
+                                      "caller",
+                                      "callee",
+                                      "start",
+                                      "end",
+                                      "duration",
+                                      "self",
+                                      "off",
+                                      "depth",
+                                      "reason",
+                                      "stack",
+                                      "calls",
+                                      "flags",
+                                      "name",
+                                      "raw_name",
+                                      "file",
+                                      "line",
+                                      "total",
+                                      "min",
+                                      "max",
+                                      "p50",
+                                      "p95",
+                                      "p99",
+                                      "time",
+                                      "type",
+                                      "value",
+                                      "text",
+                                      "SELECT",
+                                      "FROM",
+                                      "WHERE",
+                                      "GROUP",
+                                      "ORDER",
+                                      "LIMIT",
+                                      "JOIN",
+                                      "percentile",
+                                      "duration_text",
+                                      "demangle",
+                                      "blocks",
+                                      "atf_id",
+                                      "kind",
+                                      "number",
+                                      "raw",
+                                      "first_event",
+                                      "bytes",
+                                      "steps",
+                                      "writes",
+                                      "changes",
+                                      "step_events",
+                                      "step_blocks",
+                                      "step_calls",
+                                      "step",
+                                      "address",
+                                      "code",
+                                      "register",
+                                      "old_value",
+                                      "first_step",
+                                      "vector_changes",
+                                      "itraced",
+                                      "itrace_calls",
+                                      "span_id",
+                                      "outcome",
                                       NULL};
   return n < sizeof(words) / sizeof(words[0]) ? words[n] : NULL;
 }

@@ -46,6 +46,8 @@ struct ct_sql_source {
   bool has_blocks;
   bool has_captures; /* captures was looked for */
   struct ct_captures captures;
+  bool has_itraced; /* likewise */
+  struct ct_itraced itraced;
 };
 
 struct ct_sql_recorded;   /* sql_steps.h */
@@ -112,6 +114,11 @@ extern const char *const ct_sql_events_columns;
 int64_t ct_sql_count_blocks(struct ct_sql *sql, struct ct_sql_source *source);
 void ct_sql_column_blocks(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column,
                           sqlite3_context *out);
+/* itraced.c: likewise */
+int64_t ct_sql_count_itraced(struct ct_sql *sql, struct ct_sql_source *source);
+bool ct_sql_has_itraced(struct ct_sql_source *source, uint64_t row);
+void ct_sql_column_itraced(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column,
+                           sqlite3_context *out);
 /* steps.c */
 int ct_sql_steps_register(struct ct_sql *sql);
 /* step_calls.c */

@@ -40,6 +40,8 @@ size_t ct_sql_recorded_blocks(const struct ct_sql_recorded *recorded);
 const char *ct_sql_recorded_path(const struct ct_sql_recorded *recorded);
 /* ns since the recording began. */
 int64_t ct_sql_recorded_time(const struct ct_sql_recorded *recorded, uint64_t tsc);
+/* The recording begins at that time of the clock. */
+void ct_sql_recorded_start(struct ct_sql_recorded *recorded, uint64_t tsc);
 const char *ct_sql_recorded_damage(const struct ct_sql_recorded *recorded); /* a line; "": none so far */
 
 enum ct_sql_row_by {

@@ -125,6 +125,12 @@ ct_sql_recorded_damage(const struct ct_sql_recorded *recorded)
   return ct_steps_reader_damage(recorded->reader);
 }
 
+void
+ct_sql_recorded_start(struct ct_sql_recorded *recorded, uint64_t tsc)
+{
+  recorded->start_tsc = tsc;
+}
+
 int64_t
 ct_sql_recorded_time(const struct ct_sql_recorded *recorded, uint64_t tsc)
 {

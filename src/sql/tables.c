@@ -579,5 +579,9 @@ const struct ct_sql_rows ct_sql_rows_tables[] = {
     {"crash",
      "id INTEGER, time INTEGER, tid INTEGER, process INTEGER, signal INTEGER, name TEXT, meaning TEXT, address TEXT",
      count_crash, column_crash},
+    {"itraced",
+     "id INTEGER, thread INTEGER, tid INTEGER, process INTEGER, function TEXT, function_id INTEGER, start INTEGER, "
+     "first_step INTEGER, steps INTEGER, outcome TEXT",
+     ct_sql_count_itraced, ct_sql_column_itraced, ct_sql_has_itraced},
     {0},
 };

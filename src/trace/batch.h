@@ -83,6 +83,21 @@ uint64_t ct_trace_captures_bytes(const struct ct_trace *trace); /* of its file o
 int ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out);
 void ct_captures_free(struct ct_captures *captures);
 
+/* Calls that were recorded as instructions, in the order in which they ended. */
+struct ct_itraced_call {
+  uint32_t tid, fn;
+  uint64_t tsc;               /* of the event of its enter; 0: it has none */
+  uint64_t first_step, steps; /* in the thread's file of steps */
+  const char *outcome;        /* "returned", "cut": the thread was let go before, "ended": it has ended in there */
+};
+struct ct_itraced {
+  struct ct_itraced_call *calls;
+  size_t count;
+};
+/* 0, CT_ENOENT: there are none, CT_ENOMEM, CT_EFORMAT. *out goes to ct_itraced_free. */
+int ct_trace_itraced(const struct ct_trace *trace, struct ct_itraced *out);
+void ct_itraced_free(struct ct_itraced *list);
+
 /*
  * Of prototypes.tsv (docs/format.md), which is read at the first call: what a function takes and gives, the fields
  * after its id; the names of a list of constants, the fields after its number; and what is the matter with the file.

@@ -225,6 +225,7 @@ ct_varint_get(const uint8_t *p, const uint8_t *end, uint64_t *value)
  * crc: of the record from its fifth byte on; bytes: of the record, this header included; given: how many bytes the call
  * was given, of which data has the first ones.
  */
+#define CT_TRACE_ITRACED  "itrace.tsv"
 #define CT_TRACE_CAPTURES "output.cto"
 #define CT_CAPTURES_MAGIC 0x4f525443u /* "CTRO" */
 

@@ -736,6 +736,7 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
   struct ct_hook_desc desc = {.fn = spec->fn,
                               .mode = spec->mode,
                               .callout = spec->callout,
+                              .itrace = spec->itrace,
                               .self_branch = spec->self_branch,
                               .values = spec->values,
                               .outs = spec->outs};

@@ -14,6 +14,7 @@ struct ct_trampoline_spec {
   uint32_t fn;                /* id in the event */
   uint8_t mode;               /* CT_HOOK_* */
   uint8_t callout;            /* enum ct_callout */
+  uint8_t itrace;             /* CT_CALLOUT_ITRACE: as struct ct_hook_desc has it */
   uint8_t self_branch;        /* the function branches to its own entry: coming back there is no call */
   uint8_t event_last;         /* CT_HOOK_STACKLESS: the displaced instructions come before the event */
   uint8_t values;             /* CT_HOOK_FULL: CT_HOOK_VALUES_* */

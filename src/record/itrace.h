@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls that are recorded as instructions while functions are recorded as ever: what is wanted, what has become of it.
+ * All of it is the session's thread's. A wish belongs to a rule, by the rule's slot, or was made by the caller.
+ */
+#ifndef CT_RECORD_ITRACE_H
+#define CT_RECORD_ITRACE_H
+
+#include "itrace/calls.h"
+#include "itrace/watch.h"
+#include "ring/layout.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+enum session_wish_state {
+  SESSION_WISH_NONE,
+  SESSION_WISH_OPEN,
+  SESSION_WISH_CLOSED, /* nothing more is begun */
+};
+
+struct session_wish {
+  enum session_wish_state state;
+  char *function, *condition; /* condition NULL: none */
+  struct ct_condition when;
+  uint64_t allowed;  /* calls, all in all ... */
+  uint64_t begun;    /* ... and so many have been begun */
+  uint64_t recorded; /* from begin to end */
+  uint64_t cut;      /* let go before their end, or their thread has ended */
+  uint64_t failed;
+  uint64_t steps;
+  size_t functions; /* that it is about, at most at a time */
+};
+
+struct session_itrace {
+  struct ct_itrace *calls; /* NULL: there has been none */
+  struct session_wish wishes[CT_ITRACE_WISHES];
+  struct itrace_live { /* calls that are being recorded */
+    uint64_t number, tsc;
+    uint32_t wish, fn, slot;
+  } *live;
+  size_t live_count;
+  uint64_t next_number;
+  FILE *list; /* itrace.tsv; NULL: not yet */
+  bool list_failed;
+  struct ct_itrace_calls_summary summary; /* at the end */
+};
+
+#endif
