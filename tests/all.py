@@ -78,6 +78,7 @@ GROUPS = {
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "alone"),
     "live": Group(["live.py"], "waits", marked=True),
+    "tui": Group(["tui.py"], "waits"),
     "streams": Group(["streams.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
     "mcp": Group(["mcp.py", "mcphttp.py"], "waits", marked=True),

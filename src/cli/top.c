@@ -2,6 +2,7 @@
 /* contrail top: the functions of a recording that goes on, as they are called. */
 #include "cli/top.h"
 
+#include "cli/screen.h"
 #include "cli/view.h"
 
 #include <contrail/text.h>
@@ -394,7 +395,7 @@ run(int argc, char **argv)
   if (rc != CT_OK) {
     code = failed(&top, CT_EIO, &diag);
   } else {
-    bool is_terminal = isatty(STDOUT_FILENO) == 1 && isatty(STDIN_FILENO) == 1;
+    bool is_terminal = ct_screen_is_possible();
     code = is_terminal && !top.json && !top.once && top.count == 0 ? ct_top_screen(&top) : -1;
     code = code == -1 ? run_plain(&top) : code;
   }
