@@ -53,7 +53,7 @@ class Scene(harness.Scene):
 
     def leave(self, key="q"):
         self.keys(key)
-        wait_for("the end of the screen", lambda: os.path.exists(self.path("status")))
+        wait_for("the end of the screen", lambda: os.path.exists(self.path("status")) and os.path.getsize(self.path("status")))
         with open(self.path("status"), encoding="utf-8") as status, open(self.path("errors"), encoding="utf-8") as errors:
             expect((status.read(), errors.read()) == ("status=0\n", ""), "status and errors at the end")
 
@@ -101,8 +101,8 @@ def panes(scene):
     rows = scene.rows()
     scene.open("--sort", "calls", "--function", "'calls!*'", scene.trace)
     shown = counts_of(scene.shows("report:", "graph:", "replay:", "source:", "leaf [calls]"))
-    expect(shown == {name: row["calls"] for name, row in rows.items() if row["module"] == "calls"} and shown["leaf"] == 5002,
-           f"the report's calls: {shown}")
+    expect(shown.items() <= {(name, row["calls"]) for name, row in rows.items() if row["module"] == "calls"} and
+           len(shown) > 8 and shown["leaf"] == 5002, f"the report's calls: {shown} {rows}")
     scene.keys("/")
     scene.shows("/_")
     scene.type("rare")
@@ -146,16 +146,15 @@ def every_line(scene):
     scene.shows(f"{calls[0][0] // 10**9}.{calls[0][0] % 10**9:09}")
 
     def step(key):
-        found, before = set(), None
-        for _ in range(100):
+        found, before, same = set(), None, 0
+        while same < 3:  # the bar alone may have moved
             screen = scene.screen()
-            if screen == before:
-                break
+            same = same + 1 if screen == before else 0
             before = screen
             found |= {(int(m[1]) * 10**9 + int(m[2]), m[3])
-                      for m in re.finditer(r"^(\d+)\.(\d{9}) .*?(\w+)(?: \{)?\s*$", screen, re.M) if "}" not in m[0]}
+                      for m in re.finditer(r"^(\d+)\.(\d{9}) +(?:[\d.]+ \w+ )? *(?:- )?(\w+)\(", screen, re.M)}
             scene.keys(key)
-            end = time.monotonic() + 1
+            end = time.monotonic() + 0.5
             while scene.screen() == before and time.monotonic() < end:
                 time.sleep(0.01)
         return found

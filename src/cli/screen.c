@@ -9,8 +9,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
+
+enum { WAIT_MS = 200 };
 
 static SCREEN *terminal;
 
@@ -42,6 +45,16 @@ ct_screen_close(void)
   endwin();
   delscreen(terminal);
   terminal = NULL;
+}
+
+void
+ct_screen_fit(void)
+{
+  struct winsize size;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row != 0 && size.ws_col != 0 &&
+      (size.ws_row != LINES || size.ws_col != COLS)) {
+    resizeterm(size.ws_row, size.ws_col);
+  }
 }
 
 /* Characters without a look of their own, that change the order or the joining of others. */
@@ -109,31 +122,42 @@ without_last(const char *text, size_t length)
   return length;
 }
 
+/* One key; true: the line is done, or given up. */
+static bool
+edit(int key, char *out, size_t size, bool *given)
+{
+  size_t length = strlen(out);
+  *given = key == '\n' || key == '\r' || key == KEY_ENTER;
+  if (*given || key == CT_KEY_ESCAPE || key == 'C' - '@') {
+    return true;
+  }
+  if (key == KEY_BACKSPACE || key == 127 || key == 8) {
+    out[without_last(out, length)] = '\0';
+  } else if (key == 'U' - '@') {
+    out[0] = '\0';
+  } else if (key >= ' ' && key < 256 && key != 127 && length + 1 < size) {
+    out[length] = (char)key;
+    out[length + 1] = '\0';
+  }
+  return false;
+}
+
 bool
 ct_screen_ask(const char *question, char *out, size_t size)
 {
-  size_t length = strlen(out);
-  timeout(-1);
-  for (;;) {
+  bool given = false;
+  int key = ERR;
+  raw(); /* Ctrl-C gives up the line, not the screen */
+  timeout(WAIT_MS);
+  do {
+    ct_screen_fit();
     move(LINES - 1, 0);
     clrtoeol();
     ct_screen_line(LINES - 1, "%s%s_", question, out);
     refresh();
-    int key = getch();
-    if (key == '\n' || key == '\r' || key == KEY_ENTER) {
-      return true;
-    }
-    if (key == CT_KEY_ESCAPE || key == ERR) {
-      return false;
-    }
-    if (key == KEY_BACKSPACE || key == 127 || key == 8) {
-      length = without_last(out, length);
-      out[length] = '\0';
-    } else if (key == 'U' - '@') {
-      out[length = 0] = '\0';
-    } else if (key >= ' ' && key < 256 && key != 127 && length + 1 < size) {
-      out[length++] = (char)key;
-      out[length] = '\0';
-    }
-  }
+    key = getch();
+  } while (!edit(key, out, size, &given));
+  noraw();
+  cbreak();
+  return given;
 }

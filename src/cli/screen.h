@@ -17,11 +17,14 @@ bool ct_screen_open(void);
 void ct_screen_close(void);
 /* Both standard input and output are a terminal. */
 bool ct_screen_is_possible(void);
+/* Takes the terminal's size as it is now; before anything is drawn. */
+void ct_screen_fit(void);
 /* Text at (y, x), cut to so many columns; longer than CT_SCREEN_TEXT_BYTES it is cut, too. Columns that it took. */
 int ct_screen_text(int y, int x, int columns, const char *text);
 /* A line that begins at the left edge. */
 void ct_screen_line(int y, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A line that the user types at the bottom of the screen, what there is in out first; false: given up by Escape. */
+/* A line that the user types at the bottom of the screen, what there is in out first; false: given up, by Escape or
+ * Ctrl-C. */
 bool ct_screen_ask(const char *question, char *out, size_t size);
 
 #endif

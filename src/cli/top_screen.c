@@ -141,6 +141,7 @@ draw_keys(void)
 static void
 draw(struct screen *screen)
 {
+  ct_screen_fit();
   erase();
   draw_heading(screen);
   if (screen->shows_keys) {

@@ -113,7 +113,8 @@ struct tui_line {
   enum tui_kind kind;
   bool is_folded, has_inside;
   char *name, *module, *note; /* name: of the function, or NULL; note: what is said besides, or NULL */
-  size_t own_note;            /* so much of it is of the call's begin */
+  size_t own_note;            /* so much of it is of the call's begin ... */
+  size_t arguments;           /* ... and so much the arguments */
 };
 
 struct tui_fold {
@@ -144,6 +145,7 @@ struct tui_replay {
   size_t resume_skip;           /* ... without so many lines */
   uint32_t levels;              /* calls of this depth and deeper are folded; 0: none */
   struct tui_ids folded, unfolded;
+  int64_t end_back; /* how long before the end a window began that had it; 0: not known */
   uint32_t one_tid; /* 0: all that the filter has */
   struct ct_view_notes notes;
   json_t *warnings; /* texts */

@@ -65,26 +65,33 @@ put_value(FILE *out, const json_t *value)
   }
 }
 
-/* What a call was given, and what it returned, as far as it was recorded. */
+/* What a call was given, as far as it was recorded. */
 static void
-put_values(FILE *out, const json_t *json)
+put_arguments(FILE *out, const json_t *json)
 {
-  const json_t *list = json_object_get(json, "arguments"), *value;
+  const json_t *list = json_object_get(json, "arguments"), *plain = json_object_get(json, "args"), *value;
   size_t i;
+  if (list == NULL && plain == NULL) {
+    return;
+  }
+  putc('(', out);
   json_array_foreach(list, i, value)
   {
-    fputs(i != 0 ? ", " : " ", out);
+    fputs(i != 0 ? ", " : "", out);
     if (text_of(value, "name")[0] != '\0') {
       fprintf(out, "%s=", text_of(value, "name"));
     }
     put_value(out, value);
   }
-  if (list == NULL) {
-    json_array_foreach(json_object_get(json, "args"), i, value)
-    {
-      fprintf(out, "%s%s", i != 0 ? ", " : " ", json_string_value(value));
-    }
+  for (i = 0; list == NULL && i < json_array_size(plain); i++) {
+    fprintf(out, "%s%s", i != 0 ? ", " : "", json_string_value(json_array_get(plain, i)));
   }
+  putc(')', out);
+}
+
+static void
+put_result(FILE *out, const json_t *json)
+{
   if (json_object_get(json, "returned") != NULL) {
     fputs(" = ", out);
     put_value(out, json_object_get(json, "returned"));
@@ -121,7 +128,7 @@ put_other(FILE *out, const char *kind, const json_t *json)
 }
 
 static char *
-note_of(const char *kind, enum tui_kind what, const json_t *json)
+note_of(const char *kind, enum tui_kind what, const json_t *json, size_t *arguments)
 {
   char *text = NULL;
   size_t size = 0;
@@ -132,7 +139,9 @@ note_of(const char *kind, enum tui_kind what, const json_t *json)
   if (what == TUI_OTHER && strcmp(kind, "orphan") != 0) {
     put_other(out, kind, json);
   } else {
-    put_values(out, json);
+    put_arguments(out, json);
+    *arguments = ftell(out) > 0 ? (size_t)ftell(out) : 0;
+    put_result(out, json);
     if (what == TUI_TAIL) {
       fprintf(out, " -- in place of %s", text_of(json_object_get(json, "ended"), "name"));
     } else if (what == TUI_END && text_of(json, "reason")[0] != '\0') {
@@ -154,12 +163,14 @@ note_of(const char *kind, enum tui_kind what, const json_t *json)
 static struct tui_line
 line_of(const json_t *json)
 {
+  size_t arguments = 0;
   const char *kind = text_of(json, "kind");
   enum tui_kind what = strcmp(kind, "enter") == 0                                 ? TUI_ENTER
                        : strcmp(kind, "return") == 0 || strcmp(kind, "left") == 0 ? TUI_END
                        : strcmp(kind, "tail") == 0                                ? TUI_TAIL
                        : strcmp(kind, "point") == 0                               ? TUI_POINT
                                                                                   : TUI_OTHER;
+  char *note = note_of(kind, what, json, &arguments);
   return (struct tui_line){
       .ns = member(json, "ts_ns", 0),
       .duration = member(json, "duration_ns", TUI_NOT_KNOWN),
@@ -170,7 +181,9 @@ line_of(const json_t *json)
       .kind = what,
       .name = copy(json_string_value(json_object_get(json, "name"))),
       .module = copy(json_string_value(json_object_get(json, "module"))),
-      .note = note_of(kind, what, json),
+      .note = note,
+      .arguments = arguments,
+      .own_note = note != NULL ? strlen(note) : 0,
   };
 }
 
@@ -204,9 +217,7 @@ take_line(struct tui_replay *replay, struct tui_page *page, size_t *capacity, co
   }
   page->before[page->count] =
       strcmp(text_of(json, "kind"), "enter") == 0 && json_is_true(json_object_get(json, "entered_before"));
-  page->lines[page->count] = line_of(json);
-  page->lines[page->count].own_note = page->lines[page->count].note != NULL ? strlen(page->lines[page->count].note) : 0;
-  page->count++;
+  page->lines[page->count++] = line_of(json);
   json_decref(json);
   return CT_OK;
 }

@@ -269,16 +269,16 @@ replay_line(const struct tui_replay *replay, const struct tui_line *line, uint32
     snprintf(text + used, size - used, "%*s  } %s%s", indent, "", line->name, note);
   } else {
     bool has_inside = is_begin && line->has_inside;
-    snprintf(text + used, size - used, "%*s%c %s%s%s", indent, "",
+    snprintf(text + used, size - used, "%*s%c %s%.*s%s%s", indent, "",
              has_inside && line->is_folded ? '+'
              : has_inside                  ? '-'
                                            : ' ',
-             line->name,
+             line->name, (int)line->arguments, note,
              !is_begin                       ? ""
              : has_inside && line->is_folded ? " {...}"
              : has_inside                    ? " {"
                                              : "",
-             note);
+             note + line->arguments);
   }
 }
 

@@ -22,7 +22,9 @@ enum {
   WINDOW_TRIM = 2000, /* ... beyond which so many go at the other end */
   BACK_TRIES = 40,
   BACK_PAGE = 3000,
-  END_LINES = 200,
+  END_LINES = 200, /* that are shown of the end at least, and what is read for it */
+  END_PAGE = 6000,
+  END_TRIES = 16,
   LOOK_BACK = 500,
   ABOVE = 6, /* lines over one that was gone to */
 };
@@ -433,10 +435,10 @@ tui_replay_go(struct tui_replay *replay, struct tui_data *data, int64_t ns, stru
 static int64_t
 find_end(struct tui_replay *replay, int *rc, struct ct_diag *diag)
 {
-  int64_t least = 0, most = 0, back = 1000;
-  for (int i = 0; i < BACK_TRIES && most - least != 1; i++) {
+  int64_t least = 0, most = 0, back = replay->end_back != 0 ? replay->end_back : BACK_FIRST_NS;
+  for (int i = 0; i < END_TRIES && most - least != 1; i++) {
     struct tui_page page;
-    *rc = tui_page_read(replay, replay->to - back, 0, 5 * END_LINES, &page, diag);
+    *rc = tui_page_read(replay, replay->to - back, 0, END_PAGE, &page, diag);
     if (*rc != CT_OK) {
       break;
     }
@@ -447,6 +449,7 @@ find_end(struct tui_replay *replay, int *rc, struct ct_diag *diag)
     bool is_enough = count >= END_LINES || replay->to - back <= replay->from, is_whole = page.is_last;
     tui_page_free(&page);
     if (is_enough && is_whole) {
+      replay->end_back = back;
       return back;
     }
     least = is_enough ? least : back;

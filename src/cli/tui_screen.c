@@ -133,6 +133,7 @@ draw_text(const struct screen *screen)
 static void
 draw(struct screen *screen)
 {
+  ct_screen_fit();
   erase();
   lay_out(screen);
   draw_heading(screen);
