@@ -232,7 +232,7 @@ def damaged(scene):
 def growing(scene):
     """Numbers grow, the end is followed, and at the end they are the report's."""
     ticks = scene.compile("programs/ticks.c", "-O1", "-pthread", name="ticks", compiler="cc")
-    scene.child = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--", ticks], stdin=subprocess.PIPE,
+    scene.child = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "ticks!*", "--", ticks], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, text=True, env=scene.environment)
     expect(scene.child.stdout.readline() == "ready\n", "the program does not begin")
     wait_for("the manifest", lambda: os.path.exists(os.path.join(scene.trace, "manifest.json")))

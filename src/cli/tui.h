@@ -176,6 +176,9 @@ struct tui_page {
 };
 int tui_page_read(struct tui_replay *replay, int64_t from, int64_t after, size_t limit, struct tui_page *page,
                   struct ct_diag *diag);
+/* How many lines there are from then on, without those of frames that were open; is_last: fewer than the limit. */
+bool tui_page_count(struct tui_replay *replay, int64_t from, size_t limit, size_t *count, bool *is_last,
+                    struct ct_diag *diag);
 void tui_page_free(struct tui_page *page); /* with the lines that were not taken */
 void tui_line_free(struct tui_line *line);
 bool tui_lines_add(struct tui_lines *lines, struct tui_line *line);

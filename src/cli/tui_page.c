@@ -234,15 +234,13 @@ take_lines(struct tui_replay *replay, struct tui_page *page, const char *text, s
   return rc;
 }
 
-int
-tui_page_read(struct tui_replay *replay, int64_t from, int64_t after, size_t limit, struct tui_page *page,
-              struct ct_diag *diag)
+/* The replay's lines from that time on; NULL after an error. */
+static char *
+read_text(struct tui_replay *replay, int64_t from, int64_t after, size_t limit, size_t *size, struct ct_diag *diag)
 {
   const struct ct_trace *trace = replay->trace;
   struct ct_filter filter = replay->filter;
   char *text = NULL;
-  size_t size = 0;
-  *page = (struct tui_page){0};
   from = from > replay->from ? from : replay->from;
   filter.from_tsc = filter.to_tsc = 0; /* of the trace, which has them already */
   filter.after = (uint64_t)after;
@@ -254,28 +252,65 @@ tui_page_read(struct tui_replay *replay, int64_t from, int64_t after, size_t lim
   uint64_t from_tsc = from <= 0 ? 0 : ct_trace_tsc(trace, ct_trace_start_ns(trace) + (uint64_t)from);
   uint64_t to_tsc = replay->filter.to_tsc != 0 ? replay->filter.to_tsc : UINT64_MAX;
   int rc = ct_trace_set_range(replay->trace, from_tsc, to_tsc);
-  FILE *out = rc == CT_OK ? open_memstream(&text, &size) : NULL;
+  FILE *out = rc == CT_OK ? open_memstream(&text, size) : NULL;
   if (out == NULL) {
     snprintf(diag->text, sizeof(diag->text), "out of memory");
-    return CT_ENOMEM;
+    return NULL;
   }
   struct ct_replay_options options = {
       .struct_size = sizeof(options), .filter = &filter, .json = true, .time = CT_TIME_WALL};
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
-  json_array_clear(replay->warnings);
   rc = ct_replay_write(replay->trace, &options, out, &notes, diag);
   replay->notes = rc == CT_OK && notes.damaged_threads >= replay->notes.damaged_threads ? notes : replay->notes;
   if (fclose(out) != 0 && rc == CT_OK) {
     rc = CT_ENOMEM;
   }
-  rc = rc == CT_OK ? take_lines(replay, page, text, size) : rc;
+  if (rc != CT_OK) {
+    if (diag->text[0] == '\0') {
+      snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(rc));
+    }
+    free(text);
+    return NULL;
+  }
+  return text;
+}
+
+bool
+tui_page_count(struct tui_replay *replay, int64_t from, size_t limit, size_t *count, bool *is_last,
+               struct ct_diag *diag)
+{
+  size_t size = 0, before = 0, all = 0;
+  char *text = read_text(replay, from, 0, limit, &size, diag);
+  for (char *at = text, *end; at != NULL && (end = strchr(at, '\n')) != NULL; at = end + 1) {
+    *end = '\0';
+    if (strstr(at, "\"kind\":\"warning\"") == NULL) {
+      all++;
+      before += strstr(at, "\"kind\":\"enter\"") != NULL && strstr(at, "\"entered_before\":true") != NULL;
+    }
+  }
+  *count = all - before;
+  *is_last = all < limit;
+  free(text);
+  return text != NULL;
+}
+
+int
+tui_page_read(struct tui_replay *replay, int64_t from, int64_t after, size_t limit, struct tui_page *page,
+              struct ct_diag *diag)
+{
+  size_t size = 0;
+  *page = (struct tui_page){0};
+  char *text = read_text(replay, from, after, limit, &size, diag);
+  if (text == NULL) {
+    return CT_EIO;
+  }
+  json_array_clear(replay->warnings);
+  int rc = take_lines(replay, page, text, size);
   free(text);
   page->is_last = page->count < limit;
   if (rc != CT_OK) {
     tui_page_free(page);
-    if (diag->text[0] == '\0') {
-      snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(rc));
-    }
+    snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(rc));
   }
   return rc;
 }

@@ -23,7 +23,7 @@ enum {
   BACK_TRIES = 40,
   BACK_PAGE = 3000,
   END_LINES = 200, /* that are shown of the end at least, and what is read for it */
-  END_PAGE = 6000,
+  END_PAGE = 1500,
   END_TRIES = 16,
   LOOK_BACK = 500,
   ABOVE = 6, /* lines over one that was gone to */
@@ -431,40 +431,48 @@ tui_replay_go(struct tui_replay *replay, struct tui_data *data, int64_t ns, stru
   return tui_replay_extend(replay, data, PAGE_LINES / 2, diag);
 }
 
-/* How long before the end a window begins that has END_LINES lines, and not many more. */
-static int64_t
-find_end(struct tui_replay *replay, int *rc, struct ct_diag *diag)
+/* The window is this page, which begins there. */
+static int
+take_first_page(struct tui_replay *replay, int64_t ns, struct tui_page *page)
+{
+  clear(&replay->window);
+  replay->first = replay->chosen = 0;
+  replay->resume_ns = ns > replay->from ? ns : replay->from;
+  replay->resume_id = 0;
+  replay->resume_skip = 0;
+  replay->is_at_begin = replay->resume_ns <= replay->from;
+  replay->is_at_end = page->is_last;
+  return take_page(replay, page);
+}
+
+/* A page that ends where the trace does, with END_LINES lines at least: it begins some time before, which is guessed.
+ */
+int
+tui_replay_go_to_end(struct tui_replay *replay, struct tui_data *data, struct ct_diag *diag)
 {
   int64_t least = 0, most = 0, back = replay->end_back != 0 ? replay->end_back : BACK_FIRST_NS;
+  int rc = CT_OK;
   for (int i = 0; i < END_TRIES && most - least != 1; i++) {
-    struct tui_page page;
-    *rc = tui_page_read(replay, replay->to - back, 0, END_PAGE, &page, diag);
-    if (*rc != CT_OK) {
+    size_t count;
+    bool is_last;
+    if (!tui_page_count(replay, replay->to - back, END_PAGE, &count, &is_last, diag)) {
+      return CT_EIO;
+    }
+    bool is_enough = count >= END_LINES || replay->to - back <= replay->from;
+    if (is_enough && is_last) {
       break;
-    }
-    size_t count = 0;
-    for (size_t k = 0; k < page.count; k++) {
-      count += !page.before[k];
-    }
-    bool is_enough = count >= END_LINES || replay->to - back <= replay->from, is_whole = page.is_last;
-    tui_page_free(&page);
-    if (is_enough && is_whole) {
-      replay->end_back = back;
-      return back;
     }
     least = is_enough ? least : back;
     most = is_enough ? back : most;
     back = most == 0 ? back * 8 : least + (most - least) / 2;
   }
-  return most != 0 ? most : back;
-}
-
-int
-tui_replay_go_to_end(struct tui_replay *replay, struct tui_data *data, struct ct_diag *diag)
-{
-  int rc = CT_OK;
-  int64_t back = find_end(replay, &rc, diag);
-  rc = rc == CT_OK ? tui_replay_go(replay, data, replay->to - back, diag) : rc;
+  struct tui_page page;
+  replay->end_back = back;
+  rc = tui_page_read(replay, replay->to - back, 0, END_PAGE, &page, diag);
+  if (rc == CT_OK) {
+    rc = take_first_page(replay, replay->to - back, &page);
+    tui_page_free(&page);
+  }
   for (int i = 0; i < PAGES_MAX && rc == CT_OK && !replay->is_at_end; i++) {
     rc = tui_replay_extend(replay, data, WINDOW_TRIM, diag);
     replay->chosen = replay->window.count != 0 ? replay->window.count - 1 : 0;
