@@ -37,6 +37,7 @@ struct ct_slowest_options {
   enum ct_view_time time;
   unsigned workers; /* threads to read with; 0: one */
   bool family;      /* of all processes that were followed too; no tids in the filter */
+  bool short_names; /* text: long names shortened (ct_shorten_name) */
 };
 
 /* As ct_replay_write. */

@@ -72,6 +72,7 @@ show(const struct wanted *wanted, struct ct_trace_view traces[2])
   ct_progress_start(&line, "reading the traces");
   struct ct_diff_options diff = {
       .struct_size = sizeof(diff),
+      .short_names = ct_shown_short_names(&wanted->selected.look),
       .sort = wanted->sort,
       .before_tids = traces[0].filter.tids,
       .after_tids = traces[1].filter.tids,

@@ -87,6 +87,7 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
   }
   struct ct_graph_options graph = {
       .struct_size = sizeof(graph),
+      .short_names = ct_shown_short_names(&selected->look),
       .filter = filter,
       .width = ct_terminal_columns(),
       .min_percent = wanted->min_percent >= 0 ? wanted->min_percent

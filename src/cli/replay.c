@@ -158,6 +158,7 @@ write_replay(void *context, struct ct_trace *trace, const struct ct_filter *filt
   }
   struct ct_replay_options replay = {
       .struct_size = sizeof(replay),
+      .short_names = ct_shown_short_names(&selected->look),
       .filter = filter,
       .json = selected->json,
       .progress = *progress,

@@ -124,6 +124,7 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
   filter.limit = selected->has_limit || selected->json ? filter.limit : DEFAULT_ROWS;
   struct ct_report_options report = {
       .struct_size = sizeof(report),
+      .short_names = ct_shown_short_names(&selected->look),
       .sort = wanted->sort,
       .filter = &filter,
       .width = ct_terminal_columns(),

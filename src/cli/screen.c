@@ -102,6 +102,16 @@ ct_screen_text(int y, int x, int columns, const char *text)
   return used;
 }
 
+char *
+ct_screen_name(char buf[CT_SCREEN_TEXT_BYTES], const char *name, bool is_short)
+{
+  snprintf(buf, CT_SCREEN_TEXT_BYTES, "%s", name);
+  if (is_short) {
+    ct_shorten_name(buf);
+  }
+  return buf;
+}
+
 void
 ct_screen_line(int y, const char *format, ...)
 {

@@ -21,6 +21,8 @@ bool ct_screen_is_possible(void);
 void ct_screen_fit(void);
 /* Text at (y, x), cut to so many columns; longer than CT_SCREEN_TEXT_BYTES it is cut, too. Columns that it took. */
 int ct_screen_text(int y, int x, int columns, const char *text);
+/* The name as it is shown: shortened, if it is to be; longer than CT_SCREEN_TEXT_BYTES it is cut. Returns buf. */
+char *ct_screen_name(char buf[CT_SCREEN_TEXT_BYTES], const char *name, bool is_short);
 /* A line that begins at the left edge. */
 void ct_screen_line(int y, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A line that the user types at the bottom of the screen, what there is in out first; false: given up, by Escape or

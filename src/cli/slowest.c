@@ -90,6 +90,7 @@ write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *fil
   }
   struct ct_slowest_options slowest = {
       .struct_size = sizeof(slowest),
+      .short_names = ct_shown_short_names(&wanted->selected.look),
       .filter = filter,
       .count = wanted->count,
       .by_off = wanted->by_off,

@@ -218,7 +218,8 @@ put_table(const struct ct_top *top)
     printf("%12s %10s %10s %14s%s %10s %10s %7" PRIu64 "  ", a, b, c, ct_format_count(d, row->calls),
            row->is_sampled ? "~" : " ", ct_format_duration(e, row->self_ns),
            row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open);
-    ct_put_printable(stdout, row->name, SIZE_MAX);
+    char name[CT_SCREEN_TEXT_BYTES];
+    ct_put_printable(stdout, ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), SIZE_MAX);
     fputs(" [", stdout);
     ct_put_printable(stdout, row->module, SIZE_MAX);
     puts("]");
@@ -364,6 +365,7 @@ static const struct ct_option options[] = {
      .help = "one table (or line, with --json), after a second",
      .apply = ct_apply_flag,
      .offset = offsetof(struct ct_top, once)},
+    CT_OPTION_GROUP(ct_names_options, struct ct_top, look),
     CT_OPTION_JSON(struct ct_top, json, "one JSON object a line each second, in place of the screen"),
     CT_OPTIONS_END,
 };

@@ -4,6 +4,7 @@
 #define CT_CLI_TOP_H
 
 #include "cli/ask.h"
+#include "cli/shown.h"
 
 #include <contrail/control.h>
 #include <contrail/live.h>
@@ -23,6 +24,7 @@ struct ct_top {
   double interval_s;
   uint64_t count; /* of looks; 0: until the session ends */
   bool json, once;
+  struct ct_look look;
   /* Of the session, since the look before: what is known by its status. */
   uint64_t asked_ns;                       /* when it answered; 0: not yet */
   uint64_t events, dropped, hooks, cpu_ns; /* so far */

@@ -85,6 +85,7 @@ draw_rows(struct screen *screen)
   attroff(A_REVERSE);
   for (size_t i = 0; i < lines && screen->first + i < top->row_count; i++) {
     const struct ct_live_row *row = ct_live_row(top->live, screen->first + i);
+    char name[CT_SCREEN_TEXT_BYTES];
     char a[CT_COUNT_CHARS] = "-", b[CT_DURATION_CHARS] = "-", c[CT_DURATION_CHARS] = "-", d[CT_COUNT_CHARS],
          e[CT_DURATION_CHARS], f[CT_DURATION_CHARS];
     if (top->state.last_is_known) {
@@ -99,7 +100,8 @@ draw_rows(struct screen *screen)
     }
     ct_screen_line(HEAD_LINES + (int)i, "%12s %10s %10s %14s%s %10s %10s %6" PRIu64 "  %s [%s]", a, b, c,
                    ct_format_count(d, row->calls), row->is_sampled ? "~" : " ", ct_format_duration(e, row->self_ns),
-                   row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open, row->name, row->module);
+                   row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open,
+                   ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), row->module);
     attroff(A_BOLD);
     if (screen->first + i == screen->chosen) {
       mvaddch(HEAD_LINES + (int)i, 0, '>');

@@ -65,6 +65,7 @@ static const struct ct_option options[] = {
                        "only functions that a pattern of record --trace matches, in the report at first"),
     CT_OPTION_GROUP(ct_thread_options, struct tui, selected),
     CT_OPTION_GROUP(ct_process_options, struct tui, selected),
+    CT_OPTION_GROUP(ct_names_options, struct tui, selected.look),
     CT_OPTIONS_END,
 };
 

@@ -52,6 +52,12 @@ put_heading(const struct screen *screen, enum tui_pane which, const char *format
   attroff((int)look);
 }
 
+static char *
+shown_name(const struct tui *tui, char buf[CT_SCREEN_TEXT_BYTES], const char *name)
+{
+  return ct_screen_name(buf, name, ct_shown_short_names(&tui->selected.look));
+}
+
 /* The uppermost line, so that the one with the bar is on the pane. */
 static void
 keep_in(size_t *first, size_t *chosen, size_t count, int lines)
@@ -118,8 +124,8 @@ choose_columns(const struct tui *tui, int width, const struct column *chosen[REP
 
 /* function NULL: the titles. */
 static void
-report_line(char *out, size_t size, const struct tui_function *function, const struct column *const columns[],
-            int count)
+report_line(const struct tui *tui, char *out, size_t size, const struct tui_function *function,
+            const struct column *const columns[], int count)
 {
   size_t used = 0;
   for (int i = 0; i < count; i++) {
@@ -134,7 +140,8 @@ report_line(char *out, size_t size, const struct tui_function *function, const s
     used += (size_t)snprintf(out + used, size - used, "%*s ", columns[i]->width, text);
   }
   if (function != NULL) {
-    snprintf(out + used, size - used, "%s [%s]", function->name, function->module);
+    char name[CT_SCREEN_TEXT_BYTES];
+    snprintf(out + used, size - used, "%s [%s]", shown_name(tui, name, function->name), function->module);
   } else {
     snprintf(out + used, size - used, "function");
   }
@@ -150,7 +157,7 @@ draw_report(struct screen *screen)
   char count[CT_COUNT_CHARS], text[CT_SCREEN_TEXT_BYTES];
   put_heading(screen, TUI_REPORT, " report: %s functions by %s%s%s", ct_format_count(count, tui->row_count),
               tui_sort_name(tui->sort), tui->pattern[0] != '\0' ? ", only " : "", tui->pattern);
-  report_line(text, sizeof(text), NULL, columns, column_count);
+  report_line(tui, text, sizeof(text), NULL, columns, column_count);
   attron(A_UNDERLINE);
   put(screen, TUI_REPORT, 1, "%s", text);
   attroff(A_UNDERLINE);
@@ -158,7 +165,7 @@ draw_report(struct screen *screen)
   for (int i = 0; i < lines && tui->row_first + (size_t)i < tui->row_count; i++) {
     size_t row = tui->row_first + (size_t)i;
     begin_line(screen, TUI_REPORT, i + 2, row == tui->row_chosen);
-    report_line(text, sizeof(text), tui->rows[row], columns, column_count);
+    report_line(tui, text, sizeof(text), tui->rows[row], columns, column_count);
     put(screen, TUI_REPORT, i + 2, "%s", text);
     end_line();
   }
@@ -173,7 +180,7 @@ static void
 graph_line(const struct tui *tui, const struct tui_node *node, int columns, char *text, size_t size)
 {
   const struct tui_function *function = tui_data_function(&tui->data, node->function);
-  char total[CT_DURATION_CHARS], calls[CT_COUNT_CHARS], others[CT_COUNT_CHARS];
+  char total[CT_DURATION_CHARS], calls[CT_COUNT_CHARS], others[CT_COUNT_CHARS], name[CT_SCREEN_TEXT_BYTES];
   int indent = (int)(node->level < INDENT_MAX ? node->level : INDENT_MAX) * INDENT;
   if (node->others != 0) {
     snprintf(text, size, "%*s... and %s more", indent + columns * (TIME_COLUMNS + 1), "",
@@ -198,7 +205,7 @@ graph_line(const struct tui *tui, const struct tui_node *node, int columns, char
            : node->is_open    ? '-'
            : node->has_more   ? '+'
                               : ' ',
-           function != NULL                    ? function->name
+           function != NULL                    ? shown_name(tui, name, function->name)
            : node->function == TUI_NO_FUNCTION ? "(no caller on the stack)"
                                                : "?",
            node->is_recursion ? "  (is above)" : "");
@@ -216,7 +223,8 @@ draw_graph(struct screen *screen)
   if (root == NULL) {
     put_heading(screen, TUI_GRAPH, " graph: from the outermost calls; sums of all calls of each caller");
   } else {
-    put_heading(screen, TUI_GRAPH, " graph: %s %s", graph->up ? "who calls" : "called by", root->name);
+    put_heading(screen, TUI_GRAPH, " graph: %s %s", graph->up ? "who calls" : "called by",
+                shown_name(tui, text, root->name));
   }
   keep_in(&graph->first, &graph->chosen, graph->count, lines);
   for (int i = 0; i < lines && graph->first + (size_t)i < graph->count; i++) {
@@ -243,10 +251,10 @@ least_depth(const struct tui_replay *replay, int lines)
 }
 
 static void
-replay_line(const struct tui_replay *replay, const struct tui_line *line, uint32_t least, int width, char *text,
-            size_t size)
+replay_line(const struct tui *tui, const struct tui_line *line, uint32_t least, int width, char *text, size_t size)
 {
-  char duration[CT_DURATION_CHARS] = "";
+  char duration[CT_DURATION_CHARS] = "", name[CT_SCREEN_TEXT_BYTES] = "";
+  const struct tui_replay *replay = &tui->replay;
   uint32_t level = line->depth > least ? line->depth - least : 0;
   int indent = (int)(level < INDENT_MAX ? level : INDENT_MAX) * INDENT;
   size_t used = 0;
@@ -263,17 +271,20 @@ replay_line(const struct tui_replay *replay, const struct tui_line *line, uint32
                              is_shown ? time_text(duration, line->duration) : "");
   }
   const char *note = line->note != NULL ? line->note : "";
+  if (line->name != NULL) {
+    shown_name(tui, name, line->name);
+  }
   if (line->name == NULL) {
     snprintf(text + used, size - used, "%*s%s", indent + INDENT, "", note);
   } else if (line->kind == TUI_END) {
-    snprintf(text + used, size - used, "%*s  } %s%s", indent, "", line->name, note);
+    snprintf(text + used, size - used, "%*s  } %s%s", indent, "", name, note);
   } else {
     bool has_inside = is_begin && line->has_inside;
     snprintf(text + used, size - used, "%*s%c %s%.*s%s%s", indent, "",
              has_inside && line->is_folded ? '+'
              : has_inside                  ? '-'
                                            : ' ',
-             line->name, (int)line->arguments, note,
+             name, (int)line->arguments, note,
              !is_begin                       ? ""
              : has_inside && line->is_folded ? " {...}"
              : has_inside                    ? " {"
@@ -300,7 +311,7 @@ draw_replay(struct screen *screen)
   uint32_t least = least_depth(replay, lines);
   for (int i = 0; i < lines && replay->first + (size_t)i < replay->window.count; i++) {
     size_t at = replay->first + (size_t)i;
-    replay_line(replay, &replay->window.lines[at], least, pane->width, text, sizeof(text));
+    replay_line(screen->tui, &replay->window.lines[at], least, pane->width, text, sizeof(text));
     begin_line(screen, TUI_REPLAY, i + 1, at == replay->chosen);
     put(screen, TUI_REPLAY, i + 1, "%s", text);
     end_line();

@@ -705,7 +705,8 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   if (!follows) {
     rc = replay_load_captures(&r);
     rc = rc == 0 ? replay_load_crash(&r) : rc;
-    rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : replay_index_open(&r, &pattern, diag);
+    rc =
+        rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : replay_index_open(&r, &pattern, diag);
     rc = rc == 0 ? make_lanes(&r, diag) : rc;
   }
   if (rc == 0 &&
@@ -714,6 +715,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
   r.labels.source = options->source;
+  r.labels.short_names = options->short_names;
   if (rc == 0 && follows) {
     rc = replay_live(&r, diag);
   } else if (rc == 0 && sink != NULL) {

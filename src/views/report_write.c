@@ -220,8 +220,8 @@ ct_report_put_padded(FILE *out, const char *text, size_t columns)
 }
 
 static void
-put_row_text(FILE *out, const struct ct_report_row *row, const struct extra *extra, bool source, size_t module_columns,
-             size_t name_columns)
+put_row_text(FILE *out, const struct ct_report_row *row, const struct extra *extra,
+             const struct ct_report_options *options, size_t module_columns, size_t name_columns)
 {
   bool has_time = row->calls > row->points || row->before != 0 || row->is_gap;
   bool timed = row->timed != 0;
@@ -254,12 +254,8 @@ put_row_text(FILE *out, const struct ct_report_row *row, const struct extra *ext
     ct_report_put_padded(out, row->module, module_columns);
     fputs("  ", out);
   }
-  size_t bytes = strlen(row->name);
-  if (name_columns != 0 && ct_text_columns(row->name) > name_columns) {
-    bytes = ct_text_bytes_of_columns(row->name, name_columns);
-  }
-  ct_put_printable(out, row->name, bytes);
-  if (source && row->file != NULL) {
+  ct_text_put_name(out, row->name, options->short_names, name_columns);
+  if (options->source && row->file != NULL) {
     fputs("  ", out);
     ct_put_printable(out, row->file, SIZE_MAX);
     if (row->line != 0) {
@@ -326,7 +322,7 @@ put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t 
   }
   put_titles(out, &extra, count != 0 && rows[0].off_is_bound, module_columns);
   for (size_t i = 0; i < shown; i++) {
-    put_row_text(out, &rows[i], &extra, options->source, module_columns, name_columns);
+    put_row_text(out, &rows[i], &extra, options, module_columns, name_columns);
   }
   char more[CT_COUNT_CHARS];
   if (shown < count) {
