@@ -79,6 +79,7 @@ GROUPS = {
     "diff": Group(["diff.py"], "alone"),
     "live": Group(["live.py"], "waits", marked=True),
     "tui": Group(["tui.py"], "waits"),
+    "terminal": Group(["terminal.py"], "waits"),
     "streams": Group(["streams.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
     "mcp": Group(["mcp.py", "mcphttp.py"], "waits", marked=True),
