@@ -11,6 +11,7 @@ import pty
 import re
 import select
 import struct
+import subprocess
 import termios
 import time
 
@@ -66,6 +67,13 @@ class Scene(harness.Scene):
             out += data
         os.close(fd)
         return out.decode("utf-8", "replace").replace("\r\n", "\n"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def shell(self, command):
+        """The words of a shell on a terminal."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execve("/bin/sh", ["sh", "-c", command], dict(os.environ, TERM="xterm", XDG_RUNTIME_DIR=self.folder))
+        return self.rest(pid, fd)
 
     def shown(self, *words, **more):
         return self.rest(*self.begin(*words, **more))
@@ -186,6 +194,51 @@ def names(scene):
         expect("<...>" not in text and full[:200] in text, f"{words} --names full on a terminal")
     rows = scene.rows()
     expect(any(name.startswith(NAME) for name in rows) and "<...>" not in str(list(rows)), "JSON has whole names")
+
+
+@case("record --live")
+def record_live(scene):
+    """A table each second on standard error, the last one of the whole trace; the program's output has nothing else, and
+    what stands in the way is told."""
+    ticks = scene.compile("programs/ticks.c", "-O1", "-pthread", name="ticks", compiler="cc")
+    out, command = scene.path("out"), f"{scene.contrail} record -q --live -o {scene.trace} --trace 'ticks!*' -- {ticks}"
+    text, status = scene.shell(f"sleep 2.5 | {command} >{out}")
+    with open(out, encoding="utf-8") as file:
+        found = re.fullmatch(r"ready\nquick (\d+) slow (\d+)\n", file.read())
+    expect(found and status == 0, f"the program's output, status {status}: {text}")
+    tables = text.split(" events, ")
+    last = re.search(r"([\d,]+) +\S+ \w+ +\S+ \w+ +\d+  quick \[ticks\]", tables[-1])
+    expect(len(tables) >= 3 and "ended: " in text and last and last[1].replace(",", "") == found[1] == str(scene.rows()["quick"]["calls"]),
+           f"tables: {text}")
+    for more, why in (("", "between the program's output"), (f" >{out} 2>{scene.path('errors')}", "")):
+        text, status = scene.shell(f"{command.replace('-q', '')}{more} </dev/null")
+        if more:
+            with open(scene.path("errors"), encoding="utf-8") as file:
+                text, why = file.read(), "no terminal here"
+        expect(status == 2 and why in text, f"{more}: {status} {text}")
+    expect(scene.execute(scene.contrail, "record", "--live", "--last", "1s", "--", "true").returncode == 2, "--last")
+
+
+@case("attach --live")
+def attach_live(scene):
+    """A screen beside the recording; Ctrl-C detaches and leaves both."""
+    ticks = scene.compile("programs/ticks.c", "-O1", "-pthread", name="ticks", compiler="cc")
+    with subprocess.Popen([ticks], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        pid, fd = scene.begin("attach", "--live", "-o", scene.trace, str(process.pid), "ticks!*")
+        out = ""
+
+        def shows():
+            nonlocal out
+            if select.select([fd], [], [], 0.1)[0]:
+                out += os.read(fd, 65536).decode("utf-8", "replace")
+            return "sorted by" in out and "quick [ticks]" in out
+        wait_for("the screen", shows)
+        os.write(fd, b"\x03")
+        rest, status = scene.rest(pid, fd)
+        expect(status == 0 and "detached from process" in rest, f"{status} {rest[-300:]}")
+        process.stdin.close()
+    expect(scene.rows()["quick"]["calls"] > 0, "nothing was recorded")
 
 
 if __name__ == "__main__":

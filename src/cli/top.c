@@ -64,6 +64,12 @@ ct_top_overhead(const struct ct_top *top)
   return top->cpu_ns != 0 && top->hooks != 0 ? (double)top->hooks / (double)top->cpu_ns : -1;
 }
 
+uint64_t
+ct_top_events(const struct ct_top *top)
+{
+  return top->is_gone && top->state.events > top->events ? top->state.events : top->events;
+}
+
 int
 ct_top_look(struct ct_top *top, uint64_t budget_ns, struct ct_diag *diag)
 {
@@ -171,7 +177,7 @@ put_heading(const struct ct_top *top)
          top->is_gone          ? "ended"
          : top->status != NULL ? ct_text_of(top->status, "state")
                                : "does not answer",
-         ct_format_count(a, top->events), ct_format_count(b, top->dropped));
+         ct_format_count(a, ct_top_events(top)), ct_format_count(b, top->dropped));
   if (top->last_ns != 0) {
     printf("; %s events/s", ct_format_count(a, (uint64_t)((double)top->events_last * 1e9 / (double)top->last_ns)));
   }
@@ -271,6 +277,9 @@ run_plain(struct ct_top *top)
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
   signal(SIGPIPE, SIG_IGN);
+  if (top->leaves) {
+    signal(SIGTTOU, SIG_IGN); /* it may not be the terminal's process group */
+  }
   for (uint64_t look = 0; !interrupted; look++) {
     int rc = ct_top_look(top, top->once ? 0 : (uint64_t)((double)interval * BUDGET), &diag);
     if (rc != CT_OK) {
@@ -293,6 +302,10 @@ run_plain(struct ct_top *top)
     }
     next += interval;
     wait_until(next);
+  }
+  if (interrupted && top->leaves && !ct_top_is_over(top)) { /* the trace is complete now */
+    int rc = ct_top_look(top, 0, &diag);
+    return rc == CT_OK ? show(top) : failed(top, rc, &diag);
   }
   return CT_EXIT_OK;
 }
@@ -365,6 +378,7 @@ static const struct ct_option options[] = {
      .help = "one table (or line, with --json), after a second",
      .apply = ct_apply_flag,
      .offset = offsetof(struct ct_top, once)},
+    {.name = "leave", .apply = ct_apply_flag, .offset = offsetof(struct ct_top, leaves)}, /* record --live */
     CT_OPTION_GROUP(ct_names_options, struct ct_top, look),
     CT_OPTION_JSON(struct ct_top, json, "one JSON object a line each second, in place of the screen"),
     CT_OPTIONS_END,

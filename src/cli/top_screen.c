@@ -43,7 +43,7 @@ draw_heading(const struct screen *screen)
                  : top->is_gone        ? "ended"
                  : top->status == NULL ? "does not answer"
                                        : ct_text_of(top->status, "state"),
-                 ct_format_count(a, top->events), c, ct_format_count(b, top->dropped), cost, state->threads);
+                 ct_format_count(a, ct_top_events(top)), c, ct_format_count(b, top->dropped), cost, state->threads);
   size_t used = 0;
   if (state->bytes_left != 0) {
     used += (size_t)snprintf(rest + used, sizeof(rest) - used, "  behind by %s", ct_format_bytes(d, state->bytes_left));
@@ -280,6 +280,9 @@ run_screen(struct screen *screen, struct ct_diag *diag)
       int rc = ct_top_look(top, interval * 4 / 5, diag);
       if (rc != CT_OK) {
         return rc;
+      }
+      if (ct_top_is_over(top) && top->leaves) {
+        return CT_OK;
       }
       if (ct_top_is_over(top)) {
         snprintf(screen->said, sizeof(screen->said), "the recording has ended; q leaves");
