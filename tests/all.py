@@ -79,6 +79,8 @@ GROUPS = {
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "late"),
     "live": Group(["live.py"], "waits", marked="late"),
+    "tui": Group(["tui.py"], "waits"),
+    "terminal": Group(["terminal.py"], "waits"),
     "streams": Group(["streams.py"], "waits"),
     "control": Group(["control.py"], "waits", marked="late"),
     "mcp": Group(["mcp.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),

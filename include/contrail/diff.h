@@ -48,6 +48,7 @@ struct ct_diff_options {
   bool json;
   enum ct_view_time time;
   struct ct_view_progress progress;
+  bool short_names; /* text: long names shortened (ct_shorten_name) */
 };
 
 /* notes->shown: functions that are shown, new and vanished ones among them. */

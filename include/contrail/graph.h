@@ -37,6 +37,7 @@ struct ct_graph_options {
   struct ct_view_progress progress;
   enum ct_view_time time;
   unsigned workers; /* threads to read with; 0: one */
+  bool short_names; /* text: long names shortened (ct_shorten_name) */
 };
 
 /* As ct_report_write. CT_EINVAL: filters of single calls, which would leave holes in the paths. */

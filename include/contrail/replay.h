@@ -50,6 +50,7 @@ struct ct_replay_options {
    */
   enum ct_replay_course (*follow)(void *arg);
   void *follow_arg;
+  bool short_names; /* text: long names shortened (ct_shorten_name) */
 };
 
 int ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out,

@@ -65,6 +65,7 @@ struct ct_report_options {
   bool family; /* of all processes that were followed too; no tids in the filter, and not per_thread */
   enum ct_view_time time;
   enum ct_report_rows rows; /* others than functions: not per_thread */
+  bool short_names;         /* text: long names shortened (ct_shorten_name) */
 };
 
 int ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,

@@ -38,6 +38,7 @@ struct ct_slowest_options {
   unsigned workers;   /* threads to read with; 0: one */
   bool family;        /* of all processes that were followed too; no tids in the filter */
   double min_percent; /* calls inside that took less of the whole are counted only; 0: none */
+  bool short_names;   /* text: long names shortened (ct_shorten_name) */
 };
 
 /* As ct_replay_write. */

@@ -26,6 +26,12 @@ void ct_put_printable(FILE *out, const char *text, size_t max_bytes);
 void ct_make_printable(char *text);
 
 /*
+ * In place: a name of more than 48 columns without what is in < > (std::map<...>::find), if that is longer than the
+ * dots that stand for it; and one of more than 80 then without its parameters.
+ */
+void ct_shorten_name(char *name);
+
+/*
  * The word of the list (ended by NULL) that is most like a mistyped, cut or wrongly capitalised one; NULL when none is.
  */
 const char *ct_closest_word(const char *word, const char *const *words);

@@ -3,6 +3,7 @@
 #include "cli/closing.h"
 #include "cli/processes.h"
 #include "cli/quantity.h"
+#include "cli/live_view.h"
 #include "cli/recording.h"
 #include "cli/sending.h"
 
@@ -26,7 +27,7 @@ struct attach {
   pid_t pid;
   double seconds;     /* 0: until it ends or is interrupted */
   const char *format; /* NULL: our own */
-  bool quiet;
+  bool quiet, live;
 };
 
 /* A process id, or a name that one process has. */
@@ -86,6 +87,12 @@ static const struct ct_option options[] = {
          "in DIR",
      .apply = ct_apply_flag,
      .offset = offsetof(struct attach, options.follow)},
+    {.name = "live",
+     .help = "show its functions meanwhile, as contrail top does: a screen with keys, or tables where standard input or "
+             "output is no terminal. Its key q leaves the screen; Ctrl-C detaches",
+     .against = "last max-size",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct attach, live)},
     CT_OPTION_GROUP(ct_sending_options, struct attach, sending),
     CT_OPTION_GROUP(ct_recording_options, struct attach, options),
     {.name = "quiet",
@@ -196,7 +203,8 @@ let_be_expedited(struct ct_session *session, const sigset_t *stops)
 
 /* From here on an interruption detaches. */
 static int
-attach_to(const struct attach *attach, struct ct_session *session, const sigset_t *stops, struct ct_diag *diag)
+attach_to(const struct attach *attach, struct ct_session *session, const sigset_t *stops, pid_t *view,
+          struct ct_diag *diag)
 {
   struct ct_session_status status = {.struct_size = sizeof(status)};
   int code = ct_session_attach(session, attach->pid, diag);
@@ -217,6 +225,7 @@ attach_to(const struct attach *attach, struct ct_session *session, const sigset_
   if (!attach->quiet) {
     report_attached(&status);
   }
+  *view = attach->live ? ct_live_view_start(control, false) : 0;
   await_end(session, stops, attach->seconds);
   ct_control_close(control);
   ct_session_get_status(session, &status);
@@ -240,6 +249,7 @@ static int
 attach_it(struct attach *attach)
 {
   struct ct_session *session;
+  pid_t view = 0; /* of --live */
   struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_diag diag = {""}, closing = {""};
   static const int ends[] = {SIGINT,  SIGTERM, SIGHUP,    SIGQUIT, SIGUSR1, SIGUSR2,
@@ -255,9 +265,10 @@ attach_it(struct attach *attach)
   int code = ct_sending_connect(&attach->sending, NULL, &diag);
   code = code == CT_OK ? ct_session_create(&attach->options, &session, &diag) : code;
   if (code == 0) {
-    code = attach_to(attach, session, &stops, &diag);
+    code = attach_to(attach, session, &stops, &view, &diag);
     sigprocmask(SIG_BLOCK, &stops, NULL); /* the session goes */
     int closed = ct_session_close(session, &status, &closing);
+    ct_live_view_end(view);
     if (code == 0 && closed != 0) {
       code = closed;
       diag = closing;

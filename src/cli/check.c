@@ -49,6 +49,7 @@ static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
     CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object"),
     CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),
     CT_OPTIONS_END,
 };
 
@@ -105,7 +106,7 @@ take_operands(int argc, char **argv, struct wanted *wanted)
 static int
 run(int argc, char **argv)
 {
-  struct wanted wanted = {.checks = ct_checks_create()};
+  struct wanted wanted = {.selected.is_read = true, .checks = ct_checks_create()};
   struct view view = {.wanted = &wanted};
   if (wanted.checks == NULL) {
     ct_command_failed(&ct_command_check, "out of memory");

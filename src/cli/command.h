@@ -59,6 +59,7 @@ extern const struct ct_command ct_command_exclude_list;
 extern const struct ct_command ct_command_sessions;
 extern const struct ct_command ct_command_status;
 extern const struct ct_command ct_command_top;
+extern const struct ct_command ct_command_tui;
 extern const struct ct_command ct_command_pause;
 extern const struct ct_command ct_command_resume;
 extern const struct ct_command ct_command_stop;

@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 
 #include <string.h>
+#include <errno.h>
 #include <unistd.h>
 
 enum { DEFAULT_ROWS = 30 };
@@ -57,6 +58,8 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct wanted, family)},
     CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
     CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object"),
+    CT_OPTION_GROUP(ct_names_options, struct wanted, selected.look),
+    CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),
     CT_OPTIONS_END,
 };
 
@@ -69,6 +72,7 @@ show(const struct wanted *wanted, struct ct_trace_view traces[2])
   ct_progress_start(&line, "reading the traces");
   struct ct_diff_options diff = {
       .struct_size = sizeof(diff),
+      .short_names = ct_shown_short_names(&wanted->selected.look),
       .sort = wanted->sort,
       .before_tids = traces[0].filter.tids,
       .after_tids = traces[1].filter.tids,
@@ -83,8 +87,15 @@ show(const struct wanted *wanted, struct ct_trace_view traces[2])
       .time = wanted->selected.time,
       .progress = {ct_progress_update, ct_progress_end, &line},
   };
-  int code = ct_diff_write(traces[0].trace, traces[1].trace, &diff, stdout, &notes, &diag);
+  FILE *out = wanted->selected.json ? stdout : ct_shown_open(&wanted->selected.look, true);
+  if (out == NULL) {
+    return ct_command_failed(&ct_command_diff, "out of memory");
+  }
+  int code = ct_diff_write(traces[0].trace, traces[1].trace, &diff, out, &notes, &diag);
   ct_progress_end(&line);
+  int why = errno; /* of the writing, for ct_finish_view */
+  ct_shown_close(out);
+  errno = why;
   return ct_finish_view(&ct_command_diff, code, &notes, &diag);
 }
 

@@ -71,6 +71,8 @@ static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_source_options, struct wanted, selected),
     CT_OPTION_JSON(struct wanted, selected.json, "as one nested JSON object; status 1 when nothing matches"),
     CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_names_options, struct wanted, selected.look),
+    CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),
     CT_OPTIONS_END,
 };
 
@@ -85,6 +87,7 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
   }
   struct ct_graph_options graph = {
       .struct_size = sizeof(graph),
+      .short_names = ct_shown_short_names(&selected->look),
       .filter = filter,
       .width = ct_terminal_columns(),
       .min_percent = wanted->min_percent >= 0 ? wanted->min_percent
@@ -106,7 +109,7 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
 static int
 run(int argc, char **argv)
 {
-  struct wanted wanted = {.min_percent = -1};
+  struct wanted wanted = {.selected.is_read = true, .min_percent = -1};
   int code = ct_parse(&ct_command_graph, argc, argv, &wanted);
   if (code == -1 && argc - optind == 2) {
     if (wanted.selected.filter.function != NULL) {

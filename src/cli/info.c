@@ -19,6 +19,7 @@ static const struct ct_option options[] = {
      .help = "durations as the clock gave them, with what hooks and contrail took",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, raw)},
+    CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),
     CT_OPTIONS_END,
 };
 
@@ -39,7 +40,7 @@ write_info(void *context, struct ct_trace *trace, const struct ct_filter *filter
 static int
 run(int argc, char **argv)
 {
-  struct wanted wanted = {.raw = false};
+  struct wanted wanted = {.selected.is_read = true, .raw = false};
   int code = ct_parse(&ct_command_info, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_info, argc, argv) : NULL;
   if (dir != NULL) {

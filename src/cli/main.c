@@ -23,8 +23,9 @@ const struct ct_command *const ct_commands[] = {
     &ct_command_diff,     &ct_command_sql,     &ct_command_steps,
     &ct_command_output,   &ct_command_mcp,     &ct_command_exclude_list,
     &ct_command_cache,    &ct_command_clean,   &ct_command_recover,
-    &ct_command_export,   &ct_command_html,    &ct_command_cut,
-    &ct_command_help,     &ct_command_version, NULL,
+    &ct_command_export,   &ct_command_html,    &ct_command_tui,
+    &ct_command_cut,      &ct_command_help,    &ct_command_version,
+    NULL,
 };
 
 const struct ct_command *

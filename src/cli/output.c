@@ -33,6 +33,7 @@ static const struct ct_option options[] = {
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, raw)},
     CT_OPTION_JSON(struct wanted, selected.json, "one JSON object for each call of write"),
+    CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),
     CT_OPTIONS_END,
 };
 
@@ -64,6 +65,7 @@ run(int argc, char **argv)
   struct wanted wanted = {.raw = false};
   int code = ct_parse(&ct_command_output, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_output, argc, argv) : NULL;
+  wanted.selected.is_read = !wanted.raw;
   if (dir != NULL) {
     code = ct_show_view(&ct_command_output, dir, &wanted.selected, false, write_output, &wanted);
   }

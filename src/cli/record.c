@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail record: run a program and record it. */
 #include "cli/closing.h"
+#include "cli/live_view.h"
 #include "cli/recording.h"
 #include "cli/sending.h"
 #include "cli/signals.h"
@@ -41,7 +42,8 @@ struct run {
   struct ct_signals *signals;
   const char *format; /* NULL: our own */
   struct ct_sending sending;
-  bool verbose, quiet;
+  bool verbose, quiet, live;
+  pid_t view; /* of --live; 0: none */
 };
 
 static int
@@ -78,6 +80,12 @@ static const struct ct_option options[] = {
      .apply = ct_apply_flag,
      .offset = offsetof(struct run, options.int3)},
     CT_OPTION_GROUP(ct_sending_options, struct run, sending),
+    {.name = "live",
+     .help = "show, while it runs, a table of its functions each second, as contrail top does, on standard error, which "
+             "must be a terminal; the program's standard output must be none",
+     .against = "last max-size",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct run, live)},
     CT_OPTION_GROUP(ct_recording_options, struct run, options),
     {.name = "verbose",
      .letter = 'v',
@@ -157,6 +165,7 @@ run_program(struct run *run, char **argv, int *exec_errno, struct ct_diag *diag)
   ct_session_get_status(session, &status);
   if (code == 0 && !status.ended) {
     control = ct_open_control(session);
+    run->view = run->live ? ct_live_view_start(control, true) : 0;
     code = ct_session_resume(session, diag);
   }
   if (code == 0 || code == CT_ETIMEOUT) {
@@ -192,6 +201,7 @@ record_it(struct run *run, char **argv)
     code = run_program(run, argv, &exec_errno, &diag);
     ct_signals_stop(run->signals);
     int closed = ct_session_close(run->session, &status, &closing);
+    ct_live_view_end(run->view);
     if (code == 0 && closed != 0) {
       code = closed;
       diag = closing;
@@ -232,6 +242,10 @@ run_record(int argc, char **argv)
   }
   if (code == -1 && ct_sending_check(&ct_command_record, &run.sending) != CT_EXIT_OK) {
     code = CT_EXIT_USAGE;
+  }
+  if (code == -1 && run.live) {
+    code = ct_live_view_check(&ct_command_record);
+    code = code == CT_EXIT_OK ? -1 : code;
   }
   if (code == -1 && ct_check_format(&ct_command_record, &run.options, run.format) != CT_EXIT_OK) {
     code = CT_EXIT_USAGE;

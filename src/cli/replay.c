@@ -73,6 +73,8 @@ static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_source_options, struct wanted, selected),
     CT_OPTION_JSON(struct wanted, selected.json, "one JSON object a line; status 1 when nothing matches"),
     CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_names_options, struct wanted, selected.look),
+    CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),
     CT_OPTIONS_END,
 };
 
@@ -156,6 +158,7 @@ write_replay(void *context, struct ct_trace *trace, const struct ct_filter *filt
   }
   struct ct_replay_options replay = {
       .struct_size = sizeof(replay),
+      .short_names = ct_shown_short_names(&selected->look),
       .filter = filter,
       .json = selected->json,
       .progress = *progress,
@@ -171,9 +174,10 @@ write_replay(void *context, struct ct_trace *trace, const struct ct_filter *filt
 static int
 run(int argc, char **argv)
 {
-  struct wanted wanted = {.no_output = false};
+  struct wanted wanted = {.selected.is_read = true, .no_output = false};
   int code = ct_parse(&ct_command_replay, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_replay, argc, argv) : NULL;
+  wanted.selected.is_live = wanted.live;
   if (dir != NULL) {
     code = ct_show_view(&ct_command_replay, dir, &wanted.selected, isatty(STDOUT_FILENO) != 1 && !wanted.live,
                         write_replay, &wanted);

@@ -106,6 +106,8 @@ static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_source_options, struct wanted, selected),
     CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object; status 1 when nothing matches"),
     CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_names_options, struct wanted, selected.look),
+    CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),
     CT_OPTIONS_END,
 };
 
@@ -122,6 +124,7 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
   filter.limit = selected->has_limit || selected->json ? filter.limit : DEFAULT_ROWS;
   struct ct_report_options report = {
       .struct_size = sizeof(report),
+      .short_names = ct_shown_short_names(&selected->look),
       .sort = wanted->sort,
       .filter = &filter,
       .width = ct_terminal_columns(),
@@ -142,7 +145,7 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
 static int
 run(int argc, char **argv)
 {
-  struct wanted wanted = {.sort = CT_SORT_TOTAL};
+  struct wanted wanted = {.selected.is_read = true, .sort = CT_SORT_TOTAL};
   int code = ct_parse(&ct_command_report, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
   const char *pattern = wanted.callers != NULL ? wanted.callers : wanted.callees;

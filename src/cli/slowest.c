@@ -75,6 +75,8 @@ static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
     CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object; status 1 when nothing matches"),
     CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_names_options, struct wanted, selected.look),
+    CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),
     CT_OPTIONS_END,
 };
 
@@ -88,6 +90,7 @@ write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *fil
   }
   struct ct_slowest_options slowest = {
       .struct_size = sizeof(slowest),
+      .short_names = ct_shown_short_names(&wanted->selected.look),
       .filter = filter,
       .count = wanted->count,
       .by_off = wanted->by_off,
@@ -105,7 +108,7 @@ write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *fil
 static int
 run(int argc, char **argv)
 {
-  struct wanted wanted = {.count = CT_SLOWEST_DEFAULT};
+  struct wanted wanted = {.selected.is_read = true, .count = CT_SLOWEST_DEFAULT};
   int code = ct_parse(&ct_command_slowest, argc, argv, &wanted);
   if (code == -1 && optind == argc) {
     code = ct_usage_error(&ct_command_slowest, "give a function: contrail slowest FUNCTION [DIR]");

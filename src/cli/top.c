@@ -2,6 +2,7 @@
 /* contrail top: the functions of a recording that goes on, as they are called. */
 #include "cli/top.h"
 
+#include "cli/screen.h"
 #include "cli/view.h"
 
 #include <contrail/text.h>
@@ -61,6 +62,12 @@ double
 ct_top_overhead(const struct ct_top *top)
 {
   return top->cpu_ns != 0 && top->hooks != 0 ? (double)top->hooks / (double)top->cpu_ns : -1;
+}
+
+uint64_t
+ct_top_events(const struct ct_top *top)
+{
+  return top->is_gone && top->state.events > top->events ? top->state.events : top->events;
 }
 
 int
@@ -170,7 +177,7 @@ put_heading(const struct ct_top *top)
          top->is_gone          ? "ended"
          : top->status != NULL ? ct_text_of(top->status, "state")
                                : "does not answer",
-         ct_format_count(a, top->events), ct_format_count(b, top->dropped));
+         ct_format_count(a, ct_top_events(top)), ct_format_count(b, top->dropped));
   if (top->last_ns != 0) {
     printf("; %s events/s", ct_format_count(a, (uint64_t)((double)top->events_last * 1e9 / (double)top->last_ns)));
   }
@@ -217,7 +224,8 @@ put_table(const struct ct_top *top)
     printf("%12s %10s %10s %14s%s %10s %10s %7" PRIu64 "  ", a, b, c, ct_format_count(d, row->calls),
            row->is_sampled ? "~" : " ", ct_format_duration(e, row->self_ns),
            row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open);
-    ct_put_printable(stdout, row->name, SIZE_MAX);
+    char name[CT_SCREEN_TEXT_BYTES];
+    ct_put_printable(stdout, ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), SIZE_MAX);
     fputs(" [", stdout);
     ct_put_printable(stdout, row->module, SIZE_MAX);
     puts("]");
@@ -269,6 +277,9 @@ run_plain(struct ct_top *top)
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
   signal(SIGPIPE, SIG_IGN);
+  if (top->leaves) {
+    signal(SIGTTOU, SIG_IGN); /* it may not be the terminal's process group */
+  }
   for (uint64_t look = 0; !interrupted; look++) {
     int rc = ct_top_look(top, top->once ? 0 : (uint64_t)((double)interval * BUDGET), &diag);
     if (rc != CT_OK) {
@@ -291,6 +302,10 @@ run_plain(struct ct_top *top)
     }
     next += interval;
     wait_until(next);
+  }
+  if (interrupted && top->leaves && !ct_top_is_over(top)) { /* the trace is complete now */
+    int rc = ct_top_look(top, 0, &diag);
+    return rc == CT_OK ? show(top) : failed(top, rc, &diag);
   }
   return CT_EXIT_OK;
 }
@@ -363,6 +378,8 @@ static const struct ct_option options[] = {
      .help = "one table (or line, with --json), after a second",
      .apply = ct_apply_flag,
      .offset = offsetof(struct ct_top, once)},
+    {.name = "leave", .apply = ct_apply_flag, .offset = offsetof(struct ct_top, leaves)}, /* record --live */
+    CT_OPTION_GROUP(ct_names_options, struct ct_top, look),
     CT_OPTION_JSON(struct ct_top, json, "one JSON object a line each second, in place of the screen"),
     CT_OPTIONS_END,
 };
@@ -394,7 +411,7 @@ run(int argc, char **argv)
   if (rc != CT_OK) {
     code = failed(&top, CT_EIO, &diag);
   } else {
-    bool is_terminal = isatty(STDOUT_FILENO) == 1 && isatty(STDIN_FILENO) == 1;
+    bool is_terminal = ct_screen_is_possible();
     code = is_terminal && !top.json && !top.once && top.count == 0 ? ct_top_screen(&top) : -1;
     code = code == -1 ? run_plain(&top) : code;
   }

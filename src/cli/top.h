@@ -4,6 +4,7 @@
 #define CT_CLI_TOP_H
 
 #include "cli/ask.h"
+#include "cli/shown.h"
 
 #include <contrail/control.h>
 #include <contrail/live.h>
@@ -23,6 +24,8 @@ struct ct_top {
   double interval_s;
   uint64_t count; /* of looks; 0: until the session ends */
   bool json, once;
+  bool leaves; /* when the session has ended: of a view that record or attach has begun */
+  struct ct_look look;
   /* Of the session, since the look before: what is known by its status. */
   uint64_t asked_ns;                       /* when it answered; 0: not yet */
   uint64_t events, dropped, hooks, cpu_ns; /* so far */
@@ -35,6 +38,8 @@ struct ct_top {
 int ct_top_look(struct ct_top *top, uint64_t budget_ns, struct ct_diag *diag);
 /* The hooks' part of the program's processor time so far; below 0: not known. */
 double ct_top_overhead(const struct ct_top *top);
+/* That are known of: by the session, or of one that is gone by what was read. */
+uint64_t ct_top_events(const struct ct_top *top);
 /* All has been shown. */
 bool ct_top_is_over(const struct ct_top *top);
 uint64_t ct_top_now_ns(void);

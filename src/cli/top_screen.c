@@ -3,19 +3,17 @@
  * The screen of contrail top. A look each second; between two of them keys change what is shown of the last one. What a
  * key asks of the session (patterns) waits for its answer, since the process is stopped meanwhile anyway.
  */
+#include "cli/screen.h"
 #include "cli/top.h"
 
 #include <contrail/text.h>
 
 #include <inttypes.h>
-#include <locale.h>
 #include <ncurses.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <wchar.h>
 
-enum { PATTERN_BYTES = 256, NAME_BYTES = 1024, HEAD_LINES = 3, KEY_ESCAPE = 27 };
+enum { PATTERN_BYTES = 256, NAME_BYTES = CT_SCREEN_TEXT_BYTES, HEAD_LINES = 3 };
 
 struct screen {
   struct ct_top *top;
@@ -26,49 +24,6 @@ struct screen {
 };
 
 /* ---- drawing ---- */
-
-/* Cut to so many columns. The text may be anything: bytes that are no characters become '?'. */
-static void
-put_text(int y, int x, int columns, const char *text)
-{
-  char copy[NAME_BYTES];
-  wchar_t wide[NAME_BYTES];
-  snprintf(copy, sizeof(copy), "%s", text);
-  ct_make_printable(copy);
-  mbstate_t state = {0};
-  size_t count = 0, left = strlen(copy);
-  int used = 0;
-  for (const char *p = copy; left != 0;) {
-    wchar_t c;
-    size_t n = mbrtowc(&c, p, left, &state);
-    if (n == 0 || n > left) {
-      c = L'?';
-      n = 1;
-      state = (mbstate_t){0};
-    }
-    int width = wcwidth(c);
-    c = width < 0 ? L'?' : c;
-    used += width < 0 ? 1 : width;
-    if (used > columns) {
-      break;
-    }
-    wide[count++] = c;
-    p += n;
-    left -= n;
-  }
-  mvaddnwstr(y, x, wide, (int)count);
-}
-
-__attribute__((format(printf, 2, 3))) static void
-put_line(int y, const char *format, ...)
-{
-  char text[NAME_BYTES];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  put_text(y, 0, COLS, text);
-}
 
 static void
 draw_heading(const struct screen *screen)
@@ -83,12 +38,12 @@ draw_heading(const struct screen *screen)
   if (top->overhead_last >= 0) {
     snprintf(cost, sizeof(cost), "%.0f %%", top->overhead_last * 100);
   }
-  put_line(0, "%s %s  %s events  %s/s  %s dropped  hooks %s of its processor time  %" PRIu64 " threads", top->id,
-           screen->is_held       ? "(held)"
-           : top->is_gone        ? "ended"
-           : top->status == NULL ? "does not answer"
-                                 : ct_text_of(top->status, "state"),
-           ct_format_count(a, top->events), c, ct_format_count(b, top->dropped), cost, state->threads);
+  ct_screen_line(0, "%s %s  %s events  %s/s  %s dropped  hooks %s of its processor time  %" PRIu64 " threads", top->id,
+                 screen->is_held       ? "(held)"
+                 : top->is_gone        ? "ended"
+                 : top->status == NULL ? "does not answer"
+                                       : ct_text_of(top->status, "state"),
+                 ct_format_count(a, ct_top_events(top)), c, ct_format_count(b, top->dropped), cost, state->threads);
   size_t used = 0;
   if (state->bytes_left != 0) {
     used += (size_t)snprintf(rest + used, sizeof(rest) - used, "  behind by %s", ct_format_bytes(d, state->bytes_left));
@@ -104,8 +59,8 @@ draw_heading(const struct screen *screen)
     snprintf(rest + used, sizeof(rest) - used, "  %" PRIu64 " further processes not shown",
              ct_number_of(top->status, "children"));
   }
-  put_line(1, "%zu functions  sorted by %s  %s%s%s  ? keys", top->row_count, ct_live_sort_name(top->sort),
-           top->pattern != NULL ? "only " : "", top->pattern != NULL ? top->pattern : "", rest);
+  ct_screen_line(1, "%zu functions  sorted by %s  %s%s%s  ? keys", top->row_count, ct_live_sort_name(top->sort),
+                 top->pattern != NULL ? "only " : "", top->pattern != NULL ? top->pattern : "", rest);
 }
 
 static int
@@ -125,11 +80,12 @@ draw_rows(struct screen *screen)
                                                             : screen->first;
   attron(A_REVERSE);
   mvhline(HEAD_LINES - 1, 0, ' ', COLS);
-  put_line(HEAD_LINES - 1, "%12s %10s %10s %15s %10s %10s %6s  %s", "calls last", "self last", "p99 last", "calls",
-           "self", "p99", "open", "function");
+  ct_screen_line(HEAD_LINES - 1, "%12s %10s %10s %15s %10s %10s %6s  %s", "calls last", "self last", "p99 last",
+                 "calls", "self", "p99", "open", "function");
   attroff(A_REVERSE);
   for (size_t i = 0; i < lines && screen->first + i < top->row_count; i++) {
     const struct ct_live_row *row = ct_live_row(top->live, screen->first + i);
+    char name[CT_SCREEN_TEXT_BYTES];
     char a[CT_COUNT_CHARS] = "-", b[CT_DURATION_CHARS] = "-", c[CT_DURATION_CHARS] = "-", d[CT_COUNT_CHARS],
          e[CT_DURATION_CHARS], f[CT_DURATION_CHARS];
     if (top->state.last_is_known) {
@@ -142,9 +98,10 @@ draw_rows(struct screen *screen)
     if (screen->first + i == screen->chosen) {
       attron(A_BOLD);
     }
-    put_line(HEAD_LINES + (int)i, "%12s %10s %10s %14s%s %10s %10s %6" PRIu64 "  %s [%s]", a, b, c,
-             ct_format_count(d, row->calls), row->is_sampled ? "~" : " ", ct_format_duration(e, row->self_ns),
-             row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open, row->name, row->module);
+    ct_screen_line(HEAD_LINES + (int)i, "%12s %10s %10s %14s%s %10s %10s %6" PRIu64 "  %s [%s]", a, b, c,
+                   ct_format_count(d, row->calls), row->is_sampled ? "~" : " ", ct_format_duration(e, row->self_ns),
+                   row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open,
+                   ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), row->module);
     attroff(A_BOLD);
     if (screen->first + i == screen->chosen) {
       mvaddch(HEAD_LINES + (int)i, 0, '>');
@@ -157,11 +114,11 @@ draw_threads(const struct screen *screen)
 {
   struct ct_live_thread thread;
   int lines = body_lines();
-  put_line(HEAD_LINES - 1, "%10s %15s %15s %8s  %s", "thread", "events last", "events", "open", "name");
+  ct_screen_line(HEAD_LINES - 1, "%10s %15s %15s %8s  %s", "thread", "events last", "events", "open", "name");
   for (int i = 0; i < lines && ct_live_thread(screen->top->live, screen->first + (size_t)i, &thread); i++) {
     char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
-    put_line(HEAD_LINES + i, "%10u %15s %15s %8" PRIu64 "  %s", thread.tid, ct_format_count(a, thread.last_events),
-             ct_format_count(b, thread.events), thread.open, thread.name);
+    ct_screen_line(HEAD_LINES + i, "%10u %15s %15s %8" PRIu64 "  %s", thread.tid,
+                   ct_format_count(a, thread.last_events), ct_format_count(b, thread.events), thread.open, thread.name);
   }
 }
 
@@ -179,13 +136,14 @@ draw_keys(void)
       "space       hold, go on",
       "q           leave; the recording goes on"};
   for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-    put_line(HEAD_LINES + (int)i, "  %s", keys[i]);
+    ct_screen_line(HEAD_LINES + (int)i, "  %s", keys[i]);
   }
 }
 
 static void
 draw(struct screen *screen)
 {
+  ct_screen_fit();
   erase();
   draw_heading(screen);
   if (screen->shows_keys) {
@@ -195,49 +153,21 @@ draw(struct screen *screen)
   } else {
     draw_rows(screen);
   }
-  put_line(LINES - 1, "%s", screen->said);
+  ct_screen_line(LINES - 1, "%s", screen->said);
   refresh();
 }
 
 /* ---- keys ---- */
-
-/* A line at the bottom of the screen; false: given up by Escape. */
-static bool
-ask_line(const char *question, char *out, size_t size)
-{
-  size_t length = 0;
-  out[0] = '\0';
-  timeout(-1);
-  for (;;) {
-    move(LINES - 1, 0);
-    clrtoeol();
-    put_line(LINES - 1, "%s%s_", question, out);
-    refresh();
-    int key = getch();
-    if (key == '\n' || key == '\r' || key == KEY_ENTER) {
-      return true;
-    }
-    if (key == KEY_ESCAPE || key == ERR) {
-      return false;
-    }
-    if ((key == KEY_BACKSPACE || key == 127 || key == 8) && length != 0) {
-      out[--length] = '\0';
-    } else if (key >= ' ' && key < 256 && key != 127 && length + 1 < size) {
-      out[length++] = (char)key;
-      out[length] = '\0';
-    }
-  }
-}
 
 /* Of the session: a pattern is added to a list, or taken off it. */
 static void
 change(struct screen *screen, const char *method, const char *question)
 {
   struct ct_top *top = screen->top;
-  char pattern[NAME_BYTES];
+  char pattern[NAME_BYTES] = "";
   struct ct_diag diag = {""};
   int code;
-  if (!ask_line(question, pattern, PATTERN_BYTES)) {
+  if (!ct_screen_ask(question, pattern, PATTERN_BYTES)) {
     return;
   }
   if (pattern[0] == '\0' && screen->chosen < top->row_count) {
@@ -261,8 +191,8 @@ choose_functions(struct screen *screen)
 {
   struct ct_top *top = screen->top;
   struct ct_diag diag = {""};
-  char pattern[PATTERN_BYTES];
-  if (!ask_line("only functions that match: ", pattern, sizeof(pattern))) {
+  char pattern[PATTERN_BYTES] = "";
+  if (!ct_screen_ask("only functions that match: ", pattern, sizeof(pattern))) {
     return;
   }
   int rc = ct_live_rows(top->live, top->sort, pattern[0] != '\0' ? pattern : NULL, &top->row_count, &diag);
@@ -351,6 +281,9 @@ run_screen(struct screen *screen, struct ct_diag *diag)
       if (rc != CT_OK) {
         return rc;
       }
+      if (ct_top_is_over(top) && top->leaves) {
+        return CT_OK;
+      }
       if (ct_top_is_over(top)) {
         snprintf(screen->said, sizeof(screen->said), "the recording has ended; q leaves");
       }
@@ -373,21 +306,13 @@ ct_top_screen(struct ct_top *top)
 {
   struct screen screen = {.top = top};
   struct ct_diag diag = {""};
-  setlocale(LC_CTYPE, "");
-  SCREEN *terminal = newterm(NULL, stdout, stdin);
-  if (terminal == NULL) {
+  if (!ct_screen_open()) {
     fprintf(stderr, "contrail top: the terminal '%s' is not known; one table each second\n",
             getenv("TERM") != NULL ? getenv("TERM") : "");
     return -1;
   }
-  cbreak();
-  noecho();
-  keypad(stdscr, TRUE);
-  set_escdelay(50);
-  curs_set(0);
   int rc = run_screen(&screen, &diag);
-  endwin();
-  delscreen(terminal);
+  ct_screen_close();
   if (rc != CT_OK) {
     ct_command_failed(top->command, "%s", diag.text);
     return rc == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;

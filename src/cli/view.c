@@ -508,8 +508,17 @@ write_view(const struct ct_command *command, const struct ct_trace_view *view, c
   if (shows_progress) {
     progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &line};
   }
-  int rc = write(context, view->trace, &view->filter, &progress, out, &notes, &diag);
+  FILE *shown = selected->is_read && !selected->json && !selected->quiet
+                    ? ct_shown_open(&selected->look, !selected->is_live)
+                    : out;
+  if (shown == NULL) {
+    return ct_command_failed(command, "out of memory");
+  }
+  int rc = write(context, view->trace, &view->filter, &progress, shown, &notes, &diag);
   ct_progress_end(&line);
+  int why = errno; /* of the writing, for ct_finish_view */
+  ct_shown_close(shown != out ? shown : NULL);
+  errno = why;
   bool is_written = rc == 0;
   rc = ct_finish_view(command, rc, &notes, &diag);
   rc = !is_written ? rc : report_unmatched(command, view, selected, &notes, rc);

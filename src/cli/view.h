@@ -4,6 +4,7 @@
 #define CT_CLI_VIEW_H
 
 #include "cli/command.h"
+#include "cli/shown.h"
 
 #include <contrail/filter.h>
 
@@ -23,6 +24,8 @@ struct ct_view_selection {
   bool many_processes;   /* set by a command that takes several of --process, and opens their traces itself */
   enum ct_view_time time;
   bool json, quiet, source;
+  bool is_read, is_live; /* set by a command whose text people read (ct_look_options); as it comes, without a pager */
+  struct ct_look look;
 };
 
 /*

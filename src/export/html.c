@@ -22,6 +22,7 @@
 #include "base/json.h"
 #include "views/filter.h"
 
+#include <contrail/text.h>
 #include <contrail/version.h>
 
 #include <stdlib.h>
@@ -293,6 +294,30 @@ put_functions(struct html *html)
   return failed == 0 ? CT_OK : CT_ENOMEM;
 }
 
+/* Names that are long, and what is shown for them where there is little room: as report and the others have them on a
+ * terminal. */
+static int
+put_short_names(struct html *html)
+{
+  const json_t *functions = json_object_get(html->about, "functions"),
+               *paths = json_object_get(html->about, "path_names");
+  json_t *shown = json_object();
+  int failed = shown == NULL || json_object_set_new(html->about, "short_names", shown) != 0;
+  size_t count = json_array_size(functions), all = count + json_array_size(paths);
+  for (size_t i = 0; i < all && failed == 0; i++) {
+    const char *name = json_string_value(i < count ? json_array_get(json_array_get(functions, i), 0)
+                                                   : json_array_get(paths, i - count));
+    char *copy = strdup(name != NULL ? name : "");
+    if (copy == NULL) {
+      return CT_ENOMEM;
+    }
+    ct_shorten_name(copy);
+    failed = name != NULL && strcmp(copy, name) != 0 ? json_object_set_new(shown, name, ct_json_string(copy)) : 0;
+    free(copy);
+  }
+  return failed == 0 ? CT_OK : CT_ENOMEM;
+}
+
 static bool
 is_filtered(const struct ct_filter *filter)
 {
@@ -403,6 +428,7 @@ write_body(struct html *html, struct ct_sink *out, struct ct_diag *diag)
   int closed = ct_html_stream_close(&html->stream);
   code = code == CT_OK ? closed : code;
   code = code == CT_OK ? put_functions(html) : code;
+  code = code == CT_OK ? put_short_names(html) : code;
   if (code != CT_OK) {
     return code;
   }

@@ -198,14 +198,14 @@ put_change(FILE *out, const struct ct_diff_row *row)
 }
 
 static void
-put_row(FILE *out, const struct ct_diff_row *row)
+put_row(FILE *out, const struct ct_diff_row *row, bool short_names)
 {
   const struct ct_profile_function *function = ct_diff_function(row);
   bool is_one = row->state == CT_DIFF_NEW || row->state == CT_DIFF_VANISHED;
   put_numbers(out, is_one ? state_names[row->state] : side_names[0], &row->numbers[row->functions[0] == NULL]);
   ct_put_printable(out, function->module, 24);
   fputs("  ", out);
-  ct_put_printable(out, function->name, SIZE_MAX);
+  ct_text_put_name(out, function->name, short_names, 0);
   putc('\n', out);
   if (!is_one) {
     put_numbers(out, side_names[1], &row->numbers[1]);
@@ -258,7 +258,7 @@ ct_diff_put(const struct ct_profile profiles[2], const struct ct_diff *diff, con
               "module  function");
     }
     for (size_t i = 0; i < shown; i++) {
-      put_row(out, &diff->rows[i]);
+      put_row(out, &diff->rows[i], options->short_names);
     }
     put_rest(out, diff, shown, options);
   }

@@ -184,7 +184,6 @@ put_name(const struct graph *graph, const struct ct_path *path, unsigned used)
   char count[CT_COUNT_CHARS];
   unsigned width = graph->options->width, before = graph->columns + used;
   size_t columns = width > before + NAME_COLUMNS_MIN ? width - before : NAME_COLUMNS_MIN;
-  bool cut = width != 0 && ct_text_columns(name) > columns;
   if (path->name >= CT_PATH_THREAD && path->name < CT_PATH_OTHER) {
     const struct ct_path_label *label = &graph->paths.labels[path->name - CT_PATH_THREAD];
     fputs("thread ", out);
@@ -195,7 +194,7 @@ put_name(const struct graph *graph, const struct ct_path *path, unsigned used)
     }
     return;
   }
-  ct_put_printable(out, name, cut ? ct_text_bytes_of_columns(name, columns) : SIZE_MAX);
+  ct_text_put_name(out, name, graph->options->short_names, width != 0 ? columns : 0);
   if (path->recursive != 0) {
     fprintf(out, "  -- %s calls are recursive", ct_format_count(count, path->recursive));
   }

@@ -76,9 +76,14 @@ ct_labels_make(struct ct_labels *labels, uint32_t fn)
   uint32_t module = function != NULL ? function->module : UINT32_MAX;
   uint32_t line = 0;
   const char *file = function != NULL ? ct_trace_function_source(labels->trace, fn, &line) : NULL;
-  char *text = label_text(name, labels->source ? file : NULL, line);
   char *json = json_members(name, ct_trace_module_name(labels->trace, module), file, line);
+  char *shown = strdup(name);
+  if (shown != NULL && labels->short_names) {
+    ct_shorten_name(shown);
+  }
+  char *text = shown != NULL ? label_text(shown, labels->source ? file : NULL, line) : NULL;
   if (text == NULL || json == NULL) {
+    free(shown);
     free(text);
     free(json);
     return NULL;
@@ -90,8 +95,9 @@ ct_labels_make(struct ct_labels *labels, uint32_t fn)
   }
   label->text = text;
   label->text_length = (uint32_t)strlen(text);
-  label->name_length = (uint32_t)(strchr(name, '(') == NULL ? strlen(name) : ct_demangled_name_length(name));
-  label->suffix_start = (uint32_t)(strlen(name) + (strchr(name, '(') == NULL ? strlen("()") : 0));
+  label->name_length = (uint32_t)(strchr(shown, '(') == NULL ? strlen(shown) : ct_demangled_name_length(shown));
+  label->suffix_start = (uint32_t)(strlen(shown) + (strchr(shown, '(') == NULL ? strlen("()") : 0));
+  free(shown);
   label->fn = fn;
   label->json = json;
   label->json_length = (uint32_t)strlen(json);

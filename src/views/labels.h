@@ -24,6 +24,7 @@ struct ct_labels {
   struct ct_trace *trace;
   struct ct_view_pattern *pattern;
   bool source;         /* the text says where the function is written */
+  bool short_names;    /* the text has long names shortened */
   struct ct_label *of; /* fn_count + 1; the last one stands for ids outside the table */
   uint32_t fn_count;
 };

@@ -716,6 +716,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
   r.labels.source = options->source;
+  r.labels.short_names = options->short_names;
   if (rc == 0 && follows) {
     rc = replay_live(&r, diag);
   } else if (rc == 0 && sink != NULL) {

@@ -94,6 +94,7 @@ take_functions(struct replay *r, struct ct_diag *diag)
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
   r->labels.source = r->options->source;
+  r->labels.short_names = r->options->short_names;
   return rc;
 }
 

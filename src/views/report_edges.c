@@ -240,7 +240,7 @@ static void
 put_name(FILE *out, const struct edges_view *view, int32_t other)
 {
   const struct ct_view_name *name = other >= 0 ? &view->edges.names.names[other] : NULL;
-  ct_put_printable(out, other_name(view, other), SIZE_MAX);
+  ct_text_put_name(out, other_name(view, other), view->options->short_names, 0);
   if (view->options->source && name != NULL && name->file != NULL) {
     fputs("  ", out);
     ct_put_printable(out, name->file, SIZE_MAX);

@@ -135,7 +135,7 @@ static void
 put_label(const struct groups_view *view, const struct ct_group *group, FILE *out)
 {
   if (group->name == NULL) {
-    ct_put_printable(out, group->key, SIZE_MAX);
+    ct_text_put_name(out, group->key, view->options->short_names && view->options->rows == CT_ROWS_CLASSES, 0);
     return;
   }
   ct_put_printable(out, group->name, SIZE_MAX);

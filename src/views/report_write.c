@@ -17,7 +17,8 @@
 #include <string.h>
 
 enum {
-  TIME_COLUMNS = 8, /* total, self, min, avg, p50, p95, p99, max; and perhaps off */
+  TIMES = 6, /* min, avg, p50, p95, p99, max */
+  NAME_COLUMNS_WANTED = 22,
   MODULE_COLUMNS_MAX = 24,
   NAME_COLUMNS_MIN = 16,
 };
@@ -149,9 +150,47 @@ any_off(const struct ct_report_row *rows, size_t count)
 /* Columns that are not in every table, and what a share is of. */
 struct extra {
   bool off, uncertain, unfinished;
-  bool share;       /* of what is shown and not: only where all functions are in the rows */
+  bool share;        /* of what is shown and not: only where all functions are in the rows */
+  bool times[TIMES]; /* as time_names has them */
+  bool module;
+  char dropped[96]; /* names of columns, for want of room */
   uint64_t self_ns; /* of all rows */
 };
+
+static const char *const time_names[TIMES] = {"min", "avg", "p50", "p95", "p99", "max"};
+
+/* What is before the name, in columns. */
+static size_t
+columns_before_name(const struct extra *extra, size_t module_columns)
+{
+  size_t times = 2u + extra->off + extra->uncertain + extra->unfinished; /* total, self */
+  for (size_t i = 0; i < TIMES; i++) {
+    times += extra->times[i];
+  }
+  return times * 11u + extra->share * 7u + 13 + 1 + (extra->module ? module_columns + 2 : 0);
+}
+
+/* Drops columns, from the least useful on, until the names have room; dropped: which. */
+static void
+fit(struct extra *extra, size_t module_columns, unsigned width)
+{
+  struct {
+    bool *shown;
+    const char *name;
+  } least_useful[] = {{&extra->times[0], "min"}, {&extra->times[1], "avg"}, {&extra->times[2], "p50"},
+                      {&extra->times[3], "p95"}, {&extra->times[5], "max"}, {&extra->times[4], "p99"},
+                      {&extra->share, "self %"}, {&extra->off, "off"},      {&extra->module, "module"}};
+  for (size_t i = 0; i < sizeof(least_useful) / sizeof(least_useful[0]) &&
+                     width < columns_before_name(extra, module_columns) + NAME_COLUMNS_WANTED;
+       i++) {
+    size_t used = strlen(extra->dropped);
+    if (*least_useful[i].shown) {
+      *least_useful[i].shown = false;
+      snprintf(extra->dropped + used, sizeof(extra->dropped) - used, "%s%s", used != 0 ? ", " : "",
+               least_useful[i].name);
+    }
+  }
+}
 
 void
 ct_report_put_time(FILE *out, bool known, uint64_t ns)
@@ -181,42 +220,42 @@ ct_report_put_padded(FILE *out, const char *text, size_t columns)
 }
 
 static void
-put_row_text(FILE *out, const struct ct_report_row *row, struct extra extra, bool source, size_t module_columns,
-             size_t name_columns)
+put_row_text(FILE *out, const struct ct_report_row *row, const struct extra *extra,
+             const struct ct_report_options *options, size_t module_columns, size_t name_columns)
 {
   bool has_time = row->calls > row->points || row->before != 0 || row->is_gap;
   bool timed = row->timed != 0;
   char calls[CT_COUNT_CHARS + 1] = "~", odd[CT_COUNT_CHARS];
   ct_report_put_time(out, has_time, row->total_ns);
   ct_report_put_time(out, has_time, row->self_ns);
-  if (extra.share) {
-    ct_report_put_share(out, has_time, row->self_ns, extra.self_ns);
+  if (extra->share) {
+    ct_report_put_share(out, has_time, row->self_ns, extra->self_ns);
   }
-  if (extra.off) {
+  if (extra->off) {
     ct_report_put_time(out, has_time, row->off_ns);
   }
   ct_format_count(calls + 1, row->calls);
   calls[0] = row->was_out ? '>' : row->passed_over != 0 ? '~' : '+';
   fprintf(out, "%12s ", row->was_out || row->passed_over != 0 || row->counted != 0 ? calls : calls + 1);
   const uint64_t times[] = {row->min_ns, row->avg_ns, row->p50_ns, row->p95_ns, row->p99_ns, row->max_ns};
-  for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-    ct_report_put_time(out, timed || (i + 1 == sizeof(times) / sizeof(times[0]) && row->partial != 0), times[i]);
+  for (size_t i = 0; i < TIMES; i++) {
+    if (extra->times[i]) {
+      ct_report_put_time(out, timed || (i + 1 == TIMES && row->partial != 0), times[i]);
+    }
   }
-  if (extra.uncertain) {
+  if (extra->uncertain) {
     fprintf(out, "%10s ", ct_format_count(odd, row->uncertain));
   }
-  if (extra.unfinished) {
+  if (extra->unfinished) {
     fprintf(out, "%10s ", ct_format_count(odd, row->unfinished));
   }
   putc_unlocked(' ', out);
-  ct_report_put_padded(out, row->module, module_columns);
-  fputs("  ", out);
-  size_t bytes = strlen(row->name);
-  if (name_columns != 0 && ct_text_columns(row->name) > name_columns) {
-    bytes = ct_text_bytes_of_columns(row->name, name_columns);
+  if (extra->module) {
+    ct_report_put_padded(out, row->module, module_columns);
+    fputs("  ", out);
   }
-  ct_put_printable(out, row->name, bytes);
-  if (source && row->file != NULL) {
+  ct_text_put_name(out, row->name, options->short_names, name_columns);
+  if (options->source && row->file != NULL) {
     fputs("  ", out);
     ct_put_printable(out, row->file, SIZE_MAX);
     if (row->line != 0) {
@@ -227,12 +266,46 @@ put_row_text(FILE *out, const struct ct_report_row *row, struct extra extra, boo
 }
 
 static void
+put_titles(FILE *out, const struct extra *extra, bool off_is_bound, size_t module_columns)
+{
+  fprintf(out, "%10s %10s ", "total", "self");
+  if (extra->share) {
+    fprintf(out, "%6s ", "self %");
+  }
+  if (extra->off) {
+    fprintf(out, "%10s ", off_is_bound ? "off <=" : "off");
+  }
+  fprintf(out, "%12s ", "calls");
+  for (size_t i = 0; i < TIMES; i++) {
+    if (extra->times[i]) {
+      fprintf(out, "%10s ", time_names[i]);
+    }
+  }
+  if (extra->uncertain) {
+    fprintf(out, "%10s ", "uncertain");
+  }
+  if (extra->unfinished) {
+    fprintf(out, "%10s ", "unfinished");
+  }
+  if (extra->module) {
+    fprintf(out, " %-*s  function\n", (int)module_columns, "module");
+  } else {
+    fputs(" function\n", out);
+  }
+}
+
+static void
 put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t shown,
               const struct ct_report_options *options)
 {
-  struct extra extra = {any_off(rows, shown), any_uncertain(rows, shown), any_unfinished(rows, shown),
-                        !ct_report_is_filtered(options->filter), 0};
-  size_t module_columns = strlen("module");
+  struct extra extra = {.off = any_off(rows, shown),
+                        .uncertain = any_uncertain(rows, shown),
+                        .unfinished = any_unfinished(rows, shown),
+                        .share = !ct_report_is_filtered(options->filter),
+                        .times = {true, true, true, true, true, true},
+                        .module = true};
+  size_t module_columns = strlen("module"), name_columns = 0;
+  unsigned width = options->width;
   for (size_t i = 0; i < count; i++) {
     extra.self_ns += rows[i].self_ns;
   }
@@ -242,36 +315,23 @@ put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t 
       module_columns = columns < MODULE_COLUMNS_MAX ? columns : MODULE_COLUMNS_MAX;
     }
   }
-  size_t before_name = (TIME_COLUMNS + extra.off + extra.uncertain + extra.unfinished) * 11u + extra.share * 7u + 13 +
-                       1 + module_columns + 2;
-  size_t name_columns = 0;
-  unsigned width = options->width;
   if (width != 0) {
+    fit(&extra, module_columns, width);
+    size_t before_name = columns_before_name(&extra, module_columns);
     name_columns = width > before_name + NAME_COLUMNS_MIN ? width - before_name : NAME_COLUMNS_MIN;
   }
-  fprintf(out, "%10s %10s ", "total", "self");
-  if (extra.share) {
-    fprintf(out, "%6s ", "self %");
-  }
-  if (extra.off) {
-    fprintf(out, "%10s ", rows[0].off_is_bound ? "off <=" : "off");
-  }
-  fprintf(out, "%12s %10s %10s %10s %10s %10s %10s ", "calls", "min", "avg", "p50", "p95", "p99", "max");
-  if (extra.uncertain) {
-    fprintf(out, "%10s ", "uncertain");
-  }
-  if (extra.unfinished) {
-    fprintf(out, "%10s ", "unfinished");
-  }
-  fprintf(out, " %-*s  %s\n", (int)module_columns, "module", "function");
+  put_titles(out, &extra, count != 0 && rows[0].off_is_bound, module_columns);
   for (size_t i = 0; i < shown; i++) {
-    put_row_text(out, &rows[i], extra, options->source, module_columns, name_columns);
+    put_row_text(out, &rows[i], &extra, options, module_columns, name_columns);
   }
   char more[CT_COUNT_CHARS];
   if (shown < count) {
     fprintf(out, "... and %s more; --limit 0 shows all\n", ct_format_count(more, count - shown));
   } else if (count == 0) {
     fputs("no calls\n", out);
+  }
+  if (extra.dropped[0] != '\0') {
+    fprintf(out, "not shown, for want of columns: %s\n", extra.dropped);
   }
 }
 

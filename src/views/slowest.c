@@ -400,7 +400,7 @@ put_what(const struct slowest *slowest, const struct ct_entry *entry)
     return;
   }
   const char *name = name_of(slowest, entry->fn);
-  ct_put_printable(out, name, SIZE_MAX);
+  ct_text_put_name(out, name, slowest->options->short_names, 0);
   fputs(strchr(name, '(') == NULL ? "()" : "", out);
 }
 
@@ -495,7 +495,7 @@ put_heading(const struct slowest *slowest, size_t i)
   uint64_t ns = since_start_ns(slowest, found->enter_tsc);
   char text[CT_DURATION_CHARS];
   fprintf(slowest->out, "%s%zu: ", i == 0 ? "" : "\n", i + 1);
-  ct_put_printable(slowest->out, name_of(slowest, found->fn), SIZE_MAX);
+  ct_text_put_name(slowest->out, name_of(slowest, found->fn), slowest->options->short_names, 0);
   fprintf(slowest->out, "  %s%s, at %llu.%09llu s, thread ", slowest->options->by_off ? "off the processor for " : "",
           ct_format_duration(text, ns_of(slowest, found->key)), (unsigned long long)(ns / 1000000000),
           (unsigned long long)(ns % 1000000000));

@@ -3,6 +3,7 @@
 #include "views/text.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 size_t
 ct_text_columns(const char *text)
@@ -24,4 +25,17 @@ ct_text_bytes_of_columns(const char *text, size_t columns)
     }
   }
   return i;
+}
+
+void
+ct_text_put_name(FILE *out, const char *name, bool is_short, size_t columns)
+{
+  char *copy = is_short ? strdup(name) : NULL;
+  if (copy != NULL) {
+    ct_shorten_name(copy);
+    name = copy;
+  }
+  bool is_cut = columns != 0 && ct_text_columns(name) > columns;
+  ct_put_printable(out, name, is_cut ? ct_text_bytes_of_columns(name, columns) : SIZE_MAX);
+  free(copy);
 }

@@ -413,6 +413,12 @@ test_report_table(void **state)
   filter = (struct ct_filter){.struct_size = sizeof(filter), .function = "[wm]*", .module = "pr*"};
   options = (struct ct_report_options){.struct_size = sizeof(options), .workers = 1, .filter = &filter, .width = 100};
   text = report_text(trace, &options);
+  assert_non_null(strstr(text, "not shown, for want of columns: min, avg, p50, p95"));
+  assert_non_null(strstr(text, "  4.650 us   4.620 us            3     100 ns   4.500 us          1  prog    work\n"));
+  free(text);
+  options.width = 200;
+  text = report_text(trace, &options);
+  assert_null(strstr(text, "not shown"));
   assert_non_null(strstr(text, "unfinished"));
   assert_non_null(strstr(text,
                          "  4.650 us   4.620 us            3      50 ns      75 ns      50 ns     100 ns     100 ns   "

@@ -70,7 +70,7 @@ function entryRows(page, entry) {
 
 function tellEntry(page, entry) {
   const {data} = page, {columns, about} = data, panel = get('details');
-  const isRun = (columns.more[entry] & IS_RUN) !== 0, name = page.nameOf(columns.fn[entry]);
+  const isRun = (columns.more[entry] & IS_RUN) !== 0, name = clean(about.functions[columns.fn[entry]][FN.name]);
   panel.replaceChildren(make('h2', isRun ? 'Short calls, together' : name), list(entryRows(page, entry)));
   for (const line of entryDoubts(data, entry)) panel.append(make('p', line));
   const parents = make('ol');

@@ -76,7 +76,7 @@ class Flame {
     }
   }
   drawFrame(path, x, width, depth, isAbove) {
-    const g = this.context, colours = this.page.colours, name = clean(this.page.data.paths[path].name), y = depth * SIZE.row - this.top;
+    const g = this.context, colours = this.page.colours, name = this.page.shown(this.page.data.paths[path].name), y = depth * SIZE.row - this.top;
     const isHit = this.page.match !== null && this.page.match(this.page.data.paths[path].name);
     g.globalAlpha = (this.page.match !== null && !isHit) || isAbove ? 0.5 : 1;
     g.fillStyle = colours.fill(name);

@@ -15,7 +15,8 @@ class Page {
     this.match = null; /* of names; NULL: no search */
     this.hits = null; /* by function */
     this.hitsBefore = null; /* of all rows, one after the other: how many entries before a place match */
-    this.names = data.about.functions.map(row => clean(row[FN.name]));
+    this.shortNames = new Map(Object.entries(data.about.short_names || {}));
+    this.names = data.about.functions.map(row => this.shown(row[FN.name]));
     this.timeline = new Timeline(this, get('timeline'));
     this.flame = new Flame(this, get('flamegraph'));
     this.table = new Table(this);
@@ -23,6 +24,10 @@ class Page {
   }
   nameOf(fn) {
     return this.names[fn];
+  }
+  /* A name where there is little room; the details have it whole. */
+  shown(name) {
+    return clean(this.shortNames.get(name) || name);
   }
   start() {
     get('title').textContent = document.title = 'contrail: ' + clean(this.data.about.program);

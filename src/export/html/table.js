@@ -76,7 +76,8 @@ class Table {
       const isText = key === 'name' || key === 'module', cell = make('td');
       if (isText) cell.className = 'text';
       if (key === 'name') {
-        const button = make('button', clean(sum.name));
+        const button = make('button', this.page.shown(sum.name));
+        button.title = clean(sum.name);
         button.type = 'button';
         button.className = 'link';
         button.addEventListener('click', () => this.page.tellFunction(sum));

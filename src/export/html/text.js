@@ -12,7 +12,7 @@ function make(name, text, ...children) {
   return element;
 }
 
-const count = number => Math.round(number).toLocaleString('en-US').replace(/,/g, '\u202f');
+const count = number => Math.round(number).toLocaleString('en-US');
 
 function duration(ns) {
   const size = Math.abs(ns);

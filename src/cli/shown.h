@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How text of the reading commands is shown: in colours, and by a pager when it is long, if standard output is a
+ * terminal. Elsewhere the bytes are those that the views write, unless --color always was given.
+ */
+#ifndef CT_CLI_SHOWN_H
+#define CT_CLI_SHOWN_H
+
+#include "cli/option.h"
+
+#include <stdio.h>
+
+enum ct_when { CT_WHEN_AUTO = 0, CT_WHEN_ALWAYS, CT_WHEN_NEVER };
+
+/* What the options choose. */
+struct ct_look {
+  enum ct_when color;
+  enum ct_when short_names;
+  bool no_pager;
+};
+
+/* Members: struct ct_look. */
+extern const struct ct_option ct_look_options[];  /* --color, --no-pager */
+extern const struct ct_option ct_names_options[]; /* --names */
+
+/* Standard output, or what stands before it; it goes to ct_shown_close. NULL: there is no memory. */
+FILE *ct_shown_open(const struct ct_look *look, bool may_page);
+/* What was written is shown, and the pager has ended; errors of writing are out's own. */
+void ct_shown_close(FILE *out);
+/* Whether names of functions are to be shortened. */
+bool ct_shown_short_names(const struct ct_look *look);
+
+#endif

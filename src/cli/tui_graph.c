@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * contrail tui: who calls whom, as a tree that is folded. A node below another is an edge: what its caller called of it
+ * on all paths, as the index has it. So a node costs nothing that grows with the trace. The tree of exact paths is
+ * contrail graph's.
+ */
+#include "cli/tui.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHILDREN_MAX = 500, OPEN_LEVELS = 40, OPEN_PERCENT = 60 };
+
+static int
+heavier(const void *a, const void *b)
+{
+  const struct tui_node *x = a, *y = b;
+  return x->total != y->total   ? (x->total < y->total ? 1 : -1)
+         : x->calls != y->calls ? (x->calls < y->calls ? 1 : -1)
+                                : (x->function > y->function) - (x->function < y->function);
+}
+
+/* Room for so many nodes at a place. */
+static int
+make_room(struct tui_graph *graph, size_t at, size_t count)
+{
+  if (graph->count + count > graph->capacity) {
+    size_t capacity = (graph->count + count) * 2;
+    struct tui_node *more = reallocarray(graph->nodes, capacity, sizeof(*more));
+    if (more == NULL) {
+      return CT_ENOMEM;
+    }
+    graph->nodes = more;
+    graph->capacity = capacity;
+  }
+  memmove(graph->nodes + at + count, graph->nodes + at, (graph->count - at) * sizeof(*graph->nodes));
+  graph->count += count;
+  return CT_OK;
+}
+
+static const struct tui_edge *
+edge_at(const struct tui_graph *graph, const struct tui_data *data, size_t i)
+{
+  return i >= data->edge_count ? NULL : graph->up ? &data->edges[data->by_callee[i]] : &data->edges[i];
+}
+
+/* The edges of a function, or of none; how many. */
+static size_t
+edges_of(const struct tui_graph *graph, const struct tui_data *data, int64_t function, size_t *first)
+{
+  size_t count = 0;
+  *first = graph->up ? tui_edges_of_callee(data, function) : tui_edges_of_caller(data, function);
+  for (const struct tui_edge *edge;
+       (edge = edge_at(graph, data, *first + count)) != NULL && (graph->up ? edge->callee : edge->caller) == function;
+       count++) {
+  }
+  return count;
+}
+
+/* The function is on the path that leads to the node, or is its own. */
+static bool
+is_above(const struct tui_graph *graph, size_t at, int64_t function)
+{
+  uint32_t level = graph->nodes[at].level;
+  for (size_t i = at + 1; i-- > 0;) {
+    if (i == at || graph->nodes[i].level < level) {
+      level = graph->nodes[i].level;
+      if (graph->nodes[i].function == function) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* What is below a function, at that place of the tree; parent: the number of its node, SIZE_MAX: none. */
+static int
+insert(struct tui_graph *graph, const struct tui_data *data, int64_t function, size_t parent)
+{
+  size_t first, count = edges_of(graph, data, function, &first), at = parent + 1;
+  uint32_t level = parent != SIZE_MAX ? graph->nodes[parent].level + 1 : 0;
+  struct tui_node *nodes = calloc(count + 1, sizeof(*nodes));
+  if (nodes == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < count; i++) {
+    const struct tui_edge *edge = edge_at(graph, data, first + i);
+    int64_t other = graph->up ? edge->caller : edge->callee;
+    size_t unused;
+    nodes[i] = (struct tui_node){.function = other,
+                                 .calls = edge->calls,
+                                 .total = edge->total,
+                                 .self = edge->self,
+                                 .level = level,
+                                 .is_recursion = parent != SIZE_MAX && is_above(graph, parent, other)};
+    nodes[i].has_more =
+        other != TUI_NO_FUNCTION && !nodes[i].is_recursion && edges_of(graph, data, other, &unused) != 0;
+  }
+  qsort(nodes, count, sizeof(*nodes), heavier);
+  size_t shown = count < CHILDREN_MAX ? count : CHILDREN_MAX;
+  if (shown < count) {
+    nodes[shown++] = (struct tui_node){.level = level, .others = count - CHILDREN_MAX, .function = TUI_NO_FUNCTION};
+  }
+  int rc = make_room(graph, at, shown);
+  if (rc == CT_OK && shown != 0) {
+    memcpy(graph->nodes + at, nodes, shown * sizeof(*nodes));
+  }
+  free(nodes);
+  return rc;
+}
+
+int
+tui_graph_unfold(struct tui_graph *graph, const struct tui_data *data, size_t at)
+{
+  if (at >= graph->count || graph->nodes[at].is_open || !graph->nodes[at].has_more) {
+    return CT_OK;
+  }
+  graph->nodes[at].is_open = true;
+  return insert(graph, data, graph->nodes[at].function, at);
+}
+
+void
+tui_graph_fold(struct tui_graph *graph, size_t at)
+{
+  if (at >= graph->count || !graph->nodes[at].is_open) {
+    return;
+  }
+  size_t end = at + 1;
+  while (end < graph->count && graph->nodes[end].level > graph->nodes[at].level) {
+    end++;
+  }
+  memmove(graph->nodes + at + 1, graph->nodes + end, (graph->count - end) * sizeof(*graph->nodes));
+  graph->count -= end - at - 1;
+  graph->nodes[at].is_open = false;
+  graph->chosen = graph->chosen > at ? (graph->chosen < end ? at : graph->chosen - (end - at - 1)) : graph->chosen;
+}
+
+/* The way down on which most of the time is spent. */
+static int
+unfold_heavy(struct tui_graph *graph, const struct tui_data *data)
+{
+  size_t at = 0;
+  int rc = CT_OK;
+  for (int level = 0; level < OPEN_LEVELS && at < graph->count && rc == CT_OK; level++) {
+    int64_t total = graph->nodes[at].total;
+    if (!graph->nodes[at].has_more) {
+      break;
+    }
+    rc = tui_graph_unfold(graph, data, at++);
+    if (at >= graph->count || total <= 0 || graph->nodes[at].total < total / 100 * OPEN_PERCENT) {
+      break;
+    }
+  }
+  return rc;
+}
+
+int
+tui_graph_begin(struct tui_graph *graph, const struct tui_data *data, int64_t root, bool up)
+{
+  const struct tui_function *function = tui_data_function(data, root);
+  graph->count = graph->first = graph->chosen = 0;
+  graph->root = function != NULL ? root : TUI_NO_FUNCTION;
+  graph->up = up && function != NULL;
+  graph->whole = 0;
+  int rc;
+  if (function != NULL) {
+    size_t unused;
+    rc = make_room(graph, 0, 1);
+    if (rc == CT_OK) {
+      graph->nodes[0] = (struct tui_node){.function = root,
+                                          .calls = function->calls,
+                                          .total = function->total,
+                                          .self = function->self,
+                                          .has_more = edges_of(graph, data, root, &unused) != 0};
+    }
+  } else {
+    rc = insert(graph, data, TUI_NO_FUNCTION, SIZE_MAX);
+  }
+  for (size_t i = 0; rc == CT_OK && i < graph->count; i++) {
+    graph->whole += graph->nodes[i].total > 0 ? graph->nodes[i].total : 0;
+  }
+  return rc == CT_OK ? function != NULL ? tui_graph_unfold(graph, data, 0) : unfold_heavy(graph, data) : rc;
+}
+
+void
+tui_graph_free(struct tui_graph *graph)
+{
+  free(graph->nodes);
+  *graph = (struct tui_graph){0};
+}
