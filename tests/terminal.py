@@ -51,11 +51,14 @@ class Scene(harness.Scene):
                 os._exit(99)
         return pid, fd
 
-    def rest(self, pid, fd, seconds=60):
-        """What it writes to its end, and its status."""
-        out, end = b"", time.monotonic() + seconds
+    def rest(self, pid, fd, seconds=60, keys=b""):
+        """What it writes to its end, and its status. keys: pressed each second, since what is pressed while less begins may be flushed."""
+        out, end, pressed = b"", time.monotonic() + seconds, 0
         while True:
             expect(time.monotonic() < end, f"no end: {out[-300:]}")
+            if keys and time.monotonic() > pressed + 1:
+                pressed = time.monotonic()
+                os.write(fd, keys)
             if not select.select([fd], [], [], 0.2)[0]:
                 continue
             try:
@@ -155,8 +158,7 @@ def less(scene):
     os.write(fd, b"\x03")
     time.sleep(0.3)
     expect(os.waitpid(pid, os.WNOHANG) == (0, 0), "Ctrl-C ends it")
-    os.write(fd, b"q")
-    _, status = scene.rest(pid, fd)
+    _, status = scene.rest(pid, fd, keys=b"q")
     expect(status == 0, f"after q: {status}")
 
 
