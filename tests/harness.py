@@ -107,7 +107,7 @@ def check(name):
     return wrap
 
 
-def npm(build, *packages, seconds=300):
+def npm(build, *packages, seconds=300, options=()):
     """The folder of node_modules with these packages of the npm registry, installed once for a build folder; skips the case,
     with npm's reason, where they are not to be had."""
     need("npm", "node")
@@ -119,7 +119,7 @@ def npm(build, *packages, seconds=300):
         if not os.path.exists(folder):
             with tempfile.TemporaryDirectory(dir=top) as scratch:
                 try:
-                    result = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--prefix", scratch, *packages], cwd=scratch, text=True,
+                    result = subprocess.run(["npm", "install", "--no-audit", "--no-fund", *options, "--prefix", scratch, *packages], cwd=scratch, text=True,
                                             stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
                 except subprocess.TimeoutExpired as late:
                     raise Skip(f"npm has not given {' '.join(packages)} in {seconds} s") from late

@@ -136,7 +136,7 @@ def output_too(scene):
     scene.bounded("1M", "--trace", "main", "--", program)
     text = scene.run(scene.contrail, "output", scene.trace)
     numbers = [int(found) for found in re.findall(r"line (\d+) ", text)]
-    expect(numbers == sorted(numbers) and numbers[0] > 1000 and numbers[-1] == 39999, "not the last lines")
+    expect(numbers == sorted(numbers) and numbers[0] > 1000 and numbers[-1] == 39999, f"not the last lines: {numbers[:1]}, {numbers[-1:]}, {[(a, b) for a, b in zip(numbers, numbers[1:]) if a > b][:3]}")
     expect(1000 < len(numbers) < 39000 and scene.bytes() <= 1 << 20, f"{len(numbers)} lines were kept")
 
 

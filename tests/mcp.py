@@ -19,7 +19,7 @@ import threading
 import time
 
 import harness
-from harness import Skip, case, expect, main, wait_for
+from harness import case, expect, main, wait_for
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 HUNT_CALLS, HUNT_TOKENS = 10, 20000
@@ -987,19 +987,8 @@ SDK, INSPECTOR = "@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/insp
 
 
 def installed(scene, package):
-    """The folder of node_modules with the package, installed once for a build; skipped where that cannot be done."""
-    harness.need("node", "npm")
-    folder = os.path.join(scene.build_dir, "tests", "npm-" + re.sub(r"\W+", "-", package).strip("-"))
-    if not os.path.exists(os.path.join(folder, "whole")):
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, "package.json"), "w", encoding="utf-8") as file:
-            file.write('{"name": "agents", "private": true}')
-        result = scene.execute("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package, cwd=folder, timeout=300)
-        if result.returncode != 0:
-            raise Skip(f"npm cannot install {package}: {result.stderr.strip()[-200:]}")
-        with open(os.path.join(folder, "whole"), "w", encoding="utf-8"):
-            pass
-    return folder
+    """The folder of node_modules with the package; skipped where that cannot be had."""
+    return os.path.dirname(harness.npm(scene.build_dir, package, options=("--ignore-scripts",)))
 
 
 @case
