@@ -81,7 +81,9 @@ def same_steps(scene):
 @case("calls are recorded as ever")
 def as_ever(scene):
     trace = scene.traced("cr", "6", options=("--itrace", "work"))
-    scene.good(trace, 8)
+    calls = scene.good(trace, 8)
+    told = f"8 calls of work as instructions, {sum(call[4] for call in calls):,} of them"
+    expect(told in scene.run(scene.contrail, "info", trace), f"info does not say {told}")
     spans = scene.ask(trace, "SELECT function, count(*) AS calls FROM spans WHERE function IN ('leaf', 'work') GROUP BY 1 ORDER BY 1")
     expect([row["calls"] for row in spans] == [21 + 21, 6 + 21 + 6], f"{spans}")
 

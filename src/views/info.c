@@ -11,6 +11,7 @@
 #include "trace/batch.h"
 #include "views/crash.h"
 #include "views/info_costs.h"
+#include "views/info_itrace.h"
 #include "views/info_piece.h"
 #include "views/process_tree.h"
 #include "views/text.h"
@@ -201,6 +202,7 @@ write_json(struct ct_trace *trace, const struct ct_info_piece *piece, enum ct_vi
   if (json_object_get(manifest, "detail") != NULL) {
     json_object_set(info, "detail", json_object_get(manifest, "detail"));
   }
+  json_object_set_new(info, "itrace", copy_or_null(manifest, "itrace"));
   json_object_set_new(info, "hook_costs", copy_or_null(manifest, "hook_costs"));
   json_object_set_new(info, "cost", copy_or_null(manifest, "cost"));
   json_object_set_new(info, "budget", copy_or_null(manifest, "budget"));
@@ -764,6 +766,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_sums(out, trace, &piece, manifest);
     write_output(out, trace, &piece, manifest);
     write_detail(out, manifest);
+    ct_info_put_itrace(manifest, out);
     write_missed(out, manifest);
     ct_info_put_costs(trace, out);
     write_switches(out, manifest);
