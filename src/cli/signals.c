@@ -399,7 +399,7 @@ deal_with(struct ct_signals *signals, const struct signalfd_siginfo *info, bool 
   /* A shell continues the group that it knows; the program may have left that for one of its own, as shells do. */
   bool left_behind =
       n == SIGCONT && getpgid(signals->program) != getpgrp() && state_of(signals->program, &parent) == 'T';
-  if ((group && !left_behind) || (!early && descends_from((pid_t)info->ssi_pid, signals->program))) {
+  if ((group && !left_behind) || descends_from((pid_t)info->ssi_pid, signals->program)) {
     return;
   }
   hand_on(signals, info);
@@ -435,9 +435,6 @@ serve_main(void *context)
   struct ct_signals *signals = context;
   struct signalfd_siginfo info;
   struct pollfd wait[2] = {{.fd = signals->signal_fd, .events = POLLIN}, {.fd = signals->stop_fd, .events = POLLIN}};
-  while (has_signal(signals) && take(signals, &info)) { /* what came before there was a program */
-    deal_with(signals, &info, true);
-  }
   for (;;) {
     int got = poll(wait, 2, CHECK_MS);
     if (wait[1].revents != 0) {
@@ -496,6 +493,10 @@ ct_signals_serve(struct ct_signals *signals, pid_t program, ct_signals_unheard *
   signals->pidfd = (int)syscall(SYS_pidfd_open, program, 0);
   signals->unheard = unheard;
   signals->context = context;
+  struct signalfd_siginfo info;
+  while (has_signal(signals) && take(signals, &info)) { /* what came before there was a program; it may run already */
+    deal_with(signals, &info, true);
+  }
   signals->serving = pthread_create(&signals->thread, NULL, serve_main, signals) == 0;
   return signals->serving;
 }
