@@ -671,7 +671,7 @@ def disk(scene):
     expect(client.tool("launch", program="/bin/true", patterns=[], wait_s=20, directory=scene.path("mine"))["state"] == "done", "there is room again")
     expect("own directory" in client.refused("session", action="forget", session="s2", remove=True), "a directory of somebody else's")
     expect(os.path.isdir(scene.path("mine")), "it is gone")
-    big = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=300000"), limit_s=60)
+    big = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=1500000"), limit_s=60)
     expect(any("--max-size" in one for one in big["uncertain"]), str(big))
 
 
