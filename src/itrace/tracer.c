@@ -38,7 +38,6 @@
 #define TICK_NS       50000000 /* how often the thread sees that we live */
 #define CHILD_TICK_NS 1000000
 #define LEAVE_NS      20000000000ull
-#define CHILD_WAIT_NS 5000000ull
 #define GIVE_UP_NS    2000000000ull
 #define NOT_KNOWN     "the thread is at a place where the program's state is not known"
 #define USER_CS_64    0x33
@@ -253,54 +252,6 @@ ct_tracer_make(struct ct_tracer *tracer)
 }
 
 /* ---- stops ---- */
-
-/* Has the new thread or process stopped, or ended? Then it is seen to. */
-static bool
-see_to_child(struct ct_tracer *tracer, pid_t child)
-{
-  struct ct_traced_event event;
-  ct_traced_poll(child, &event);
-  switch (event.stop) {
-  case CT_TRACED_GONE:
-    return true;
-  case CT_TRACED_RUNS:
-    return false;
-  case CT_TRACED_ENDS: /* killed before its first instruction */
-    ct_traced_detach(child, 0);
-    return true;
-  default:
-    return ct_itrace_child(tracer, child, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
-  }
-}
-
-/* Those that had not stopped when they were made: on a busy machine that may take seconds. */
-static void
-see_to_children(struct ct_tracer *tracer)
-{
-  uint32_t left = 0;
-  for (uint32_t i = 0; i < tracer->child_count; i++) {
-    if (!see_to_child(tracer, tracer->children[i])) {
-      tracer->children[left++] = tracer->children[i];
-    }
-  }
-  tracer->child_count = left;
-}
-
-/* A new thread or process, which has stopped, or is about to. */
-static void
-has_child(struct ct_tracer *tracer, pid_t child)
-{
-  uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
-  struct timespec wait = {0, 20000};
-  bool has_room = tracer->child_count < CT_CHILDREN, is_done = see_to_child(tracer, child);
-  while (!is_done && (!has_room || ct_now_ns() < until)) {
-    nanosleep(&wait, NULL);
-    is_done = see_to_child(tracer, child);
-  }
-  if (!is_done) {
-    tracer->children[tracer->child_count++] = child;
-  }
-}
 
 /* The thread has stopped for the first time since it was parked. */
 static void
@@ -590,7 +541,7 @@ handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
     }
     return ct_traced_go(tracer->tid, CT_TRACED_LISTEN, 0);
   case CT_TRACED_CHILD:
-    has_child(tracer, (pid_t)event->message);
+    ct_tracer_has_child(tracer, (pid_t)event->message);
     return ct_tracer_go_on(tracer, 0);
   case CT_TRACED_EXEC:
     return has_exec(tracer);
@@ -643,7 +594,8 @@ static int
 await_end(struct ct_tracer *tracer)
 {
   struct ct_traced_event event = {.stop = CT_TRACED_RUNS};
-  while (event.stop != CT_TRACED_GONE && ct_traced_await_own(tracer->tid)) {
+  for (struct timespec wait = {0, CHILD_TICK_NS}; event.stop != CT_TRACED_GONE; nanosleep(&wait, NULL)) {
+    ct_tracer_see_to_stray(tracer);
     ct_traced_poll(tracer->tid, &event);
     if (event.stop == CT_TRACED_ENDS) {
       settle_records(tracer);
@@ -678,7 +630,7 @@ ct_tracer_loop(struct ct_tracer *tracer)
     _Atomic uint32_t *bell = tracer->bell;
     uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
     code = look(tracer);
-    see_to_children(tracer);
+    ct_tracer_see_to_children(tracer);
     if (tracer->space->slots != NULL) {
       __atomic_fetch_add(&tracer->space->slots->liveness, 1, __ATOMIC_RELAXED);
     }
@@ -687,13 +639,15 @@ ct_tracer_loop(struct ct_tracer *tracer)
     }
     if (code == 0 && tracer->state != CT_TRACER_DONE && tracer->bell == bell) {
       struct timespec wait = {0, tracer->child_count == 0 ? TICK_NS : CHILD_TICK_NS};
-      syscall(SYS_futex, bell, FUTEX_WAIT, rung, &wait, NULL, 0);
+      if (syscall(SYS_futex, bell, FUTEX_WAIT, rung, &wait, NULL, 0) != 0 && errno == ETIMEDOUT) {
+        ct_tracer_see_to_stray(tracer);
+      }
     }
   }
   if (code == CT_ESRCH && tracer->diag.text[0] == 0) {
     code = await_end(tracer);
   }
-  for (struct timespec wait = {0, CHILD_TICK_NS}; tracer->child_count != 0; see_to_children(tracer)) {
+  for (struct timespec wait = {0, CHILD_TICK_NS}; tracer->child_count != 0; ct_tracer_see_to_children(tracer)) {
     nanosleep(&wait, NULL);
   }
   tracer->code_of_end = code;

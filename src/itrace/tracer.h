@@ -214,6 +214,15 @@ void ct_tracer_give_up(struct ct_tracer *tracer);
 void ct_tracer_leave_space(struct ct_tracer *tracer);
 int ct_tracer_finish(struct ct_tracer *tracer);
 
+/* ---- children.c ---- */
+
+/* A new thread or process, which has stopped, or is about to. */
+void ct_tracer_has_child(struct ct_tracer *tracer, pid_t child);
+/* Those that had not stopped when they were made: on a busy machine that may take seconds. */
+void ct_tracer_see_to_children(struct ct_tracer *tracer);
+/* One of which nobody has told; see ct_traced_stray. */
+void ct_tracer_see_to_stray(struct ct_tracer *tracer);
+
 /* ---- itrace.c ---- */
 
 /*

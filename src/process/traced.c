@@ -151,6 +151,17 @@ ct_traced_is_ours_too(pid_t tid)
   return access(path, F_OK) == 0;
 }
 
+pid_t
+ct_traced_stray(pid_t leader)
+{
+  siginfo_t info = {.si_pid = 0};
+  if (ct_process_state(leader) != 'Z' ||
+      waitid(P_ALL, 0, &info, WSTOPPED | WNOWAIT | WNOHANG | __WALL | __WNOTHREAD) != 0 || info.si_pid == leader) {
+    return 0;
+  }
+  return info.si_pid;
+}
+
 /* Has it stopped, or ended? Leaves that to be waited for; *status as waitpid has it, of a stop. */
 static bool
 peek(pid_t tid, bool *has_stopped, int *status)

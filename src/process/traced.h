@@ -64,6 +64,12 @@ int ct_traced_extended(pid_t tid, void *state, size_t size);
 /* Which signals it has blocked, bit 0 for signal 1. 0 or CT_ESRCH. */
 int ct_traced_mask(pid_t tid, uint64_t *mask);
 int ct_traced_set_mask(pid_t tid, uint64_t mask);
+/*
+ * The first thread of a process, which this thread traces, is dead, and waits for others to end. Is there one among
+ * those that this thread traces, too, and has stopped? A clone whose maker was killed before it could tell of it is
+ * unknown until then, and stays for ever where it stops on its end. 0: there is none.
+ */
+pid_t ct_traced_stray(pid_t leader);
 /* Does the calling thread trace it? Does any thread of this process? */
 bool ct_traced_is_ours(pid_t tid);
 bool ct_traced_is_ours_too(pid_t tid);
