@@ -376,15 +376,21 @@ mark(struct ct_control *control, const json_t *params, struct ct_rpc_fault *faul
   return finish(control, ct_session_mark(control->session, json_string_value(name), &fault->diag), fault);
 }
 
+/* text: a JSON list, freed here. NULL: out of memory. */
+static json_t *
+listed(const char *name, char *text)
+{
+  json_t *list = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  return list != NULL ? json_pack("{s:o}", name, list) : NULL;
+}
+
 static json_t *
 list_rules(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
 {
   (void)params;
   (void)fault;
-  char *text = ct_session_trigger_list(control->session);
-  json_t *rules = text != NULL ? json_loads(text, 0, NULL) : NULL;
-  free(text);
-  return rules != NULL ? json_pack("{s:o}", "rules", rules) : NULL;
+  return listed("rules", ct_session_trigger_list(control->session));
 }
 
 static json_t *
@@ -423,10 +429,7 @@ list_itrace(struct ct_control *control, const json_t *params, struct ct_rpc_faul
 {
   (void)params;
   (void)fault;
-  char *text = ct_session_itrace_list(control->session);
-  json_t *list = text != NULL ? json_loads(text, 0, NULL) : NULL;
-  free(text);
-  return list != NULL ? json_pack("{s:o}", "itrace", list) : NULL;
+  return listed("itrace", ct_session_itrace_list(control->session));
 }
 
 static json_t *
