@@ -24,6 +24,8 @@ import tempfile
 import threading
 import time
 
+from watch import Watched
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -31,7 +33,7 @@ SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 # The programs with their words; how: "busy" keeps a processor, "waits" waits half of the time or more, "late" needs a processor
 # of its own, "alone" is disturbed by any other; in how many parts each program is played; how cases are played that are marked
 # in its file, if there are any; how long it may take.
-Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, None, 600))
+Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, None, 900))
 GROUPS = {
     "static": Group(["static/layers.py", "static/agent.py", "static/hazards.py", "static/library.py", "static/manual.py",
                      "static/golden.py", "static/hardening.py", "static/harness.py"]),
@@ -114,7 +116,8 @@ class Job:
     """One program of a group, or a part of its cases."""
 
     def __init__(self, group, words, how, part=(0, 1)):
-        self.group, self.words, self.how, self.part = group, words, how, part
+        self.group, self.words, self.how, self.part, self.seconds = group, words, how, part, GROUPS[group].seconds
+        self.watched = None
         self.lines, self.counts, self.begin, self.end, self.used = [], (0, 1, 0), 0, 0, 0
 
     def run(self, build):
@@ -131,26 +134,26 @@ class Job:
         self.end = time.monotonic()
 
     def run_program(self, build, environment):
-        """The counts; a program without the last line has failed."""
-        process = subprocess.Popen([os.path.join(HERE, self.words[0]), *self.words[1:], "--build", build], env=environment,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        """The counts; a program without the last line has failed, and one that takes too long."""
+        self.watched = Watched([os.path.join(HERE, self.words[0]), *self.words[1:], "--build", build], environment, self.seconds)
         counts = None
-        for line in process.stdout:
+        for line in self.watched.lines():
             found = SUMMARY.match(line)
             if found:
                 counts = tuple(int(n) for n in found.groups())
             else:
                 self.lines.append(line.rstrip("\n"))
-        process.stdout.close()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        status, usage = self.watched.wait()
         self.used = usage.ru_utime + usage.ru_stime
         name = " ".join(self.words)
+        if self.watched.fault:
+            self.lines.append("\n".join([f"FAIL {name}: " + self.watched.fault[0], *self.watched.fault[1:]]))
+            return 0, max(counts[1] if counts else 0, 1), 0
         if counts is None:
-            self.lines.append(f"FAIL {name}: ended with status {process.returncode} and no summary")
+            self.lines.append(f"FAIL {name}: ended with status {status} and no summary")
             return 0, 1, 0
-        if process.returncode != 0 and counts[1] == 0:
-            self.lines.append(f"FAIL {name}: status {process.returncode} although no test failed")
+        if status != 0 and counts[1] == 0:
+            self.lines.append(f"FAIL {name}: status {status} although no test failed")
             return counts[0], 1, counts[2]
         return counts
 
@@ -242,6 +245,13 @@ class Board:
         self.play(left, PROCESSORS * [("late",)])
         self.play(left, [("alone",)])
 
+    def say_unfinished(self):
+        """What is running, when all of it is ended from outside."""
+        for job in self.jobs:
+            if job.begin and not job.end:
+                print(f"== {job.group}: not at its end after {time.monotonic() - job.begin:.0f} s: {' '.join(job.words or ['unit'])}")
+                print("\n".join(job.lines[-REASON_LINES:] + (job.watched.doing() if job.watched else [])), flush=True)
+
     def play(self, left, players):
         """Each player takes jobs of the kinds that it plays, in that order, until there are no more."""
         def work(kinds):
@@ -274,11 +284,16 @@ def main():
         parser.error(f"no such group: {' '.join(unknown)} (there are: {' '.join(GROUPS)})")
 
     # Programs that are to die by these do not, when nohup or a shell's & has them ignored.
-    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     board = Board(dict.fromkeys(options.groups or GROUPS), build)
+
+    def end(number, _):
+        board.say_unfinished()
+        os._exit(128 + number)
+    signal.signal(signal.SIGTERM, end)
     begin = time.monotonic()
     board.run_all()
     if board.failures:  # again, so that the end of the output alone says what has failed

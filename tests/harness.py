@@ -295,6 +295,7 @@ class Group:
         self.counts = [0, 0, 0]
         self.cases = [one for one in CASES if one.function.__module__ == "__main__"]
         self.lock = threading.Lock()  # of the counts, of what is printed, and of the turn to take the next case
+        self.playing = {}  # since when, by name
 
     def say(self, kind, name, text):
         with self.lock:
@@ -311,6 +312,7 @@ class Group:
 
     def play(self, one, scene_class, options):
         scene, begin, used = None, time.monotonic(), processor_seconds()
+        self.playing[one.name] = begin
         with tempfile.TemporaryDirectory(prefix=f"{self.name}.", dir=options.top, ignore_cleanup_errors=True) as folder:
             try:
                 try:
@@ -332,6 +334,7 @@ class Group:
             except Exception as error:  # pylint: disable=broad-except
                 self.say(1, one.name, f": {explain(error, self.path)}" + self.how_again(one, scene) +
                          (f"\n     kept: {self.keep(one, folder, options)}" if options.keep else ""))
+        self.playing.pop(one.name, None)
 
     def how_again(self, one, scene):
         command = getattr(scene, "command", None)
@@ -360,9 +363,13 @@ class Group:
         workers = [threading.Thread(target=work, daemon=True) for _ in range(options.jobs - 1)]
         for worker in workers:
             worker.start()
-        work()
-        for worker in workers:
-            worker.join()
+        try:
+            work()
+            for worker in workers:
+                worker.join()
+        except SystemExit as end:
+            for name, begin in list(self.playing.items()):
+                self.say(1, name, f": ended from outside after {time.monotonic() - begin:.0f} s\n     {explain(end, self.path)}")
 
 
 def part(text):

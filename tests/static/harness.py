@@ -30,6 +30,8 @@ GROUPS = {
                        ["waited 0.02 s in vain: rain"]),
     "a program that is missing": (GOOD + "@case\ndef lacks(scene):\n    need('sh', 'no-such-program')\n",
                                   "1 passed, 0 failed, 1 skipped", ["skip group lacks: no no-such-program"]),
+    "an end from outside": (GOOD + "@case\ndef long(scene):\n    import os, signal\n    os.kill(os.getpid(), signal.SIGTERM)\n",
+                            "1 passed, 1 failed, 0 skipped", ["ok   group good (", "FAIL group long: ended from outside after 0 s", "line 10: os.kill"]),
     "many in one": ("@case\ndef many(scene):\n    return Counts(5, 0, 2)\n", "5 passed, 0 failed, 2 skipped", []),
     "a forgotten case": (GOOD + "def lost(scene):\n    report = 1\n    return lost(report)\n", "1 passed, 1 failed, 0 skipped",
                          ["line 7: lost is no case"]),
@@ -96,6 +98,18 @@ def said_again(_):
     said = importlib.import_module("all").reasons(lines)
     wanted = ["FAIL group two: not this", "nor that", "     line 7: expect(0)", "not ok 1 - four", "# why"]
     return [] if said == wanted else [f"{said} and not {wanted}"]
+
+
+@check("harness: what takes too long is told and ended")
+def too_long(_):
+    """With what it has left behind, which holds its output."""
+    watched = importlib.import_module("watch").Watched(["sh", "-c", "echo begun; setsid sleep 1234 & sleep 1233"], dict(os.environ), 0.5)
+    lines = list(watched.lines())
+    status, _ = watched.wait()
+    said = "\n".join(watched.fault)
+    if lines != ["begun\n"] or status >= 0 or watched.all_of_it():
+        yield f"{lines}, status {status}, left: {watched.all_of_it()}"
+    yield from (f"does not say {word!r}: {said}" for word in ("longer than 0.5 s", "sleep 1233", "sleep 1234") if word not in said)
 
 
 @check("harness: every group begins")
