@@ -30,31 +30,40 @@ class Watched:
         self.mark = f"{os.getpid()}.{id(self)}.{time.monotonic_ns()}"
         self.process = subprocess.Popen(words, env=dict(environment, **{MARK: self.mark}), stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True, errors="replace")
-        self.seconds, self.fault = seconds, []
-        self.timer = threading.Timer(seconds, self.give_up)
-        self.timer.daemon = True
-        self.timer.start()
+        self.seconds, self.fault, self.is_over = seconds, [], threading.Event()
+        threading.Thread(target=self.watch, daemon=True).start()
 
     def lines(self):
         """Until all that have it have closed it."""
         yield from self.process.stdout
         self.process.stdout.close()
+        self.is_over.set()
 
     def wait(self):
         """The exit status, and what was used."""
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
-        self.timer.cancel()
         return self.process.returncode, usage
 
-    def give_up(self):
-        self.fault = [f"longer than {self.seconds} s; what it was doing:"] + self.doing()
+    def watch(self):
+        end, ended = time.monotonic() + self.seconds, None
+        while not self.is_over.wait(min(1, self.seconds)):
+            now = time.monotonic()
+            if ended is None and stat_of(self.process.pid)[:1] in ([], ["Z"]):
+                ended = now
+            if ended is not None and now - ended > END_SECONDS:
+                return self.give_up("has ended, and others still hold its output:")
+            if ended is None and now > end:
+                return self.give_up(f"longer than {self.seconds} s; what it was doing:")
+
+    def give_up(self, why):
+        self.fault = [why] + self.doing()
         self.end()
 
     def end(self):
         """The program first, so that it can say where it was; then all that it has left."""
         try:
-            self.process.send_signal(signal.SIGTERM)
+            os.kill(self.process.pid, signal.SIGTERM)
         except OSError:
             pass
         end = time.monotonic() + END_SECONDS

@@ -102,14 +102,18 @@ def said_again(_):
 
 @check("harness: what takes too long is told and ended")
 def too_long(_):
-    """With what it has left behind, which holds its output."""
-    watched = importlib.import_module("watch").Watched(["sh", "-c", "echo begun; setsid sleep 1234 & sleep 1233"], dict(os.environ), 0.5)
-    lines = list(watched.lines())
-    status, _ = watched.wait()
-    said = "\n".join(watched.fault)
-    if lines != ["begun\n"] or status >= 0 or watched.all_of_it():
-        yield f"{lines}, status {status}, left: {watched.all_of_it()}"
-    yield from (f"does not say {word!r}: {said}" for word in ("longer than 0.5 s", "sleep 1233", "sleep 1234") if word not in said)
+    """With what it has left behind; that, too, when it holds the output of what has ended by itself."""
+    watch = importlib.import_module("watch")
+    watch.END_SECONDS = 2
+    for script, seconds, wanted, words in (("sleep 1234 & sleep 1233", 0.5, -15, ("longer than 0.5 s", "sleep 1233", "sleep 1234")),
+                                           ("setsid sleep 1235 & exit 3", 60, 3, ("others still hold its output", "sleep 1235"))):
+        watched = watch.Watched(["sh", "-c", "echo begun; " + script], dict(os.environ), seconds)
+        lines = list(watched.lines())
+        status, _ = watched.wait()
+        said = "\n".join(watched.fault)
+        if lines != ["begun\n"] or status != wanted or watched.all_of_it():
+            yield f"{script}: {lines}, status {status}, left: {watched.all_of_it()}"
+        yield from (f"{script}: does not say {word!r}: {said}" for word in words if word not in said)
 
 
 @check("harness: every group begins")
