@@ -146,6 +146,8 @@ class Job:
         status, usage = self.watched.wait()
         self.used = usage.ru_utime + usage.ru_stime
         name = " ".join(self.words)
+        if self.watched.left:
+            self.lines.append("\n".join([f"     {name}: has left these, which are ended now:", *self.watched.left]))
         if self.watched.fault:
             self.lines.append("\n".join([f"FAIL {name}: " + self.watched.fault[0], *self.watched.fault[1:]]))
             return 0, max(counts[1] if counts else 0, 1), 0

@@ -18,7 +18,7 @@ import time
 import attach
 import harness
 import killed
-from harness import HERE, ROOT, case, main
+from harness import HERE, ROOT, Running, case, main
 
 FUNCTIONS = {f"{group}_leaf_{k}": (g, k) for g, group in enumerate(("red", "green", "blue", "black")) for k in range(5)}
 PATTERNS = ["red_*", "green_*", "*_leaf_1", "*_leaf_3", "black_leaf_4", "rounds!bl*_*", "rounds!*_leaf_[02]", "noise_inner",
@@ -99,10 +99,10 @@ def run_once(options, folder):
                     f"-Wl,-rpath,{options.build}", "-lcontrail"], check=True)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     model, held = Model(), []
-    with subprocess.Popen([target], **pipes) as program:
+    with Running([target], **pipes) as program:
         try:
             assert program.stdout.readline().strip() == "ready"
-            with subprocess.Popen([driver, str(program.pid), trace], **pipes) as session:
+            with Running([driver, str(program.pid), trace], **pipes) as session:
                 assert session.stdout.readline().strip() == "ready"
                 for number in range(options.changes):
                     line = choose(model)
@@ -148,7 +148,7 @@ def run_loads(options, folder):
     try:
         pid = str(target.process.pid)
         words = [options.contrail, "attach", "-o", trace, pid, "lib*.so*!*"]
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as session:
+        with Running(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as session:
             assert "attached" in session.stderr.readline()
             for number in range(options.changes // 5):
                 command = [options.contrail, "trace", pid, ("remove", "add")[number % 2], "*!*"]

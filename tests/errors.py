@@ -15,7 +15,7 @@ import sys
 import time
 
 import harness
-from harness import HERE, Skip, case, main, need, need_root, wait_for
+from harness import HERE, Running, Skip, case, main, need, need_root, wait_for
 from processes import state_of
 
 # A program with output of its own, and enough calls to fill a small disk.
@@ -634,7 +634,7 @@ def killed_just_now(scene):
     """contrail is killed, and who cleans up, or attaches, does not wait until it has gone."""
     with Odd(scene, "work") as odd:
         for turn in range(20):
-            with subprocess.Popen([scene.contrail, "attach", "-q", "-o", scene.path("out.trace"), str(odd.pid)]) as recorder:
+            with Running([scene.contrail, "attach", "-q", "-o", scene.path("out.trace"), str(odd.pid)]) as recorder:
                 wait_for("its memory", lambda: os.path.exists(scene.path("out.trace")) and "memfd:contrail" in odd.maps())
                 time.sleep(turn % 5 * 0.02)
                 recorder.kill()
@@ -654,10 +654,10 @@ def unwinder_comes_late(scene):
     need("g++")
     scene.compile("attach/throws.cpp", "-O2", "-fPIC", "-shared", name="throws.so", compiler="g++")
     scene.compile("attach/hosts.c", "-O2", "-fexceptions")
-    with subprocess.Popen([scene.path("hosts"), scene.path("throws.so")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    with Running([scene.path("hosts"), scene.path("throws.so")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as program:
         pid = int(program.stdout.readline())
-        with subprocess.Popen([scene.contrail, "attach", "-o", scene.path("out.trace"), str(pid)],
+        with Running([scene.contrail, "attach", "-o", scene.path("out.trace"), str(pid)],
                               stderr=subprocess.PIPE) as recorder:
             recorder.stderr.readline()
             recorder.kill()

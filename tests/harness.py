@@ -39,6 +39,8 @@ import threading
 import time
 import traceback
 
+from processes import end_family
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 Case = collections.namedtuple("Case", "name function keywords alone also")
@@ -130,6 +132,15 @@ def npm(build, *packages, seconds=300, options=()):
                 os.rename(os.path.join(scratch, "node_modules"), os.path.join(scratch, "made", "node_modules"))
                 os.rename(os.path.join(scratch, "made"), folder)
     return os.path.join(folder, "node_modules")
+
+
+class Running(subprocess.Popen):
+    """A program for `with`: when the case fails there, it and all that it has started are ended, and not waited for."""
+
+    def __exit__(self, kind, *rest):
+        if kind is not None:
+            end_family(self.pid)
+        super().__exit__(kind, *rest)
 
 
 class Scene:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 
 import harness
-from harness import case, expect, main, wait_for
+from harness import Running, case, expect, main, wait_for
 
 FLAGS = ("-O1", "-g", "-pthread", "-ldl")
 
@@ -131,7 +131,7 @@ def crashes(scene):
 @case("detached in the middle of a call")
 def detached(scene):
     program = scene.program()
-    with subprocess.Popen([program, "s", "1"], stdout=subprocess.PIPE, text=True) as running:
+    with Running([program, "s", "1"], stdout=subprocess.PIPE, text=True) as running:
         try:
             expect(running.stdout.readline() == "ready\n", "it is not ready")
             trace = scene.path("trace")
@@ -149,7 +149,7 @@ def detached(scene):
 @case("stopped in the middle of a call")
 def cut(scene):
     program, trace = scene.program(), scene.path("trace")
-    with subprocess.Popen([scene.contrail, "record", "--itrace", "work", "-o", trace, "--", program, "s", "1"],
+    with Running([scene.contrail, "record", "--itrace", "work", "-o", trace, "--", program, "s", "1"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         expect(running.stdout.readline() == "ready\n", "it is not ready")
         wait_for("steps", lambda: any(name.startswith("steps.") and os.path.getsize(os.path.join(trace, name)) > 10000
@@ -168,7 +168,7 @@ def killed(scene):
     for turn in range(2):
         log = scene.path(f"log{turn}")
         with open(log, "w", encoding="ascii") as file:
-            with subprocess.Popen([scene.contrail, "record", "--itrace", "work", "--itrace-calls", "1000", "-o", trace + str(turn), "--",
+            with Running([scene.contrail, "record", "--itrace", "work", "--itrace-calls", "1000", "-o", trace + str(turn), "--",
                                    program, "ca", "100"], stdout=file) as running:
                 wait_for("some calls", lambda: os.path.exists(os.path.join(trace + str(turn), "itrace.tsv")))
                 running.kill()
@@ -190,7 +190,7 @@ def live(scene):
     runtime = scene.path("runtime")
     os.makedirs(runtime, mode=0o700)
     environment = dict(os.environ, XDG_RUNTIME_DIR=runtime)
-    with subprocess.Popen([scene.contrail, "record", "-o", trace, "--", program, "s", "1"], stdout=subprocess.PIPE,
+    with Running([scene.contrail, "record", "-o", trace, "--", program, "s", "1"], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, env=environment) as running:
         expect(running.stdout.readline() == "ready\n", "it is not ready")
 

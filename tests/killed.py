@@ -22,7 +22,7 @@ import time
 import attach
 import harness
 from attach import Counting, Target
-from harness import case, expect, main, need, wait_for
+from harness import Running, case, expect, main, need, wait_for
 from processes import children_of, state_of
 
 STORES = range(0x5c0000000000, 0x600000000000)  # the stacks' addresses, less 2^45
@@ -487,7 +487,7 @@ def kill_at_point(scene):
         pid = target.process.pid
         before = {line.split()[0] for line in extra_mappings(pid)}
         words = [scene.contrail, "attach", "--for", "50ms", "-o", scene.trace, str(pid)]
-        with subprocess.Popen(words, env=dict(os.environ, CONTRAIL_TEST_POINT=scene.point), stderr=subprocess.DEVNULL) as recorder:
+        with Running(words, env=dict(os.environ, CONTRAIL_TEST_POINT=scene.point), stderr=subprocess.DEVNULL) as recorder:
             wait_for(scene.point, lambda: state_of(recorder.pid) == "T" or recorder.poll() is not None)
             expect(recorder.poll() is None, f"contrail ended with {recorder.returncode}")
             held = is_stopped(pid)

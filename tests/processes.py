@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What /proc tells of processes. Of those that contrail record starts, the program's: not the further one that watches signals."""
 import os
+import signal
+import time
 
 WITNESS = "group-witness\n"
 
@@ -62,3 +64,35 @@ def system_call_of(pid):
 
 
 FUTEX, NANOSLEEP, PAUSE = "202", "230", "34"
+
+
+def family_of(pid):
+    """It and its descendants."""
+    found = [pid]
+    for member in found:
+        found += children_of(member)
+    return found
+
+
+def begin_of(pid):
+    """When it began, in ticks; None when it has gone."""
+    words = stat_of(pid)
+    return words[19] if words else None
+
+
+def end_family(pid, seconds=5):
+    """Asks it to end, and kills what has not ended then: contrail's end is not that of what it records."""
+    family, end = {member: begin_of(member) for member in family_of(pid)}, time.monotonic() + seconds
+    send(signal.SIGTERM, pid)
+    while time.monotonic() < end and state_of(pid) not in ("", "Z"):
+        time.sleep(0.02)
+    for member, begin in family.items():
+        if begin is not None and begin_of(member) == begin: # and no other that has its id now
+            send(signal.SIGKILL, member)
+
+
+def send(number, pid):
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass # it has gone

@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import harness
-from harness import Skip, case, expect, main, wait_for
+from harness import Running, Skip, case, expect, main, wait_for
 from processes import FUTEX, NANOSLEEP, state_of, system_call_of, threads_of, ticks_of
 
 
@@ -164,7 +164,7 @@ def open_calls(scene):
 def hung(scene):
     """A process that makes no calls: what its threads are in has names, lasts from the beginning, and ends when it is seen to."""
     subprocess.run(["rm", "-rf", scene.trace], check=True)
-    with subprocess.Popen([scene.program, "hang"], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
+    with Running([scene.program, "hang"], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
         try:
             wait_for("its threads to be where they stay", lambda: sorted(
                 system_call_of(f"{target.pid}/task/{tid}") for tid in threads_of(target.pid)) == sorted([FUTEX, FUTEX, NANOSLEEP]))
@@ -196,7 +196,7 @@ def hung(scene):
 
 def attach(scene, *before):
     subprocess.run(["rm", "-rf", scene.trace], check=True)
-    with subprocess.Popen([scene.program], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
+    with Running([scene.program], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
         try:
             wait_for("its work", lambda: ticks_of(target.pid) > 5)
             scene.run(*before, scene.contrail, "attach", "--quiet", "--for", "1500ms", "--no-args", "-o", scene.trace,
@@ -228,12 +228,12 @@ def refused(scene):
 def refused_late(scene):
     """The same where contrail looks at the thread for the first time long after its first call: nothing is known of until then."""
     subprocess.run(["rm", "-rf", scene.trace], check=True)
-    with subprocess.Popen([scene.program], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
+    with Running([scene.program], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
         try:
             wait_for("its work", lambda: ticks_of(target.pid) > 5)
             command = [scene.refuse, scene.contrail, "attach", "--quiet", "--for", "2s", "--no-args", "-o", scene.trace, "--trace", "rest",
                        str(target.pid)]
-            with subprocess.Popen(command, env=dict(os.environ, CONTRAIL_TEST_POINT="session-resumed")) as recorder:
+            with Running(command, env=dict(os.environ, CONTRAIL_TEST_POINT="session-resumed")) as recorder:
                 wait_for("hooks", lambda: state_of(recorder.pid) in ("T", ""))
                 time.sleep(0.8)  # the program's calls go on
                 recorder.send_signal(signal.SIGCONT)

@@ -15,7 +15,7 @@ import sys
 import time
 
 import harness
-from harness import Skip, case, expect, main, wait_for
+from harness import Running, Skip, case, expect, main, wait_for
 from processes import NANOSLEEP, children_of, system_call_of, ticks_of
 
 LATE = 'void late(long i) { static volatile long seen; seen = i; }\n'
@@ -697,7 +697,7 @@ def a_library_that_comes_later(scene):
 @case
 def attached(scene):
     """With calls that were open before; and rules that come when it is paused."""
-    with subprocess.Popen([scene.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+    with Running([scene.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         try:
             expect(program.stdout.readline() == "ready\n", "not ready")
             program.stdin.write("handle 10\nnap 1500\n")

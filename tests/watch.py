@@ -30,7 +30,8 @@ class Watched:
         self.mark = f"{os.getpid()}.{id(self)}.{time.monotonic_ns()}"
         self.process = subprocess.Popen(words, env=dict(environment, **{MARK: self.mark}), stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True, errors="replace")
-        self.seconds, self.fault, self.is_over = seconds, [], threading.Event()
+        self.seconds, self.is_over = seconds, threading.Event()
+        self.fault, self.left = [], []  # why it was given up; what ran yet when it had ended
         threading.Thread(target=self.watch, daemon=True).start()
 
     def lines(self):
@@ -43,6 +44,8 @@ class Watched:
         """The exit status, and what was used."""
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.left = self.all_of_it() and self.doing()
+        self.end()
         return self.process.returncode, usage
 
     def watch(self):
@@ -62,10 +65,8 @@ class Watched:
 
     def end(self):
         """The program first, so that it can say where it was; then all that it has left."""
-        try:
+        if self.process.returncode is None:
             os.kill(self.process.pid, signal.SIGTERM)
-        except OSError:
-            pass
         end = time.monotonic() + END_SECONDS
         while time.monotonic() < end and self.process.pid in self.all_of_it():
             time.sleep(0.1)

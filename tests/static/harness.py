@@ -11,7 +11,7 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, TESTS)
 from harness import check, main  # noqa: E402
 
-HEAD = f"import sys\nsys.path.insert(0, {TESTS!r})\nfrom harness import Counts, Scene, Skip, case, expect, main, need, wait_for\n"
+HEAD = f"import sys\nsys.path.insert(0, {TESTS!r})\nfrom harness import Counts, Scene, Skip, case, expect, main, need, wait_for, Running\n"
 GOOD = "@case\ndef good(scene):\n    pass\n"
 # What is in the group, the last line, and words that are said.
 GROUPS = {
@@ -30,6 +30,8 @@ GROUPS = {
                        ["waited 0.02 s in vain: rain"]),
     "a program that is missing": (GOOD + "@case\ndef lacks(scene):\n    need('sh', 'no-such-program')\n",
                                   "1 passed, 0 failed, 1 skipped", ["skip group lacks: no no-such-program"]),
+    "what runs when a case fails": ("@case\ndef bad(scene):\n    with Running(['sh', '-c', 'trap : TERM; while :; do sleep 0.1; done']):\n"
+                                    "        expect(0, 'rain')\n", "0 passed, 1 failed, 0 skipped", ["FAIL group bad: rain"]),
     "an end from outside": (GOOD + "@case\ndef long(scene):\n    import os, signal\n    os.kill(os.getpid(), signal.SIGTERM)\n",
                             "1 passed, 1 failed, 0 skipped", ["ok   group good (", "FAIL group long: ended from outside after 0 s", "line 10: os.kill"]),
     "many in one": ("@case\ndef many(scene):\n    return Counts(5, 0, 2)\n", "5 passed, 0 failed, 2 skipped", []),
