@@ -210,7 +210,12 @@ def live(scene):
         answer = ask("itrace.open", function="leaf", condition="arg1 != 7", calls=4)["result"]
         number = answer["number"]
         expect(number == 32 and not answer["unmatched"], f"{answer}")
-        wait_for("its calls", lambda: next(row for row in ask("itrace.list")["result"]["itrace"] if row["number"] == number)["state"] == "done")
+
+        def done_row():
+            row = next(row for row in ask("itrace.list")["result"]["itrace"] if row["number"] == number)
+            return row if row["state"] == "done" else None
+        row = wait_for("its calls", done_row)
+        expect(row["recorded"] == 4, f"it is done, and yet: {row}")
         expect("error" in ask("itrace.close", number=39) and "error" in ask("itrace.open", function="leaf", calls=0), "what is wrong is taken")
         expect("error" in ask("itrace.open", function="leaf", condition="x"), "a condition that is none is taken")
         rows = ask("itrace.close", number=number)["result"]["itrace"]

@@ -528,9 +528,9 @@ session_itrace_json(struct ct_session *session)
     json_t *json =
         json_pack("{s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "number", (int)i, "function",
                   ct_json_string(wish->function), "state",
-                  wish->state == SESSION_WISH_CLOSED          ? "closed"
-                  : left_of(wish) != 0 || i < CT_ITRACE_RULES ? "open"
-                                                              : "done",
+                  wish->state == SESSION_WISH_CLOSED ? "closed"
+                  : session_wish_is_open(session, i) ? "open"
+                                                     : "done",
                   "functions", (json_int_t)wish->functions, "calls", (json_int_t)wish->allowed, "begun",
                   (json_int_t)wish->begun, "recorded", (json_int_t)wish->recorded, "cut", (json_int_t)wish->cut,
                   "failed", (json_int_t)wish->failed, "steps", (json_int_t)wish->steps);
