@@ -707,7 +707,6 @@ main(void)
   }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temporary_setup, temporary_teardown)
   const struct CMUnitTest tests[] = {
-      TEST(name),
       TEST(test_create),
       TEST(test_read_only),
       TEST(test_full_disk),
