@@ -222,8 +222,9 @@ class Postgres(Counter):
         self.load = subprocess.Popen(["pgbench", "-n", "-c", "1", "-T", "100000", "-M", "prepared", "-l", "--log-prefix",
                                       own + "/log", "-f", script, *there], **quiet)
         self.log, self.lines = os.path.join(own, f"log.{self.load.pid}"), 0
-        self.pid = wait_for("process of the client", lambda: set(children(self.server.pid)) - before).pop()
         self.file = wait_for("transaction", lambda: os.path.exists(self.log) and open(self.log, "rb"))
+        wait_for("transaction", self.done)
+        self.pid = max(set(children(self.server.pid)) - before)  # pgbench's first connection has ended
         time.sleep(1)
 
     def done(self):
