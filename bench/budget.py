@@ -8,7 +8,13 @@ two do not count (it settles in them). Of a turn the work done for a second of t
 the turns beside it in which it was left alone: the median of these ratios is printed, with the least and the greatest. So
 neither a load generator that shares the processors nor a machine that changes its pace is taken for a cost. The recorder's
 own processor time is that of its process in the same seconds, beside the program's.
+
+After that one more turn says what is still seen. *functions* are those in full at its end. *time* is the share of the program's
+own time that these take, *exact* that of all whose calls have their exact number: which functions take how much is known from a
+second that was recorded without a budget. It is *settled* after so many seconds, when what hooks cost in 0.2 s (by the recorder's own account) stays within the budget from then
+on: at most a tenth of it and half a point above.
 """
+import glob
 import json
 import os
 import re
@@ -112,6 +118,20 @@ class Counter:
                 process.wait()
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def wait_for(what, is_there, seconds=30):
+    end = time.monotonic() + seconds
+    while not (there := is_there()):
+        if time.monotonic() > end:
+            raise RuntimeError(f"no {what} within {seconds} s")
+        time.sleep(0.05)
+    return there
+
+
 class Redis(Counter):
     def __init__(self, folder):
         self.port = free_port()
@@ -164,6 +184,59 @@ class Nginx(Counter):
         self.program.wait()
 
 
+class Postgres(Counter):
+    """The server's process of one client, which looks up rows, sums up ranges of them and changes some. pgbench writes a
+    line for each transaction."""
+
+    WORK = ("\\set a random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :a;\n"
+            "SELECT count(*), sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :a AND :a + 300;\n"
+            "UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 1 + :a % 10;\n")
+
+    def __init__(self, folder):
+        tools = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+        if not tools:
+            raise FileNotFoundError(2, "no such program", "postgres")
+        own = os.path.join(folder, "postgres")
+        os.mkdir(own)
+        self.user = {}
+        if os.geteuid() == 0:
+            import pwd
+            user = pwd.getpwnam("postgres")
+            self.user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            os.chmod(folder, 0o755)
+            os.chown(own, user.pw_uid, user.pw_gid)
+        environment = dict(os.environ, HOME=own, PATH=tools[-1] + os.pathsep + os.environ["PATH"])
+        quiet = {"cwd": own, "env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **self.user}
+        subprocess.run(["initdb", "-D", own + "/data", "-A", "trust", "--no-sync"], check=True, **quiet)
+        self.server = subprocess.Popen(["postgres", "-D", own + "/data", "-k", own, "-c", "listen_addresses=", "-c", "fsync=off",
+                                        "-c", "autovacuum=off"], **quiet)
+        self.program, self.load = self.server, None
+        there = ["-h", own, "postgres"]
+        wait_for("postgres", lambda: subprocess.run(["pg_isready", "-q", "-h", own], check=False, **quiet).returncode == 0)
+        subprocess.run(["pgbench", "-i", "-q", *there], check=True, **quiet)
+        script = os.path.join(own, "work.sql")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(self.WORK)
+        os.chmod(script, 0o644)
+        before = set(children(self.server.pid))
+        self.load = subprocess.Popen(["pgbench", "-n", "-c", "1", "-T", "100000", "-M", "prepared", "-l", "--log-prefix",
+                                      own + "/log", "-f", script, *there], **quiet)
+        self.log, self.lines = os.path.join(own, f"log.{self.load.pid}"), 0
+        self.file = wait_for("transaction", lambda: os.path.exists(self.log) and open(self.log, "rb"))
+        wait_for("transaction", self.done)
+        self.pid = max(set(children(self.server.pid)) - before)  # pgbench's first connection has ended
+        time.sleep(1)
+
+    def done(self):
+        while part := self.file.read(1 << 20):
+            self.lines += part.count(b"\n")
+        return self.lines
+
+    def close(self):
+        super().close()
+        self.file.close()
+
+
 def cxx(folder):
     source = os.path.join(folder, "service.cc")
     with open(source, "w", encoding="utf-8") as file:
@@ -180,7 +253,7 @@ def node(folder):
     return Counter(folder, "node", ["node", "-e", NODE.replace("\\\\", "\\")])
 
 
-PROGRAMS = {"redis": Redis, "nginx": Nginx, "node": node, "python": python, "c++": cxx}
+PROGRAMS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres, "node": node, "python": python, "c++": cxx}
 
 
 def pace(program, seconds):
@@ -206,28 +279,87 @@ def turn(contrail, program, folder, budget):
     return work, own, info.get("budget")
 
 
+def asked(contrail, *words):
+    return json.loads(subprocess.run([contrail, *words], capture_output=True, check=True).stdout)
+
+
+def own_times(contrail, trace, *words):
+    """The functions of a report, by module and name: their own time on the processor, whether all their calls are there in
+    full, and whether their number is exact."""
+    rows = asked(contrail, "report", "--json", "--limit", "0", *words, trace)["functions"]
+    return {(row["module"], row["name"]):
+            (max((row["self_ns"] or 0) - (row["off_ns"] or 0), 0), not (row["was_out"] or row["counted"] or row["sampled"]),
+             not (row["was_out"] or row["sampled"])) for row in rows}
+
+
+def unlimited(contrail, program, folder):
+    """What the functions take, from a second without a budget."""
+    trace = os.path.join(folder, "whole")
+    subprocess.run([contrail, "attach", "-q", "-o", trace, "--for", "1s", str(program.pid)], check=True, stderr=subprocess.DEVNULL)
+    times = own_times(contrail, trace)
+    shutil.rmtree(trace)
+    return times
+
+
+def last_turn(contrail, program, folder, budget, whole):
+    """Shares of functions and of time that are seen in full, and after how many seconds the budget has settled, or None."""
+    trace, limit = os.path.join(folder, "trace"), float(budget.rstrip("%")) / 100
+    shutil.rmtree(trace, ignore_errors=True)
+    recorder = subprocess.Popen([contrail, "attach", "-q", "-o", trace, "--budget", budget, str(program.pid)], stderr=subprocess.DEVNULL)
+
+    def cost():
+        done = subprocess.run([contrail, "status", "--json", str(program.pid)], capture_output=True, check=False)
+        found = json.loads(done.stdout).get("cost") if done.returncode == 0 else None
+        values = (found or {}).get("hooks_ns"), (found or {}).get("program_cpu_ns")
+        return (time.monotonic(), *values) if None not in values else None
+    before = wait_for("session", cost)
+    begin, settled = before[0], 0.0
+    while before[0] - begin < SETTLE + MEASURE:
+        time.sleep(0.2)
+        now = wait_for("session", cost)
+        hooks, used = now[1] - before[1], now[2] - before[2]
+        if hooks / max(used - hooks, 1) > 1.1 * limit + 0.005:
+            settled = None
+        elif settled is None:
+            settled = now[0] - begin
+        before = now
+    recorder.send_signal(2)
+    recorder.wait(timeout=120)
+    state = asked(contrail, "info", "--json", trace)["budget"]
+    seen = own_times(contrail, trace, "--from", str(SETTLE))
+    times = [sum(row[0] for key, row in whole.items() if seen.get(key, (0, False, False))[way]) for way in (1, 2)]
+    whole_time = max(sum(row[0] for row in whole.values()), 1)
+    functions = sum(state[way] for way in ("full", "sampled", "counted", "out"))
+    return state["full"] / functions, [time / whole_time for time in times], settled
+
+
 def measure(contrail, name, folder, turns):
     program = PROGRAMS[name](folder)
     try:
+        whole = unlimited(contrail, program, folder)
         for budget in BUDGETS:
-            ratios, owns, last = [], [], None
+            ratios, owns = [], []
             before = pace(program, MEASURE)[0]
             for _ in range(turns if budget else 2):
-                work, own, last = turn(contrail, program, folder, budget)
+                work, own, _ = turn(contrail, program, folder, budget)
                 after = pace(program, MEASURE)[0]
                 ratios.append(work / ((before + after) / 2))
                 owns.append(own)
                 before = after
-            seen = "" if last is None else (f"; in full {last['full']:,}, sampled {last['sampled']}, counted {last['counted']}, "
-                                            f"out {last['out']}; said to be spent {100 * last['spent']:.1f} %, factor {last['cost_factor']:.1f} of {last['experiments']}")
-            print(f"{name:8} {'budget ' + budget if budget else 'no budget':12} work {100 * statistics.median(ratios):5.1f} % "
-                  f"({100 * min(ratios):.0f} to {100 * max(ratios):.0f}), recorder {100 * statistics.median(owns):5.1f} %{seen}",
-                  flush=True)
+            row = f"| {name:8} | {budget or 'none':6} | {100 * statistics.median(ratios):5.1f} % ({100 * min(ratios):.0f} to {100 * max(ratios):.0f})"
+            row += f" | {100 * statistics.median(owns):5.1f} % "
+            if budget:
+                functions, (full, exact), settled = last_turn(contrail, program, folder, budget, whole)
+                row += f"| {100 * functions:.1f} % | {100 * full:.0f} % | {100 * exact:.0f} % | {'not' if settled is None else f'{settled:.1f} s'} |"
+            else:
+                row += "| 100.0 % | 100 % | 100 % | |"
+            print(row, flush=True)
     finally:
         program.close()
 
 
 def main(options):
+    print("| program  | budget | work for a second of its time | recorder | functions | time | exact | settled |\n|---|---|---|---|---|---|---|---|")
     for name in PROGRAMS:
         if options.only is None or any(part in name for part in options.only.split(",")):
             with tempfile.TemporaryDirectory(prefix="contrail-budget.") as folder:

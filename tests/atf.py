@@ -183,9 +183,7 @@ def seconds(ns):
 
 class Scene(harness.Scene):
     def build(self):
-        source = self.write("program.cpp", PROGRAM)
-        subprocess.run(["g++", "-O2", "-w", "-pthread", "-o", self.path("program"), source], check=True)
-        return self.path("program")
+        return self.compile(self.write("program.cpp", PROGRAM), "-O2", "-w", "-pthread", compiler="g++")
 
     def replay(self, trace=None, *options):
         text = self.run(self.contrail, "replay", "--json", *options, trace or self.trace)

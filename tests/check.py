@@ -42,9 +42,7 @@ OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operat
 class Scene(losses.Scene):
     def made(self, *words):
         """A trace of the program above."""
-        self.write("program.c", PROGRAM)
-        if not os.path.exists(self.path("program")):
-            self.run("gcc", "-O2", "-g", "-o", self.path("program"), self.path("program.c"))
+        self.compile(self.write("program.c", PROGRAM), "-O2", "-g")
         shutil.rmtree(self.trace, ignore_errors=True)
         self.execute(self.contrail, "record", "-q", "-o", self.trace, *words)
         return self.trace

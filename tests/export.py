@@ -80,10 +80,7 @@ FORMATS = ("folded", "chrome", "perfetto", "csv", "jsonl", "speedscope", "flameg
 class Scene(harness.Scene):
     def own(self, *arguments, options=()):
         """A trace of the program above."""
-        program = self.path("own")
-        if not os.path.exists(program):
-            source = self.write("own.cc", PROGRAM)
-            self.run("g++", "-O2", "-g", "-fno-inline", "-w", "-pthread", "-o", program, source)
+        program = self.compile(self.write("own.cc", PROGRAM), "-O2", "-g", "-fno-inline", "-w", "-pthread", compiler="g++")
         self.record("-q", *options, "--", program, *arguments)
         for folder, _, names in os.walk(self.trace):
             for name in set(names) & {"functions.tsv"}:
@@ -1105,8 +1102,7 @@ def two_traces(scene):
     """Of two programs, whose file and some of whose functions have other names."""
     source, traces = scene.write("two.c", TWO), []
     for version, stem, ways in ((1, "stem", "old_way"), (2, "stem.part.0", "new_way")):
-        program = scene.path(f"two{version}")
-        scene.run("gcc", "-O1", f'-DSTEM="{stem}"', f'-DWAYS="{ways}"', "-o", program, source)
+        program = scene.compile(source, "-O1", f'-DSTEM="{stem}"', f'-DWAYS="{ways}"', name=f"two{version}")
         traces.append(scene.path(f"trace{version}"))
         scene.run(scene.contrail, "record", "-q", "-o", traces[-1], "--", program, str(version))
     return traces

@@ -65,11 +65,8 @@ TYPES = {"enter": "call", "return": "call", "left": "call", "tail": "call", "orp
 class Scene(harness.Scene):
     def own(self, *arguments, options=()):
         """A trace of the program above."""
-        program = self.path("own")
-        if not os.path.exists(program):
-            source = self.write("own.c", OWN)
-            self.run("gcc", "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra", "-foptimize-sibling-calls", "-w", "-pthread",
-                     "-o", program, source)
+        program = self.compile(self.write("own.c", OWN), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra",
+                               "-foptimize-sibling-calls", "-w", "-pthread")
         self.record("-q", *options, "--", program, *arguments)
 
     def fixture(self, name, *options):
@@ -294,7 +291,8 @@ def files_and_modules(scene):
 
     def by_file(line, glob):
         return line["kind"] in calls and any(fnmatch.fnmatch(one.get("file", ""), glob) for one in (line, line.get("ended", {})))
-    for file, glob in (("own.c", "*/own.c"), ("own", "*/own.c"), ("*.c", "*.c"), (os.path.basename(scene.folder) + "/own.c", "*/own.c")):
+    place = next(row["file"] for row in scene.rows("--function", "main").values())
+    for file, glob in (("own.c", "*/own.c"), ("own", "*/own.c"), ("*.c", "*.c"), ("/".join(place.split("/")[-2:]), "*/own.c")):
         same(scene, whole, lambda line, glob=glob: by_file(line, glob), "--file", file, "--type", "call")
     rows = scene.rows("--file", "own.c")
     expect({"fib", "even", "odd", "leaf", "jump", "slow", "run", "main"} <= set(rows) and all(row["file"].endswith("own.c") for row in rows.values()),

@@ -193,10 +193,8 @@ class Scene(harness.Scene):
             process.wait()
 
     def own(self, text, name, *words):
-        program = self.path(name)
-        subprocess.run(["gcc", "-O1", "-g", "-fno-inline", "-fno-optimize-sibling-calls", "-pthread", *words, "-o", program,
-                        self.write(name + ".c", text)], check=True)
-        return program
+        return self.compile(self.write(name + ".c", text), "-O1", "-g", "-fno-inline", "-fno-optimize-sibling-calls", "-pthread",
+                            *words, name=name)
 
     def hunter(self):
         """A client for a hunt: of standard input and output here."""

@@ -75,9 +75,7 @@ IS_RUN, POINT, ORPHAN = 256, 18, 17
 
 class Scene(harness.Scene):
     def own(self, *arguments, options=()):
-        program = self.path("own")
-        if not os.path.exists(program):
-            self.run("g++", "-O2", "-g", "-fno-inline", "-w", "-pthread", "-o", program, self.write("own.cc", PROGRAM))
+        program = self.compile(self.write("own.cc", PROGRAM), "-O2", "-g", "-fno-inline", "-w", "-pthread", compiler="g++")
         status = {"crash": 139}.get(arguments[0], 0) if arguments else 0
         self.run(self.contrail, "record", "-o", self.trace, "-q", *options, "--", program, *arguments, status=status)
         for folder, _, names in os.walk(self.trace):

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 
 import harness
 from harness import case, expect, main
@@ -47,8 +46,7 @@ class Scene(harness.Scene):
         return result.stdout if status == 0 else result.stderr
 
     def record(self, *words):
-        source = self.write("pieces.c", PROGRAM)
-        subprocess.run(["gcc", "-O1", "-fno-inline", "-w", "-pthread", "-o", self.path("pieces"), source], check=True)
+        self.compile(self.write("pieces.c", PROGRAM), "-O1", "-fno-inline", "-w", "-pthread")
         self.trace = self.path("trace")
         shutil.rmtree(self.trace, ignore_errors=True)
         self.run("record", "-q", "-o", self.trace, *words, "--", self.path("pieces"))

@@ -71,8 +71,7 @@ def whole_blocks(data):
 class Scene(harness.Scene):
     def copies(self, *options):
         """What the files held at some moments of a recording, and in the end."""
-        source, program = self.write("cut.c", PROGRAM), self.path("cut")
-        subprocess.run(["gcc", "-O1", "-pthread", "-o", program, source], check=True)
+        program = self.compile(self.write("cut.c", PROGRAM), "-O1", "-pthread")
         recorder = subprocess.Popen([self.contrail, "record", "-q", "-o", self.trace, *options, "--", program])
         taken = []
         while recorder.poll() is None:

@@ -21,6 +21,7 @@ import fnmatch
 import json
 import os
 import resource
+import select
 import shlex
 import shutil
 import signal
@@ -50,13 +51,14 @@ def execute(words, timeout, environment, folder):
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
                                    env=environment, start_new_session=True, preexec_fn=no_core)
-        late = False
+        end = os.pidfd_open(process.pid)  # Popen.wait with a timeout looks now and then, and up to 50 ms late
         try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            late = True
+            late = not select.select([end], [], [], timeout)[0]
+        finally:
+            os.close(end)
+        if late:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
         out.seek(0)
         err.seek(0)
         return Outcome(out.read(), err.read(), process.returncode, late)

@@ -47,9 +47,8 @@ class Scene(harness.Scene):
         return json.loads(out) if status == 0 else out
 
     def own(self, text, *words, name="own.c"):
-        program = self.path("program-" + name)
-        compiler = "g++" if name.endswith(".cc") else "gcc"
-        subprocess.run([compiler, "-O1", "-g", "-fno-inline", "-pthread", "-o", program, self.write(name, text)], check=True)
+        program = self.compile(self.write(name, text), "-O1", "-g", "-fno-inline", "-pthread", name="program-" + name,
+                               compiler="g++" if name.endswith(".cc") else "gcc")
         shutil.rmtree(self.trace, ignore_errors=True)
         self.record("-q", *words, "--", program)
 
@@ -429,8 +428,7 @@ def values(scene):
 @case
 def blocks(scene):
     """Together they are the threads' events and files; of a bounded trace the first ones are gone."""
-    program = scene.path("loop")
-    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
     for words in ((), ("--max-size", "1M")):
         scene.record("-q", *words, "--", program, "16000000" if words else "2000000")
         rows = scene.sql("SELECT * FROM blocks ORDER BY id")
@@ -487,8 +485,7 @@ ASK = ("SELECT count(*) AS n, sum(self) AS s, max(duration) AS m FROM spans; SEL
 @case
 def index_file(scene):
     """Written once, used, and thrown away when it is not this trace's or was damaged."""
-    program = scene.path("loop")
-    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
     scene.record("-q", "--", program, "400000")
     index = os.path.join(scene.trace, "spans.cti")
 
@@ -537,8 +534,7 @@ def index_file(scene):
 @case
 def foreign_index(scene):
     """That of another trace of the same program, and a directory in which nothing can be written, change no answer."""
-    program = scene.path("loop")
-    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
     index, answers = [], []
     for name in ("one", "two"):
         scene.record("-q", "--", program, "400000")
@@ -569,8 +565,7 @@ def lost(scene):
 @case
 def grows(scene):
     """Queries while it is recorded; in the end the index that grew with it says what a fresh one does."""
-    program = scene.path("loop")
-    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
     recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "3000000"])
     seen, taken, lots = [], {}, random.Random(4)
     some = "SELECT id, parent_id, function, start, duration, self, depth FROM spans WHERE "

@@ -258,8 +258,7 @@ def beside_the_steps(scene):
 @case
 def damaged(scene):
     """Bytes are changed and the end is gone: what can be read is shown, what cannot is told, nothing else happens."""
-    program = scene.path("work")
-    subprocess.run(["gcc", "-O1", *FLAGS, "-static", "-o", program, scene.write("work.c", WORK)], check=True)
+    program = scene.compile(scene.write("work.c", WORK), "-O1", *FLAGS, "-static")
     trace, file = scene.itrace(program, "5")
     steps = scene.sql(trace, "SELECT sum(steps) AS n FROM step_blocks")[0]["n"]
     with open(file, "rb") as whole:
@@ -394,8 +393,7 @@ def compare(scene, trace, stream):
 def stream(scene, name):
     """Every register after every step of every block, and all of them at each start."""
     if name == "program":
-        program = scene.path("work")
-        subprocess.run(["gcc", "-O1", *FLAGS, "-static", "-o", program, scene.write("work.c", WORK)], check=True)
+        program = scene.compile(scene.write("work.c", WORK), "-O1", *FLAGS, "-static")
         trace, _ = scene.itrace(program, "1")
     else:
         words, steps, segment = (("ls", "-l", "/usr"), 20000, 3000) if name == "stepped" else \

@@ -33,10 +33,7 @@ int main() {
 
 class Scene(harness.Scene):
     def recorded(self):
-        source = self.path("names.cpp")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(PROGRAM)
-        self.run("g++", "-O0", "-o", self.path("names"), source)
+        self.compile(self.write("names.cpp", PROGRAM), "-O0", compiler="g++")
         self.record("--trace", "names!**", "--mode", "full", "--", self.path("names"))
 
     def begin(self, *words, columns=120, lines=30, **environment):

@@ -32,8 +32,7 @@ class Scene(harness.Scene):
 
     def build(self, name, text, *flags):
         source = self.write(name + (".s" if text is BARE else ".c"), text)
-        subprocess.run(["gcc", "-O1", "-g", "-fno-inline", "-w", *flags, "-o", self.path(name), source], check=True)
-        return self.path(name)
+        return self.compile(source, "-O1", "-g", "-fno-inline", "-w", *flags, name=name)
 
     def run(self, *words, status=0, environment=None):
         """Standard error; the status must be that."""

@@ -2,6 +2,7 @@
 /* Opening a trace directory and its list of threads; see reader.h. */
 #include <contrail/trace.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "trace/atf_internal.h"
@@ -9,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +202,14 @@ read_blocks(struct ct_trace *trace, const struct ct_block_file *file, struct ct_
   }
 }
 
+/* Whole, but of a version that is not known here. */
+static bool
+is_newer(const struct ct_file_header *header)
+{
+  return header->magic == CT_FILE_MAGIC && header->version > CT_TRACE_VERSION_PIECES &&
+         header->header_crc == ct_crc32c(0, header, offsetof(struct ct_file_header, header_crc));
+}
+
 /* What the thread's file itself says. */
 static void
 inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
@@ -215,9 +225,13 @@ inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
   thread->file_bytes = ct_block_file_bytes(file);
   trace->bytes += thread->file_bytes;
   struct ct_file_header header;
-  if (ct_block_file_read(file, &header, sizeof(header), 0) == sizeof(header) && ct_file_header_ok(&header)) {
+  bool is_there = ct_block_file_read(file, &header, sizeof(header), 0) == sizeof(header);
+  if (is_there && ct_file_header_ok(&header)) {
     thread->tid = header.tid;
     thread->pid = header.pid;
+  } else if (is_there && is_newer(&header)) {
+    trace->newer_version = header.version;
+    trace->newer_index = thread->index;
   }
   if (count || trace->end_tsc == 0) {
     read_blocks(trace, file, thread, count);
@@ -418,6 +432,13 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   err = threads_load(trace);
   if (err != CT_OK) {
     ct_fail(diag, err, "cannot read the threads of %s: %s", dir, ct_err_text(err));
+    goto fail;
+  }
+  if (trace->newer_version != 0) {
+    err = ct_fail(diag, CT_EUNSUPPORTED,
+                  "%s/" CT_TRACE_THREAD_DIR "%" PRIu32 "/" CT_TRACE_INDEX
+                  " has format version %u; this program reads versions %u to %u",
+                  dir, trace->newer_index, trace->newer_version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION_PIECES);
     goto fail;
   }
   err = ct_trace_check(trace);

@@ -48,6 +48,8 @@ struct ct_trace {
   struct ct_trace_thread *threads; /* by index */
   uint32_t thread_count;
   bool threads_sorted;
+  uint16_t newer_version; /* of a thread's file, which this reader cannot read; 0: there is none */
+  uint32_t newer_index;   /* the thread's */
   uint64_t folders; /* links of the directory when threads were looked for, by ct_trace_add_threads */
   struct ct_trace_module *modules;
   uint32_t module_count;

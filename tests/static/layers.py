@@ -4,13 +4,14 @@
 instruction set is in one folder. A header belongs to the folder that defines what it declares, and the command sees
 nothing of the library but the public ones. Also: every source file carries its licence line, the plain source lists of the
 build are fresh, and no merge left its marks."""
+import glob
 import os
 import re
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from harness import ROOT, check, main  # noqa: E402
+from harness import ROOT, check, expect, main  # noqa: E402
 SRC = os.path.join(ROOT, "src")
 
 # What each folder may include from, besides itself.
@@ -35,7 +36,7 @@ ALLOWED["sql"] = {"base", "ring", "x86", "trace", "span", "index", "views", "exp
 PUBLIC_ONLY = {"base", "plan", "select", "trace", "record", "control", "stream", "span", "views", "export", "sql", "steps", "debug", "itrace"}
 ALLOWED["mcp"] = PUBLIC_ONLY
 ALLOWED["cli"] = PUBLIC_ONLY | {"mcp"}
-ALLOWED["control"] = {"base", "plan", "select", "record"}
+ALLOWED["control"] = {"base", "plan", "select", "trace", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
 # The folder of each header of include/contrail.
@@ -49,12 +50,17 @@ AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/fute
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}
 CONTRAIL = re.compile(r"contrail/(\w+)\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
-PTRACE = re.compile(r"\bptrace\s*\(|\bPTRACE_[A-Z]+|\b(?:SYS|__NR)_ptrace\b|<sys/ptrace\.h>|<linux/ptrace\.h>")
+# A system call by a number could be any.
+PTRACE = re.compile(r"\bptrace\s*\(|\bPTRACE_[A-Z]+|\b(?:SYS|__NR)_ptrace\b|<sys/ptrace\.h>|<linux/ptrace\.h>|\bsyscall\(\s*\d+")
 ZYDIS = re.compile(r"\bZy(?:dis|an)[A-Z]\w*|<Zy(?:dis|core)/")
 # What code is made of, or known by: byte strings, tables of bytes, and bytes that are compared with code or stored into it.
 BYTES = re.compile(r'"(?:\\x[0-9a-fA-F]{2}){2,}[^"]*"|\{\s*0x[0-9a-fA-F]{2},\s*0x[0-9a-fA-F]{2}\b[^}]*\}'
                    r'|\b\w*(?:code|opcode|insn|bytes)\[[^]]*\](?:\s*&\s*0x[0-9a-fA-F]+\))?\s*[=!]?=\s*0x[0-9a-fA-F]{2}\b')
-TEXT_BYTES = {"base": {'"\\xEF\\xBF\\xBD"'}}  # U+FFFD
+# And single ones that are known everywhere: int3, nop, call, jmp, ret, push, leave, hlt, syscall, ud2, endbr64, however they are written.
+OPCODES = re.compile(r"\b0x(?:cc|90|e8|e9|eb|c2|c3|55|9c|9d|c9|f4|9090|cccc|25ff|15ff|ff25|ff15|050f|0f05|0b0f|0f0b|fa1e0ff3|f30f1efa)[ul]*\b"
+                     r"|\"\\x(?:cc|90|e8|e9|eb|c2|c3|55)\"|\basm\b[^;]*\.(?:byte|word|long|quad)\b", re.I)
+OTHER_BYTES = {"base": {'"\\xEF\\xBF\\xBD"', "0xc2", "0xC2", "0xF4", "0x90"},  # U+FFFD, and what UTF-8 is made of
+               "agent": {"0xcc"}}                                         # a debugger's breakpoint: the agent cannot ask x86
 DECLARED = re.compile(r"^[A-Za-z][\w \t*]*?[ \t*]((?:ct|session|tree|drain|agent)_\w+)\([^;{}]*\)\s*;", re.M)
 DEFINED = re.compile(r"^((?:ct|session|tree|drain|agent)_\w+)\(", re.M)
 LINES_MAX = 800
@@ -135,13 +141,13 @@ def check_zydis(_):
 
 @check("instruction bytes in src/x86 only")
 def check_bytes(_):
-    for path, text in sources("src"):
+    for path, text in sources("src", "include"):
         folder = home(path)
         if folder == "x86" or not path.endswith((".c", ".h")):
             continue
-        for found in BYTES.findall(COMMENT.sub("", text)):
-            if found not in TEXT_BYTES.get(folder, ()):
-                yield f"{path}: bytes of instructions ({' '.join(found.split())[:60]}) belong into src/x86"
+        bare = COMMENT.sub("", text)
+        for found in set(BYTES.findall(bare) + OPCODES.findall(bare)) - OTHER_BYTES.get(folder, set()):
+            yield f"{path}: bytes of instructions ({' '.join(found.split())[:60]}) belong into src/x86"
 
 
 @check("definitions where their headers are")
@@ -159,6 +165,26 @@ def check_definitions(_):
             folder, header = declared.get(name, (None, None))
             if folder not in (None, home(path)):
                 yield f"{path}: {name} is declared by {header}"
+
+
+@check("calls run one way")
+def check_calls(options):
+    """What the objects of a folder use of another one, whatever is included: a prototype may stand anywhere."""
+    objects = [path for folder in ("libcontrail.a.p", "contrail.p")
+               for path in sorted(glob.glob(os.path.join(options.build, folder, "src_*.c.o")))]
+    expect(objects, f"{options.build} is not built")
+
+    def symbols(*words):
+        lines = subprocess.run(["nm", "-A", *words, *objects], check=True, capture_output=True, text=True).stdout.splitlines()
+        for line in lines:
+            path, rest = line.rsplit(":", 1)
+            yield os.path.basename(path), rest.split()[-1]
+
+    defined = {symbol: path.split("_")[1] for path, symbol in symbols("--defined-only", "-g")}
+    for path, symbol in symbols("-u"):
+        folder, to = path.split("_")[1], defined.get(symbol)
+        if to not in (None, folder) and to not in ALLOWED[folder]:
+            yield f"{path[4:-4]}: {folder} may not use {symbol}, which {to} defines"
 
 
 @check("no circle of files in src/record")

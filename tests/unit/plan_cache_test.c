@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "base/crc32c.h"
+#include "folder.h"
 #include "plan/cache.h"
 #include "plan/plan_file.h"
 #include "target/elf.h"
@@ -28,20 +29,7 @@
 /* Of plan_file.c: where the checksum lies, and from where on it counts. */
 enum { CHECKSUM_AT = 12, CHECKSUM_FROM = 16 };
 
-static char folder[32], module[64], directory[64];
-
-static int
-shell(const char *fmt, ...)
-{
-  char command[1024];
-  va_list ap;
-  int used = snprintf(command, sizeof(command), "cd %s && { ", folder);
-  va_start(ap, fmt);
-  used += vsnprintf(command + used, sizeof(command) - (size_t)used, fmt, ap);
-  va_end(ap);
-  snprintf(command + used, sizeof(command) - (size_t)used, "; } >log 2>&1");
-  return system(command);
-}
+static char module[128], directory[128];
 
 static struct ct_cache *
 open_cache(void)
@@ -164,7 +152,7 @@ static int
 set_up(void **state)
 {
   (void)state;
-  strcpy(folder, "/tmp/contrail-cache-XXXXXX");
+  snprintf(folder, sizeof(folder), "/tmp/contrail-cache-XXXXXX");
   if (mkdtemp(folder) == NULL) {
     return -1;
   }
@@ -183,7 +171,7 @@ static int
 tear_down(void **state)
 {
   (void)state;
-  char command[128];
+  char command[192];
   snprintf(command, sizeof(command), "chmod -R u+rwx %s; rm -rf %s", folder, folder);
   return system(command);
 }

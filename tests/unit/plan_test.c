@@ -1,196 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The planner on small modules written in assembly, one function for each case: by which tactic and mode it is
- * hooked, what it calls out for, or why it is left out. A test that needs a tool that is missing is skipped.
- *
- * Longer than others: most of it is one table of assembly, a case for each line.
+ * hooked, or why it is left out. A test that needs a tool that is missing is skipped.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "../check_plan.h"
+#include "plan_source.h"
 #include "x86/scan.h"
-
-static char folder[64];
-
-/* `fn` begins a function, between int3s; `cfi` and `end` frame it. */
-#define MACROS                                                                                                         \
-  ".macro fn name\n .balign 16, 0xcc\n .type \\name, @function\n \\name:\n .cfi_startproc\n .endm\n"                   \
-  ".macro bare name\n .type \\name, @function\n \\name:\n .endm\n"                                                     \
-  ".macro end name\n .cfi_endproc\n .size \\name, .-\\name\n .endm\n"                                                  \
-  ".macro bare_end name\n .size \\name, .-\\name\n .endm\n"                                                            \
-  ".section .note.GNU-stack, \"\", @progbits\n"                                                                        \
-  ".text\n"
-
-static int
-shell(const char *fmt, ...)
-{
-  char command[1024];
-  va_list ap;
-  int used = snprintf(command, sizeof(command), "cd %s && { ", folder);
-  va_start(ap, fmt);
-  used += vsnprintf(command + used, sizeof(command) - (size_t)used, fmt, ap);
-  va_end(ap);
-  snprintf(command + used, sizeof(command) - (size_t)used, "; } >log 2>&1");
-  return system(command);
-}
-
-static void
-put_file(const char *name, const char *text)
-{
-  char path[128];
-  snprintf(path, sizeof(path), "%s/%s", folder, name);
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  assert_true(fputs(text, file) >= 0);
-  assert_int_equal(fclose(file), 0);
-}
-
-static struct ct_plan *
-plan_file(const char *name)
-{
-  char path[128];
-  struct ct_plan *plan = NULL;
-  struct ct_diag diag = {{0}};
-  snprintf(path, sizeof(path), "%s/%s", folder, name);
-  if (ct_plan_create(path, &plan, &diag) != CT_OK) {
-    fail_msg("%s", diag.text);
-  }
-  size_t hooked = 0, refused = 0;
-  for (size_t i = 0; i < plan->count; i++) {
-    const struct ct_planned *f = &plan->functions[i];
-    assert_true(i == 0 || plan->functions[i - 1].address < f->address);
-    hooked += f->refusal == CT_REFUSED_NOT;
-    assert_int_equal(f->refusal == CT_REFUSED_NOT, f->tactic != CT_TACTIC_NONE);
-  }
-  for (size_t r = 0; r < CT_REFUSED_COUNT; r++) {
-    refused += plan->refused[r];
-  }
-  assert_int_equal(plan->hooked, hooked);
-  assert_int_equal(hooked + refused, plan->count);
-  struct plan_check check;
-  const char *wrong = plan_check(&check, plan);
-  if (wrong[0] != 0) {
-    fail_msg("%s", wrong);
-  }
-  plan_check_free(&check);
-  return plan;
-}
-
-/* Assembles MACROS and source and plans the result, linked with flags. */
-static struct ct_plan *
-plan_source_as(const char *source, const char *flags)
-{
-  char *text = malloc(strlen(MACROS) + strlen(source) + 1);
-  assert_non_null(text);
-  strcat(strcpy(text, MACROS), source);
-  put_file("module.s", text);
-  free(text);
-  if (shell("gcc --version") != 0) {
-    skip();
-  }
-  if (shell("gcc %s -nostdlib -o module.so module.s", flags) != 0) {
-    fail_msg("the source of this test does not assemble");
-  }
-  return plan_file("module.so");
-}
-
-static struct ct_plan *
-plan_source(const char *source)
-{
-  return plan_source_as(source, "-shared");
-}
-
-static const struct ct_planned *
-planned(const struct ct_plan *plan, const char *name)
-{
-  for (size_t i = 0; i < plan->count; i++) {
-    if (plan->functions[i].name != NULL && strcmp(plan->functions[i].name, name) == 0) {
-      return &plan->functions[i];
-    }
-  }
-  fail_msg("no function %s", name);
-  return NULL;
-}
-
-static void
-assert_hooked(const struct ct_plan *plan, const char *name, enum ct_tactic tactic, uint8_t mode)
-{
-  const struct ct_planned *f = planned(plan, name);
-  if (f->refusal != CT_REFUSED_NOT) {
-    fail_msg("%s is refused: %s", name, ct_refusal_key(f->refusal));
-  }
-  if (f->tactic != tactic) {
-    fail_msg("%s by %s, not %s", name, ct_tactic_name(f->tactic), ct_tactic_name(tactic));
-  }
-  if (f->mode != mode) {
-    fail_msg("%s in mode %u, not %u", name, f->mode, mode);
-  }
-  assert_int_equal(f->mode != CT_HOOK_FULL, f->why_enter != 0);
-  if (tactic == CT_TACTIC_JUMP || tactic == CT_TACTIC_ENDBR) {
-    assert_int_equal(f->patch_offset, tactic == CT_TACTIC_ENDBR ? 4 : 0);
-  }
-}
-
-static void
-assert_full(const struct ct_plan *plan, const char *name)
-{
-  assert_hooked(plan, name, CT_TACTIC_JUMP, CT_HOOK_FULL);
-}
-
-static void
-assert_enter_for(const struct ct_plan *plan, const char *name, uint16_t why)
-{
-  assert_hooked(plan, name, CT_TACTIC_JUMP, CT_HOOK_ENTER);
-  if (planned(plan, name)->why_enter != why) {
-    fail_msg("%s is enter-only for %#x, not %#x", name, planned(plan, name)->why_enter, why);
-  }
-}
-
-static void
-assert_refused(const struct ct_plan *plan, const char *name, enum ct_refusal refusal)
-{
-  const struct ct_planned *f = planned(plan, name);
-  if (f->refusal != refusal) {
-    fail_msg("%s: %s, not %s", name, ct_refusal_key(f->refusal), ct_refusal_key(refusal));
-  }
-}
-
-/* No room in front of the next entry: said in either way. */
-static void
-assert_branch_into(const struct ct_plan *plan, const char *name, uint8_t offset)
-{
-  assert_refused(plan, name, CT_REFUSED_BRANCH_INTO);
-  assert_int_equal(planned(plan, name)->refusal_offset, offset);
-}
-
-/* A branch goes to name + offset: only bytes before it change, by one of the tactics for that. */
-static void
-assert_clear_of(const struct ct_plan *plan, const char *name, enum ct_tactic tactic, uint8_t offset)
-{
-  const struct ct_planned *f = planned(plan, name);
-  assert_hooked(plan, name, tactic, CT_HOOK_FULL);
-  assert_true(f->patch_bytes < 5 && f->patch_offset + f->patch_bytes <= offset);
-  assert_true(f->window.length >= f->patch_bytes || f->window.terminated);
-  if (tactic != CT_TACTIC_PUN) {
-    const struct ct_springboard *springboard = &plan->springboard[f->springboard];
-    int64_t distance = (int64_t)(springboard->relay - (f->address + f->patch_offset + 2));
-    assert_true(distance >= -128 && distance <= 127);
-  }
-}
-
-#define FRAME   " push %rbp\n .cfi_def_cfa_offset 16\n mov %rsp, %rbp\n .cfi_def_cfa_register 6\n"
-#define UNFRAME " pop %rbp\n .cfi_def_cfa 7, 8\n ret\n"
 
 static void
 who_touches_the_ra_slot(void **state)
@@ -510,27 +324,6 @@ first_instructions(void **state)
   ct_plan_free(plan);
 }
 
-/* Letters in the text are no use of gs, code that is branched to is. */
-static void
-gs_in_data_and_code(void **state)
-{
-  static const char data[] = "fn string\n lea 1f(%rip), %rax\n ret\n1: .asciz \"e f else element\"\n end string\n"
-                             "fn table\n jmp *%rdi\n .byte 0x65, 0x8b, 0x04, 0x25, 0, 0, 0, 0\n ret\n end table\n";
-  struct ct_plan *plan = plan_source(data);
-  assert_false(plan->uses_gs);
-  ct_plan_free(plan);
-  static const char *const uses[] = {
-      "fn at_once\n mov %gs:8, %rax\n ret\n end at_once\n",
-      "fn after_branch\n test %edi, %edi\n jne 1f\n ret\n1: mov %gs:8, %rax\n ret\n end after_branch\n",
-      "fn in_loop\n jmp 2f\n1: mov %gs:8, %rax\n2: dec %edi\n jne 1b\n ret\n end in_loop\n",
-      "fn sets_base\n wrgsbase %rdi\n ret\n end sets_base\n"};
-  for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
-    plan = plan_source(uses[i]);
-    assert_true(plan->uses_gs);
-    ct_plan_free(plan);
-  }
-}
-
 static void
 values_in_the_flags(void **state)
 {
@@ -560,207 +353,6 @@ values_in_the_flags(void **state)
   assert_full(plan, "copies_strings");
   assert_false(plan->uses_gs);
   ct_plan_free(plan);
-}
-
-static void
-system_calls(void **state)
-{
-  static const struct {
-    const char *name;
-    int number;
-    uint8_t callout;
-  } calls[] = {{"sys_getpid", 39, CT_CALLOUT_NONE},    {"sys_clone", 56, CT_CALLOUT_PARK},
-               {"sys_fork", 57, CT_CALLOUT_PARK},      {"sys_execve", 59, CT_CALLOUT_EXEC},
-               {"sys_execveat", 322, CT_CALLOUT_EXEC}, {"sys_clone3", 435, CT_CALLOUT_PARK}};
-  char source[4096];
-  int used = 0;
-  /* The number moved in both of the usual forms. */
-  for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-    used += snprintf(source + used, sizeof(source) - (size_t)used,
-                     "fn %s\n mov $%d, %%%s\n mov %%rcx, %%r10\n syscall\n ret\n end %s\n", calls[i].name,
-                     calls[i].number, i % 2 == 0 ? "eax" : "rax", calls[i].name);
-  }
-  snprintf(source + used, sizeof(source) - (size_t)used,
-           "fn sys_vfork\n mov $58, %%eax\n mov %%rcx, %%r10\n syscall\n ret\n end sys_vfork\n"
-           "fn restorer\n mov $15, %%rax\n syscall\n end restorer\n nop\n nop\n"
-           "fn restorer_short\n mov $15, %%eax\n syscall\n end restorer_short\n nop\n nop\n"
-           "fn marked\n .cfi_signal_frame\n mov $39, %%rax\n syscall\n end marked\n nop\n nop\n"
-           "fn other_number\n mov $59, %%ecx\n syscall\n ret\n end other_number\n"
-           "fn exec_among_more\n mov $59, %%eax\n syscall\n .skip 600, 0x90\n ret\n end exec_among_more\n"
-           "fn write\n mov $1, %%eax\n syscall\n ret\n end write\n"
-           "fn writev\n mov $20, %%eax\n syscall\n ret\n end writev\n"
-           "fn rewrite\n mov $1, %%eax\n syscall\n ret\n end rewrite\n"
-           "fn reads_thread\n mov %%fs:0, %%rax\n ret\n end reads_thread\n");
-  struct ct_plan *plan = plan_source(source);
-  for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-    assert_full(plan, calls[i].name);
-    if (planned(plan, calls[i].name)->callout != calls[i].callout) {
-      fail_msg("%s calls out %u", calls[i].name, planned(plan, calls[i].name)->callout);
-    }
-  }
-  assert_enter_for(plan, "sys_vfork", CT_FACT_VFORK);
-  assert_int_equal(planned(plan, "sys_vfork")->callout, CT_CALLOUT_PARK);
-  assert_refused(plan, "restorer", CT_REFUSED_SIGNAL_FRAME);
-  assert_refused(plan, "restorer_short", CT_REFUSED_SIGNAL_FRAME);
-  assert_refused(plan, "marked", CT_REFUSED_SIGNAL_FRAME);
-  assert_full(plan, "other_number");
-  assert_int_equal(planned(plan, "other_number")->callout, CT_CALLOUT_NONE);
-  assert_int_equal(planned(plan, "exec_among_more")->callout, CT_CALLOUT_NONE);
-  assert_int_equal(planned(plan, "write")->callout, CT_CALLOUT_WRITE);
-  assert_int_equal(planned(plan, "writev")->callout, CT_CALLOUT_WRITEV);
-  assert_int_equal(planned(plan, "rewrite")->callout, CT_CALLOUT_NONE);
-  assert_false(plan->uses_gs);
-  ct_plan_free(plan);
-}
-
-static void
-names_that_call_out(void **state)
-{
-  static const struct {
-    const char *name;
-    uint8_t callout;
-  } names[] = {{"_dl_debug_state", CT_CALLOUT_RENDEZVOUS},
-               {"_Unwind_Find_FDE", CT_CALLOUT_FIND_FDE},
-               {"execve", CT_CALLOUT_EXEC},
-               {"__execve", CT_CALLOUT_EXEC},
-               {"prctl", CT_CALLOUT_SECCOMP},
-               {"syscall", CT_CALLOUT_SYSCALL},
-               {"mlockall", CT_CALLOUT_MLOCKALL},
-               {"sigaction", CT_CALLOUT_SIGACTION},
-               {"write", CT_CALLOUT_NONE}, /* it makes no system call itself */
-               {"__libc_sigaction", CT_CALLOUT_SIGACTION},
-               {"execve_not", CT_CALLOUT_NONE}};
-  char source[4096];
-  int used = 0;
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    used += snprintf(source + used, sizeof(source) - (size_t)used,
-                     "fn f%zu\n .type \"%s\", @function\n .set \"%s\", f%zu\n .globl \"%s\"\n mov $%zu, %%eax\n ret\n"
-                     " end f%zu\n",
-                     i, names[i].name, names[i].name, i, names[i].name, i, i);
-  }
-  struct ct_plan *plan = plan_source(source);
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    assert_full(plan, names[i].name);
-    if (planned(plan, names[i].name)->callout != names[i].callout) {
-      fail_msg("%s calls out %u", names[i].name, planned(plan, names[i].name)->callout);
-    }
-  }
-  ct_plan_free(plan);
-}
-
-static void
-users_of_gs(void **state)
-{
-  static const char *const users[] = {"mov %gs:16, %rax", "addl $1, %gs:(%rdi)", "wrgsbase %rdi", "call *%gs:16",
-                                      "lock incl %gs:8"};
-  for (size_t i = 0; i < sizeof(users) / sizeof(users[0]); i++) {
-    char source[256];
-    snprintf(source, sizeof(source), "fn user\n nop\n %s\n ret\n end user\n", users[i]);
-    struct ct_plan *plan = plan_source(source);
-    if (!plan->uses_gs) {
-      fail_msg("not seen: %s", users[i]);
-    }
-    ct_plan_free(plan);
-  }
-}
-
-/* What Go's and OCaml's modules are known by, and how their functions are hooked then. */
-static void
-runtimes_that_read_return_addresses(void **state)
-{
-  static const char go[] =
-      ".section .go.buildinfo, \"a\"\n .quad 0\n .text\n"
-      ".macro go name\n .p2align 4\n .globl \\name\n .type \\name, @function\n \\name:\n .endm\n"
-      ".macro og name\n .size \\name, . - \\name\n .endm\n"
-      "go main.grows\n cmp 16(%r14), %rsp\n jbe 1f\n mov %rax, %rbx\n ret\n1: call main.leaf\n jmp main.grows\n"
-      "og main.grows\n"
-      "go main.large\n lea -4096(%rsp), %r12\n cmp 16(%r14), %r12\n jbe 1f\n mov %rax, %rbx\n ret\n"
-      "1: call main.leaf\n jmp main.large\n og main.large\n"
-      "go main.leaf\n mov %rax, %rbx\n add %rcx, %rbx\n ret\n og main.leaf\n"
-      "go main.loops\n cmp %rax, %rbx\n je 1f\n nop\n nop\n jmp main.loops\n1: ret\n og main.loops\n"
-      "go runtime.goexit\n nop\n call main.leaf\n nop\n og runtime.goexit\n"
-      "go runtime.goexit1\n nop\n call main.leaf\n nop\n ret\n og runtime.goexit1\n"
-      "fn c_function\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end c_function\n";
-  struct ct_plan *plan = plan_source(go);
-  assert_int_equal(plan->runtime, CT_RUNTIME_GO);
-  static const struct {
-    const char *name;
-    uint8_t event_last, window;
-  } stackless[] = {{"main.grows", 1, 6}, {"main.large", 1, 14}, {"main.leaf", 0, 6}, {"main.loops", 0, 5}};
-  for (size_t i = 0; i < sizeof(stackless) / sizeof(stackless[0]); i++) {
-    const struct ct_planned *found = planned(plan, stackless[i].name);
-    assert_int_equal(found->refusal, CT_REFUSED_NOT);
-    assert_int_equal(found->mode, CT_HOOK_STACKLESS);
-    assert_int_equal(found->event_last, stackless[i].event_last);
-    assert_int_equal(found->window.length, stackless[i].window);
-  }
-  assert_refused(plan, "runtime.goexit", CT_REFUSED_RUNTIME);
-  assert_int_equal(planned(plan, "runtime.goexit1")->refusal, CT_REFUSED_NOT);
-  assert_full(plan, "c_function");
-  ct_plan_free(plan);
-  plan = plan_source("fn camlMain__f_1\n mov %rax, %rbx\n nop\n nop\n ret\n end camlMain__f_1\n"
-                     ".data\n .globl caml_frametable\ncaml_frametable: .quad 0\n");
-  assert_int_equal(plan->runtime, CT_RUNTIME_READS_RETURNS);
-  assert_int_equal(planned(plan, "camlMain__f_1")->mode, CT_HOOK_ENTER);
-  assert_int_equal(plan->foreign_count, 1);
-  assert_true(plan->foreign[0].start < plan->foreign[0].end);
-  ct_plan_free(plan);
-  plan = plan_source(".data\n .globl caml_frametable\ncaml_frametable: .quad 0\n"); /* no code */
-  assert_int_equal(plan->runtime, CT_RUNTIME_READS_RETURNS);
-  assert_int_equal(plan->foreign_count, 0);
-  ct_plan_free(plan);
-  plan = plan_source("fn plain\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end plain\n");
-  assert_int_equal(plan->runtime, CT_RUNTIME_PLAIN);
-  ct_plan_free(plan);
-}
-
-static void
-entries_by_their_frames(void **state)
-{
-  struct ct_plan *plan =
-      plan_source("fn good\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end good\n"
-                  "fn good_too\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end good_too\n"
-                  "fn good_again\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end good_again\n"
-                  "fn pushed\n .cfi_def_cfa_offset 16\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end pushed\n"
-                  "fn no_caller\n .cfi_undefined 16\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end no_caller\n"
-                  ".balign 16\n bare handwritten\n mov %edi, %eax\n nop\n nop\n nop\n ret\n bare_end handwritten\n"
-                  "fn good.cold\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end good.cold\n"
-                  ".section .plt, \"ax\", @progbits\n"
-                  "fn stub\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end stub\n");
-  assert_full(plan, "good");
-  assert_refused(plan, "pushed", CT_REFUSED_ODD_ENTRY);
-  assert_refused(plan, "no_caller", CT_REFUSED_ODD_ENTRY);
-  assert_refused(plan, "handwritten", CT_REFUSED_NO_CFI);
-  assert_refused(plan, "good.cold", CT_REFUSED_PART);
-  assert_refused(plan, "stub", CT_REFUSED_PLT);
-  assert_int_equal(plan->foreign_count, 0);
-  ct_plan_free(plan);
-  /* Where nothing has frames, a symbol is enough. */
-  plan = plan_source(".balign 16\n bare first\n mov %edi, %eax\n nop\n nop\n nop\n ret\n bare_end first\n"
-                     ".balign 16\n bare second\n mov %edi, %eax\n nop\n nop\n nop\n ret\n bare_end second\n");
-  assert_full(plan, "first");
-  assert_full(plan, "second");
-  ct_plan_free(plan);
-}
-
-static void
-long_runs_without_frames(void **state)
-{
-#define GOOD(n) "fn good" #n "\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end good" #n "\n"
-  struct ct_plan *plan = plan_source(
-      GOOD(0) GOOD(1) GOOD(2) GOOD(3) ".balign 16\n"
-                                      "bare small\n .skip 0x4000, 0x90\n ret\n bare_end small\n" GOOD(
-                                          4) ".balign 16\n"
-                                             "bare run0\n .skip 0x9000, 0x90\n ret\n bare_end run0\n"
-                                             "bare run1\n .skip 0x9000, 0x90\n ret\n bare_end run1\n" GOOD(5) GOOD(6));
-  assert_int_equal(plan->foreign_count, 1);
-  assert_int_equal(plan->foreign[0].start, planned(plan, "run0")->address);
-  assert_int_equal(plan->foreign[0].end, planned(plan, "run1")->address + 0x9001);
-  assert_refused(plan, "run0", CT_REFUSED_NO_CFI);
-  assert_full(plan, "good4");
-  assert_full(plan, "good5");
-  ct_plan_free(plan);
-#undef GOOD
 }
 
 /* The unwinder goes to landing pads, which no branch does. */
@@ -793,7 +385,7 @@ landing_pads_in_the_patch(void **state)
 static void
 cold_parts_of_real_code(void **state)
 {
-  put_file("cold.cc", "extern void risky(int); extern void note(int) __attribute__((cold));\n"
+  put_text("cold.cc", "extern void risky(int); extern void note(int) __attribute__((cold));\n"
                       "int caught(int x) { try { risky(x); } catch (...) { note(x); return -1; } return x; }\n");
   if (shell("g++ -O2 -shared -fPIC -o cold.so cold.cc && g++ -O2 -shared -fPIC -s -o cold_stripped.so cold.cc") != 0) {
     skip();
@@ -868,50 +460,6 @@ parts_without_names(void **state)
   ct_plan_free(plan);
 }
 
-static void
-refusals_have_names(void **state)
-{
-  for (int r = 0; r < CT_REFUSED_COUNT; r++) {
-    assert_true(strlen(ct_refusal_key((enum ct_refusal)r)) != 0);
-    assert_true(strlen(ct_refusal_text((enum ct_refusal)r)) != 0);
-    for (int s = 0; s < r; s++) {
-      assert_string_not_equal(ct_refusal_key((enum ct_refusal)r), ct_refusal_key((enum ct_refusal)s));
-    }
-  }
-  assert_true(ct_refusal_is_callable(CT_REFUSED_TOO_SHORT));
-  assert_false(ct_refusal_is_callable(CT_REFUSED_PLT));
-}
-
-static void
-failures_leave_the_plan_alone(void **state)
-{
-  struct ct_plan *plan = (struct ct_plan *)8;
-  struct ct_diag diag = {{0}};
-  put_file("text", "no ELF file\n");
-  char path[128];
-  snprintf(path, sizeof(path), "%s/text", folder);
-  assert_int_equal(ct_plan_create(path, &plan, &diag), CT_EFORMAT);
-  assert_true(diag.text[0] != 0);
-  assert_int_equal(ct_plan_create("/nonexistent/file", &plan, &diag), CT_ENOENT);
-  assert_ptr_equal(plan, (struct ct_plan *)8);
-  ct_plan_free(NULL);
-}
-
-static int
-set_up(void **state)
-{
-  snprintf(folder, sizeof(folder), "/tmp/ct_plan_test.XXXXXX");
-  return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int
-tear_down(void **state)
-{
-  char command[128];
-  snprintf(command, sizeof(command), "rm -rf %s", folder);
-  return system(command);
-}
-
 int
 main(void)
 {
@@ -926,20 +474,11 @@ main(void)
       cmocka_unit_test(data_after_the_code),
       cmocka_unit_test(short_functions),
       cmocka_unit_test(first_instructions),
-      cmocka_unit_test(gs_in_data_and_code),
       cmocka_unit_test(values_in_the_flags),
-      cmocka_unit_test(system_calls),
-      cmocka_unit_test(names_that_call_out),
-      cmocka_unit_test(users_of_gs),
-      cmocka_unit_test(runtimes_that_read_return_addresses),
-      cmocka_unit_test(entries_by_their_frames),
-      cmocka_unit_test(long_runs_without_frames),
       cmocka_unit_test(landing_pads_in_the_patch),
       cmocka_unit_test(cold_parts_of_real_code),
       cmocka_unit_test(parts_without_names),
-      cmocka_unit_test(refusals_have_names),
-      cmocka_unit_test(failures_leave_the_plan_alone),
       cmocka_unit_test(vector_loads_of_the_ra_slot),
   };
-  return cmocka_run_group_tests_name("plan", tests, set_up, tear_down);
+  return cmocka_run_group_tests_name("plan", tests, make_folder, remove_folder);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The trace directory: creation, many threads, full and hanging disk, function table, manifest, clock. */
+#include "base/crc32c.h"
 #include "unit/trace_model.h"
 
 #include <fcntl.h>
@@ -581,6 +582,34 @@ test_bad_manifest(void **state)
   assert_open_fails(state, CT_EINVAL, "cannot read");
 }
 
+/* A thread's file of a newer version, alone or beside others, refuses the trace; with a wrong checksum it is damaged.
+ */
+static void
+test_newer_file(void **state)
+{
+  struct ct_trace_writer *writer = create_writer(state, 1 << 20);
+  struct ct_encoder *encoder;
+  struct ct_file_header header;
+  for (uint32_t i = 0; i < 2; i++) {
+    assert_int_equal(ct_trace_writer_thread(writer, i, 50 + i, 50, &encoder), CT_OK);
+    ct_encode_point(encoder, 10, 1);
+  }
+  json_t *manifest = json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", 2, "state", "complete");
+  assert_int_equal(ct_trace_writer_manifest(writer, manifest), CT_OK);
+  assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
+  json_decref(manifest);
+  int fd = open(path_in(state, "t/thread_1/index.ctb"), O_RDWR);
+  assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
+  header.version = CT_TRACE_VERSION_PIECES + 1;
+  assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
+  ct_trace_close(open_trace(state));
+  header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
+  assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
+  assert_open_fails(state, CT_EUNSUPPORTED,
+                    "t/thread_1/index.ctb has format version 5; this program reads versions 1 to 4");
+  close(fd);
+}
+
 /* Threads come from the manifest and from the directories. */
 static void
 test_threads(void **state)
@@ -678,10 +707,22 @@ main(void)
   }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temporary_setup, temporary_teardown)
   const struct CMUnitTest tests[] = {
-      TEST(test_create),       TEST(test_read_only),     TEST(test_full_disk),      TEST(test_full_disk_functions),
-      TEST(test_many_threads), TEST(test_functions),     TEST(test_many_functions), TEST(test_bad_manifest),
-      TEST(test_threads),      TEST(test_clock),         TEST(test_follow),         TEST(test_file_size_limit),
-      TEST(test_stalled_disk), TEST(test_short_threads), TEST(test_full_queue),
+      TEST(test_create),
+      TEST(test_read_only),
+      TEST(test_full_disk),
+      TEST(test_full_disk_functions),
+      TEST(test_many_threads),
+      TEST(test_functions),
+      TEST(test_many_functions),
+      TEST(test_bad_manifest),
+      TEST(test_threads),
+      TEST(test_clock),
+      TEST(test_follow),
+      TEST(test_file_size_limit),
+      TEST(test_newer_file),
+      TEST(test_stalled_disk),
+      TEST(test_short_threads),
+      TEST(test_full_queue),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
