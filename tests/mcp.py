@@ -207,9 +207,15 @@ class Scene(harness.Scene):
         self.started.append(process)
         return process
 
+    def runtime(self):
+        """A directory of sockets of its own."""
+        os.makedirs(self.path("run"), mode=0o700, exist_ok=True)
+        return self.path("run")
+
     def left(self):
         """Directories of servers, and processes of the scene's programs, that are still there."""
         found = [name for name in os.listdir(self.folder) if name.startswith("contrail-mcp-")]
+        found += glob.glob(self.path("run", "contrail", "*"))  # sockets and memories, of servers that were told of it
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 exe = os.readlink(f"/proc/{pid}/exe")
@@ -1143,7 +1149,7 @@ def call(number, tool, **arguments):
     send(number, "tools/call", name=tool, arguments=arguments)
 send(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "k", "version": "1"})
 print(server.pid, flush=True)
-call(2, "launch", program=sys.argv[2])
+call(2, "launch", program=sys.argv[2], **({"last": "5s,16M"} if sys.argv[4] == "1" else {}))
 call(3, "attach", process=int(sys.argv[3]), patterns=["spin", "tick"])
 for number in range(4, 1000):
     call(number, *[("query",), ("trace",), ("analyze",)][number % 3][:1], **[{"sql": "SELECT count(*) FROM spans"},
@@ -1157,8 +1163,8 @@ time.sleep(60)
 
 def kill_one(scene, script, ticks, process, chance, whom):
     """A client with a session of each kind; it, or its server, is killed at some moment. Until all is gone."""
-    client = subprocess.Popen([sys.executable, script, scene.contrail, ticks, str(process.pid)], stdout=subprocess.PIPE, text=True,
-                              stderr=subprocess.DEVNULL, env=dict(os.environ, TMPDIR=scene.folder))
+    client = subprocess.Popen([sys.executable, script, scene.contrail, ticks, str(process.pid), str(chance.randrange(2))], stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.DEVNULL, env=dict(os.environ, TMPDIR=scene.folder, XDG_RUNTIME_DIR=scene.runtime()))
     try:
         server = int(client.stdout.readline())
         time.sleep(chance.random() * chance.choice((0.02, 0.2, 0.6)))

@@ -30,7 +30,7 @@ class Server:
         self.said = scene.path(f"said-{len(scene.servers)}")
         self.process = subprocess.Popen([scene.contrail, "mcp", "--http", address, *options], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=open(self.said, "wb"), cwd=scene.folder,
-                                        env=dict(os.environ, TMPDIR=scene.folder))
+                                        env=dict(os.environ, TMPDIR=scene.folder, XDG_RUNTIME_DIR=scene.runtime()))
         scene.servers.append(self)
         wait_for("the server to listen", lambda: "listening" in self.text() and self.text().count("\n") >= 2)
         self.port = int(self.text().split("/mcp")[0].rsplit(":", 1)[1])
