@@ -81,11 +81,11 @@ int main(void) {
 class Client:
     """A server and its pipes. Answers come by a thread of their own, in any order."""
 
-    def __init__(self, scene, *options, version="2025-11-25", start=True):
+    def __init__(self, scene, *options, version="2025-11-25", start=True, environment=None):
         self.scene, self.number, self.answers, self.notes, self.stray, self.twice = scene, 0, {}, [], [], []
         self.calls = self.tokens = 0
         self.changed = threading.Condition()
-        self.environment = dict(os.environ, TMPDIR=scene.folder)
+        self.environment = dict(os.environ, TMPDIR=scene.folder, **environment or {})
         self.server = subprocess.Popen([scene.contrail, "mcp", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        stderr=open(scene.path("stderr"), "ab"), env=self.environment, cwd=scene.folder)
         scene.clients.append(self)
@@ -205,9 +205,15 @@ class Scene(harness.Scene):
         self.started.append(process)
         return process
 
+    def runtime(self):
+        """A directory of sockets of its own."""
+        os.makedirs(self.path("run"), mode=0o700, exist_ok=True)
+        return self.path("run")
+
     def left(self):
         """Directories of servers, and processes of the scene's programs, that are still there."""
         found = [name for name in os.listdir(self.folder) if name.startswith("contrail-mcp-")]
+        found += glob.glob(self.path("run", "contrail", "*"))  # sockets and memories, of servers that were told of it
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 exe = os.readlink(f"/proc/{pid}/exe")
@@ -424,6 +430,79 @@ def views_cancelled(scene):
     return ", ".join(told)
 
 
+@case(alone=True)
+def steps_cancelled(scene):
+    """A question to recorded instructions tells how far it is, and ends in its middle; an index that was not finished is not left."""
+    client = Client(scene)
+    made = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=200000"), limit_s=60)
+    expect(made["instructions"] > 2e7, str(made))
+    told = []
+    for more in ({"action": "last_write", "what": "0x1000:8"}, {"action": "steps", "function": "flush_all"}):
+        spent = []
+        for is_cancelled in (True, False):
+            for index in glob.glob(os.path.join(made["recording"], "*.index")):
+                os.unlink(index)
+            before, notes = ticks_of(client.server), len(client.notes)
+            number = client.begin("tools/call", {"name": "itrace", "arguments": more, "_meta": {"progressToken": client.number}})
+            if is_cancelled:
+                wait_for("progress", lambda: len(client.notes) > notes or number in client.answers)  # pylint: disable=cell-var-from-loop
+                client.note("notifications/cancelled", requestId=number)
+                wait_for("silence", lambda: is_still(client.server))
+                expect(number not in client.answers, f"{more} was answered")
+                expect(not glob.glob(os.path.join(made["recording"], "*.index*")), "an index of half of it")
+            else:
+                expect(not client.answer(number)["result"]["isError"], str(more))
+            spent.append(ticks_of(client.server) - before)
+        told.append(f"{more['action']} {spent[0]}/{spent[1]}")
+        expect(spent[0] <= 0.6 * spent[1] + 3, f"{more}: {spent[0]} ticks when cancelled, {spent[1]} for the whole")
+    return ", ".join(told)
+
+
+MANY = r"""
+import glob, mmap, os, time
+kept, names, size = [], set(), 0
+for path in sorted(map(os.path.realpath, glob.glob("/usr/lib/x86_64-linux-gnu/lib*.so.*")), key=os.path.getsize, reverse=True):
+    if path not in names and 200000 < os.path.getsize(path) < 20000000 and size < 100000000:
+        with open(path, "rb") as file:
+            kept.append(mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC))
+        size += os.path.getsize(path)
+        names.add(path)
+print(len(names), flush=True)
+time.sleep(1000)
+"""
+
+
+@case(alone=True)
+def attach_cancelled(scene):
+    """An attach that is cancelled while files are planned ends soon: the process is as it was, and nothing is held of it."""
+    process = subprocess.Popen([sys.executable, "-c", MANY], stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
+    scene.started.append(process)
+    modules = int(process.stdout.readline())
+    if modules < 10:
+        raise harness.Skip(f"there are only {modules} libraries")
+    client, spent = Client(scene, environment={"XDG_CACHE_HOME": scene.path("cache")}), []
+    for is_cancelled in (True, False):
+        shutil.rmtree(scene.path("cache"), ignore_errors=True)
+        before = ticks_of(client.server)
+        number = client.begin("tools/call", {"name": "attach", "arguments": {"process": process.pid, "patterns": ["usleep"]}})
+        if is_cancelled:
+            time.sleep(0.05)
+            client.note("notifications/cancelled", requestId=number)
+            wait_for("the end", lambda: not client.tool("session", action="list")["sessions"], 30)
+            expect(number not in client.answers, "it was answered")
+            expect(not has_hooks(process.pid) and not has_patches(scene, process) and process.poll() is None, "something is left")
+        else:
+            expect(not client.answer(number)["result"]["isError"], "attach")
+        spent.append(ticks_of(client.server) - before)
+    expect(spent[0] <= 0.6 * spent[1] + 3, f"{spent[0]} ticks when cancelled, {spent[1]} for the whole")
+    client.tool("session", action="stop")
+    launch = client.begin("tools/call", {"name": "launch", "arguments": {"program": scene.own(TICKS, "ticks")}})
+    client.note("notifications/cancelled", requestId=launch)
+    wait_for("the launched one to end", lambda: client.tool("session", action="list")["sessions"][0]["state"] == "done", 30)
+    expect(launch not in client.answers and client.end() == 0 and not scene.left(), str(scene.left()))
+    return f"{modules} libraries: {spent[0]}/{spent[1]} ticks"
+
+
 def is_still(process):
     before = ticks_of(process)
     time.sleep(0.2)
@@ -501,6 +580,8 @@ def attached(scene):
     client = Client(scene)
     client.tool("attach", process="ticksnamed", patterns=["spin"])
     wait_for("calls", lambda: client.tool("query", sql="SELECT calls FROM functions WHERE name = 'spin'")["rows"] > [[3]])
+    expect("perhaps ticksnamed" in client.refused("attach", process="tiksnamed"), "a name that is nearly one")
+    expect(client.tool("session", action="status")["program"].endswith("/ticksnamed"), "the program of a process")
     ended = client.refused("session", action="stop", end=True)
     expect("let go" in ended, ended)
     stopped = client.tool("session", action="stop")
@@ -689,6 +770,10 @@ def newcomer(scene):
     told = " ".join(done["uncertain"])
     expect("'+'" in told and "'>'" in told and "of late" not in done["budget"], str(done))
     expect(done["uncertain"] == client.tool("analyze", view="report")["uncertain"], "a report does not say it")
+    expect("perhaps tail call" in client.tool("explain", term="tail cal")["uncertain"][0], "a word that is nearly one")
+    expect("per cent" in client.tool("explain", term="--budget")["lines"][0], "an argument")
+    for term in ("duration_text", "spans.self"):
+        expect(term.split(".")[-1] in client.tool("explain", term=term)["lines"][0], term)
     for words, sql in ((("processes has id, pid", "events has thread"), "SELECT pid, events FROM processes"),
                        (("perhaps name", "functions has id, name"), "SELECT nane FROM functions"), (("perhaps functions",), "SELECT 1 FROM functons")):
         said = client.refused("query", sql=sql)
@@ -1062,7 +1147,7 @@ def call(number, tool, **arguments):
     send(number, "tools/call", name=tool, arguments=arguments)
 send(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "k", "version": "1"})
 print(server.pid, flush=True)
-call(2, "launch", program=sys.argv[2])
+call(2, "launch", program=sys.argv[2], **({"last": "5s,16M"} if sys.argv[4] == "1" else {}))
 call(3, "attach", process=int(sys.argv[3]), patterns=["spin", "tick"])
 for number in range(4, 1000):
     call(number, *[("query",), ("trace",), ("analyze",)][number % 3][:1], **[{"sql": "SELECT count(*) FROM spans"},
@@ -1076,8 +1161,8 @@ time.sleep(60)
 
 def kill_one(scene, script, ticks, process, chance, whom):
     """A client with a session of each kind; it, or its server, is killed at some moment. Until all is gone."""
-    client = subprocess.Popen([sys.executable, script, scene.contrail, ticks, str(process.pid)], stdout=subprocess.PIPE, text=True,
-                              stderr=subprocess.DEVNULL, env=dict(os.environ, TMPDIR=scene.folder))
+    client = subprocess.Popen([sys.executable, script, scene.contrail, ticks, str(process.pid), str(chance.randrange(2))], stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.DEVNULL, env=dict(os.environ, TMPDIR=scene.folder, XDG_RUNTIME_DIR=scene.runtime()))
     try:
         server = int(client.stdout.readline())
         time.sleep(chance.random() * chance.choice((0.02, 0.2, 0.6)))

@@ -188,7 +188,7 @@ def post(method, **params):
     connection.close()
 print("begun", flush=True)
 post("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "k", "version": "1"})
-post("tools/call", name="launch", arguments={"program": program})
+post("tools/call", name="launch", arguments={"program": program, **({"last": "5s,16M"} if sys.argv[5] == "1" else {})})
 post("tools/call", name="attach", arguments={"process": pid, "patterns": ["spin", "tick"]})
 for turn in range(1000):
     post("tools/call", **[{"name": "query", "arguments": {"sql": "SELECT count(*) FROM spans"}},
@@ -200,7 +200,7 @@ for turn in range(1000):
 def kill_one(scene, script, ticks, process, chance, whom):
     """A client by HTTP with a session of each kind; it, its session or the server is killed at some moment. Until all is gone."""
     server = Server(scene, "--max-idle", "1")
-    client = subprocess.Popen([sys.executable, script, str(server.port), server.token, ticks, str(process.pid)], stdout=subprocess.PIPE,
+    client = subprocess.Popen([sys.executable, script, str(server.port), server.token, ticks, str(process.pid), str(chance.randrange(2))], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
     try:
         expect(client.stdout.readline() == "begun\n", "the client")

@@ -30,7 +30,7 @@ class Server:
         self.said = scene.path(f"said-{len(scene.servers)}")
         self.process = subprocess.Popen([scene.contrail, "mcp", "--http", address, *options], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=open(self.said, "wb"), cwd=scene.folder,
-                                        env=dict(os.environ, TMPDIR=scene.folder))
+                                        env=dict(os.environ, TMPDIR=scene.folder, XDG_RUNTIME_DIR=scene.runtime()))
         scene.servers.append(self)
         wait_for("the server to listen", lambda: "listening" in self.text() and self.text().count("\n") >= 2)
         self.port = int(self.text().split("/mcp")[0].rsplit(":", 1)[1])
@@ -224,6 +224,25 @@ def listening(scene):
     expect(client.ask("ping")["result"] == {}, "asked while it is open")
     expect(client.delete() == 204 and answer.read().strip() == b": listening", "it has ended")
     connection.close()
+
+
+@case
+def not_lost(scene):
+    """A connection that breaks before the answer to a call of a tool: what was done is known all the same, and done once."""
+    client = Client(Server(scene))
+    ticks = scene.own(TICKS, "ticks")
+    for name, arguments in (("launch", {"program": ticks, "patterns": []}), ("explain", {"term": "drain"}), ("trace", {"action": "add", "patterns": ["tick"]})):
+        connection, answer = client.open("POST", json.dumps(client.request("tools/call", name=name, arguments=arguments)).encode())
+        line = answer.readline()
+        expect(answer.headers["Content-Type"] == "text/event-stream" and line.startswith(b"id: ") and answer.readline() == b"data: \n", str(line))
+        connection.sock.shutdown(socket.SHUT_RDWR) if connection.sock else answer.close()
+        connection.close()
+        answer.close()
+        again = Broken(client, None, Last_Event_ID=line[4:].decode().strip()).read()
+        expect(len(again.messages) == 1 and again.messages[0]["id"] == client.number and not again.messages[0]["result"]["isError"], str(again.messages)[:300])
+    expect(len(client.tool("session", action="list")["sessions"]) == 1, "it was launched twice")
+    old = Client(client.server, "2025-06-18")
+    expect(old.post(old.request("tools/call", name="explain", arguments={"term": "drain"}))[2]["Content-Type"] == "application/json", "of an older version")
 
 
 class Broken:

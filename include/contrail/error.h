@@ -28,7 +28,7 @@ enum ct_err {
   CT_EPERM_PTRACE = -11,
   CT_ESRCH = -12,
   CT_ERANGE = -13,
-  CT_ECANCELED = -14, /* by the caller's own struct ct_view_progress */
+  CT_ECANCELED = -14, /* by the caller: struct ct_view_progress and the like, ct_session_cancel */
 };
 
 struct ct_diag {

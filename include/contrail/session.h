@@ -236,6 +236,11 @@ int ct_session_detach(struct ct_session *session, struct ct_diag *diag);
  * to end. Where a thread has not left the hooks by then the rest of them stays (`kept`). A signal handler may call it.
  */
 void ct_session_expedite(struct ct_session *session);
+/*
+ * An install or attach that is under way, in another thread, or comes yet gives up soon (CT_ECANCELED): between two
+ * files that it plans or hooks. Once the hooks are in it does nothing.
+ */
+void ct_session_cancel(struct ct_session *session);
 /* Out of failed. */
 int ct_session_reset(struct ct_session *session, struct ct_diag *diag);
 

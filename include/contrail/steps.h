@@ -22,8 +22,8 @@ extern "C" {
 
 struct ct_steps_options {
   size_t struct_size;
-  uint32_t tid;     /* of the thread; 0: all, merged by time stamps; with step, tail, back and the like each by itself */
-  bool has_step;    /* step is given: the first one that is shown, or before which something was written */
+  uint32_t tid;  /* of the thread; 0: all, merged by time stamps; with step, tail, back and the like each by itself */
+  bool has_step; /* step is given: the first one that is shown, or before which something was written */
   bool has_address; /* address is given */
   bool back;        /* from the step (or the end) towards the beginning */
   bool tail;        /* the last ones */
@@ -37,6 +37,10 @@ struct ct_steps_options {
   const char *function;   /* only in functions that match this glob; NULL: all */
   const char *last_write; /* "rax", "rflags", "xmm3", or "0x7ffe12345678:8" (8 bytes): the step that last wrote it */
   const char *memory;     /* "0x7ffe12345678:64": these bytes (8) before the step, as far as the trace shows them */
+  /* Called now and then, by the thread that asks: blocks read, of all there are in the thread's file; what is looked at
+   * again counts again. Not 0: no more is wanted, and the answer is CT_ECANCELED. NULL: it is not. */
+  int (*progress)(void *context, uint64_t done, uint64_t total);
+  void *progress_context;
 };
 
 /* What there is to tell besides the output; text lives in here. */
@@ -51,7 +55,7 @@ struct ct_steps_notes {
 /*
  * Writes the steps of the trace (a folder with files steps.TID, or one such file) to out. 0; CT_ENOENT, CT_EACCES,
  * CT_EFORMAT: it cannot be read; CT_EINVAL: an option cannot be understood; CT_ERANGE: there is no such thread or step;
- * CT_EIO: it cannot be written.
+ * CT_EIO: it cannot be written; CT_ECANCELED: by progress, with what was found until then written.
  */
 int ct_steps_write(const char *path, const struct ct_steps_options *options, FILE *out, struct ct_steps_notes *notes,
                    struct ct_diag *diag);

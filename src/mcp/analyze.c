@@ -354,9 +354,9 @@ show(struct shown *shown, size_t which)
   }
   free(text);
   if (shown->notes.damaged_threads != 0 && !mcp_held_is_live(shown->held)) { /* else the rest comes yet */
-    mcp_doubt(call,
-              "the files of %u threads are damaged or cut (thread %u the first): what comes after that is missing",
-              shown->notes.damaged_threads, shown->notes.first_damaged_tid);
+    mcp_doubt(call, "the file%s of %u thread%s damaged or cut (thread %u the first): what comes after that is missing",
+              shown->notes.damaged_threads == 1 ? "" : "s", shown->notes.damaged_threads,
+              shown->notes.damaged_threads == 1 ? " is" : "s are", shown->notes.first_damaged_tid);
   }
   if (shown->notes.shown == 0) {
     mcp_tell_unmatched(call, &shown->view);

@@ -88,7 +88,7 @@
   TEXT("rule", "of a trigger") "," TEXT("name", "of a mark") "," TEXT("program", "try: a file, in place of a session")
 #define QUERY_SQL LONG_TEXT("sql", "one statement, reading only")
 #define QUERY_FILE                                                                                                     \
-  FLAG("to_file", "all rows into a file (CSV; lines as text), whose path is the answer")                               \
+  FLAG("to_file", "all rows into a file (JSON; lines as text), whose path is the answer")                              \
   "," FLAG("full_names", "long names are not shortened")
 #define VIEWS                                                                                                          \
   "\"report\",\"callers\",\"callees\",\"graph\",\"slowest\",\"off\",\"threads\",\"crash\",\"diff\",\"check\",\"hot\"," \
@@ -155,8 +155,8 @@
   OUT_TEXT("directory")                                                                                                \
   OUT_COUNT("pid")                                                                                                     \
   OUT_COUNT("events")                                                                                                  \
-  OUT_COUNT("lost") OUT_COUNT("functions")                                                                             \
-      OUT_COUNT("hooked") "\"stdout\":{\"type\":\"object\"},\"stderr\":{\"type\":\"object\"},"
+  OUT_COUNT("lost")                                                                                                    \
+  OUT_COUNT("functions") OUT_COUNT("hooked") "\"stdout\":{\"type\":\"object\"},\"stderr\":{\"type\":\"object\"},"
 #define OUT_PAGE                                                                                                       \
   OUT_COUNT("shown")                                                                                                   \
   OUT_TEXT("more")                                                                                                     \

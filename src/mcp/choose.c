@@ -88,6 +88,9 @@ change_patterns(struct mcp_call *call, struct ct_session *session, pid_t pid, co
   }
   if (good) {
     put_change(call, &change, before);
+    if (strcmp(action, "remove") == 0 && change.hooked >= before && json_array_size(unmatched) == 0) {
+      mcp_doubt(call, "no fewer functions are hooked than before: another pattern, or a trigger, still names them");
+    }
     mcp_put_some(call, "unmatched", json_incref(unmatched), MCP_ROWS);
   }
   json_decref(unmatched);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARAGRAPH_MAX = 1600, FOUND_MAX = 40 };
+enum { PARAGRAPH_MAX = 1600, FOUND_MAX = 40, WORDS_MAX = 1000 };
 
 static const char *const pages[] = {"glossary", "sql", "limits", "agents", NULL};
 
@@ -79,6 +79,24 @@ add_names(json_t *lines, const char *term)
   }
 }
 
+/* What the tools' own arguments of this name do. */
+static void
+add_arguments(const struct mcp_call *call, json_t *lines, const char *term)
+{
+  const char *tool, *name;
+  json_t *loaded, *property;
+  json_object_foreach(call->server->tools, tool, loaded)
+  {
+    json_object_foreach(json_object_get(json_object_get(loaded, "input"), "properties"), name, property)
+    {
+      const char *about = mcp_get_text(property, "description");
+      if (about != NULL && is_same(name, term)) {
+        json_array_append_new(lines, mcp_textf("%s, argument %s: %s", tool, name, about));
+      }
+    }
+  }
+}
+
 /* ---- pages ---- */
 
 /* Up to the end of a paragraph: an empty line, or where the next row or item begins. */
@@ -130,13 +148,14 @@ add_page(json_t *lines, const char *page, const char *term, bool anywhere)
   bool is_section = false;
   const char *text = mcp_page(page);
   while (text != NULL && *text != '\0' && json_array_size(lines) < FOUND_MAX) {
+    text += strspn(text, "\n");
     size_t size = paragraph_size(text);
     if (text[0] == '#') {
       size = strcspn(text, "\n") + (strchr(text, '\n') != NULL);
       snprintf(heading, sizeof(heading), "%.*s", (int)strcspn(text + strspn(text, "# "), "\n"),
                text + strspn(text, "# "));
       is_section = is_same(heading, term);
-    } else if (text[0] != '\n' && strncmp(text, "|---", 4) != 0) {
+    } else if (size != 0 && strncmp(text, "|---", 4) != 0 && strncmp(text + size, "|---", 4) != 0) {
       bool is_about = anywhere
                           ? has_term(text, size, term)
                           : is_section || (head_size(text, size) < size && has_term(text, head_size(text, size), term));
@@ -146,6 +165,61 @@ add_page(json_t *lines, const char *page, const char *term, bool anywhere)
     }
     text += size != 0 ? size : 1;
   }
+}
+
+/* The term that may be meant: of the glossary, the tools' arguments, tables and columns, reasons. NULL: none is near.
+ */
+static json_t *
+closest_term(const struct mcp_call *call, const char *term)
+{
+  const char *words[WORDS_MAX] = {NULL}, *tool, *name, *word;
+  size_t count = 0;
+  json_t *loaded, *property, *heads = json_array();
+  for (int e = 0; e < CT_SPAN_ENDS; e++) {
+    words[count++] = ct_span_end_text((enum ct_span_end)e);
+  }
+  for (int r = 1; r < CT_REFUSED_COUNT; r++) {
+    words[count++] = ct_refusal_key((enum ct_refusal)r);
+  }
+  for (int d = 0; d < CT_DROP_COUNT; d++) {
+    words[count++] = ct_drop_name((enum ct_drop)d);
+  }
+  json_object_foreach(call->server->tools, tool, loaded)
+  {
+    json_object_foreach(json_object_get(json_object_get(loaded, "input"), "properties"), name, property)
+    {
+      words[count++] = name;
+    }
+  }
+  for (const char *text = mcp_page("glossary"); text != NULL && *text != '\0'; text += strcspn(text, "\n")) {
+    text += strspn(text, "\n");
+    if (strncmp(text, "| ", 2) == 0) {
+      size_t length = strcspn(text + 2, "|(,");
+      json_array_append_new(heads, json_stringn(text + 2, length - (length != 0 && text[length + 1] == ' ')));
+    }
+  }
+  for (size_t i = 0; i < json_array_size(heads) && count < WORDS_MAX / 2; i++) {
+    word = json_string_value(json_array_get(heads, i));
+    words[count++] = word != NULL ? word : "";
+  }
+  for (size_t i = 0; count < WORDS_MAX - 1 && (word = ct_sql_word(i)) != NULL; i++) {
+    words[count++] = word;
+  }
+  const char *closest = ct_closest_word(term, words);
+  json_t *found = closest != NULL ? mcp_text(closest) : NULL;
+  json_decref(heads);
+  return found;
+}
+
+static void
+tell_unknown(struct mcp_call *call, const char *term)
+{
+  json_t *closest = closest_term(call, term);
+  const char *word = json_string_value(closest);
+  mcp_doubt(call, "the documentation that is built in has nothing about '%.100s'%s%s", term,
+            word != NULL ? "; perhaps " : "", word != NULL ? word : "");
+  mcp_suggest(call, "explain without term: the words that there are; resources/read contrail://docs/glossary");
+  json_decref(closest);
 }
 
 static void
@@ -179,7 +253,11 @@ mcp_tool_explain(struct mcp_call *call)
     add_overview(lines);
   } else {
     mcp_put(call, "term", json_string(term));
+    term += strncmp(term, "--", 2) == 0 ? 2 : 0;
+    const char *dot = strchr(term, '.'); /* spans.self: a column */
+    term = dot != NULL && dot[1] != '\0' ? dot + 1 : term;
     add_names(lines, term);
+    add_arguments(call, lines, term);
     for (size_t i = 0; pages[i] != NULL; i++) {
       add_page(lines, pages[i], term, false);
     }
@@ -188,8 +266,7 @@ mcp_tool_explain(struct mcp_call *call)
     }
   }
   if (json_array_size(lines) == 0) {
-    mcp_doubt(call, "the documentation that is built in has nothing about '%.100s'", term);
-    mcp_suggest(call, "explain without term: the words that there are; resources/read contrail://docs/glossary");
+    tell_unknown(call, mcp_get_text(call->arguments, "term"));
   } else {
     mcp_suggest(call, "resources/read contrail://docs/sql (or glossary, limits, agents): whole pages");
   }

@@ -9,6 +9,8 @@
  */
 #include "mcp/server.h"
 
+#include <contrail/control.h>
+#include <contrail/recover.h>
 #include <contrail/session.h>
 
 #include <dirent.h>
@@ -144,6 +146,23 @@ clean_up(const struct entry *entry)
 }
 
 static void
+pass_over(void *context, const char *id)
+{
+  (void)context;
+  (void)id;
+}
+
+/* That of a session with `last`, whose trace goes too. */
+static void
+remove_memory(void *directory, const struct ct_recover_memory *memory)
+{
+  size_t length = strlen(directory);
+  if (strncmp(memory->directory, directory, length) == 0 && memory->directory[length] == '/') {
+    unlink(memory->path);
+  }
+}
+
+static void
 guard(int fd, const char *directory)
 {
   static struct entry entries[ENTRIES_MAX];
@@ -166,7 +185,9 @@ guard(int fd, const char *directory)
     }
   }
   end_unknown(pipes);
+  ct_control_list(pass_over, NULL, NULL); /* which takes away the sockets of sessions that are gone */
   if (directory[0] != '\0') {
+    ct_recover_list(remove_memory, (void *)directory, NULL);
     mcp_remove_tree(directory);
   }
 }

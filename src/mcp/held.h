@@ -37,6 +37,7 @@ struct mcp_session {
   char **rules;
   bool is_kept, starts_nothing; /* keep; patterns: [] */
   pid_t pid;
+  char attached_to[PATH_MAX]; /* the program of a process that was attached to, if that can be read */
   enum mcp_stage stage;
   struct ct_session *session; /* NULL before and after */
   struct ct_control *control;

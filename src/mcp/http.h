@@ -74,6 +74,7 @@ struct http_exchange {
   bool is_refused;                       /* answered before the body came */
   bool is_taken;                         /* it has been looked at */
   bool is_initialize;                    /* makes the session */
+  bool is_call;                          /* of a tool: it may have changed something when its answer comes */
   bool is_listening;                     /* GET: the server's stream */
   bool is_suspended, is_stream, is_over; /* answered by a stream; nothing more comes */
   bool is_answered;                      /* libmicrohttpd has the response */

@@ -5,7 +5,8 @@
  * A POST with a request waits for the session's answer, suspended. An answer that comes soon is JSON. When there is a
  * note of progress before it, or a second has gone by, the response becomes a stream of events, which ends with the
  * answer; a comment now and then keeps it open and shows when the client has gone. A GET is such a stream from the
- * start.
+ * start, and so is a call of a tool from a client that knows events without data (2025-11-25): it has the stream's id
+ * before anything is done, so that the answer is not lost with its connection.
  *
  *     new -> body ... -> taken -> (suspended <-> woken) -> answered -> completed
  */
@@ -298,7 +299,13 @@ take_post(struct http_exchange *exchange)
   if (status == MHD_HTTP_ACCEPTED) {
     return respond_text(exchange, status, "", NULL, NULL);
   }
-  return status != 0 ? refuse(exchange, status, code, wrong) : respond(exchange);
+  if (status != 0) {
+    return refuse(exchange, status, code, wrong);
+  }
+  if (exchange->is_call && strcmp(exchange->session->version, "2025-11-25") >= 0) {
+    http_stream_say(exchange, "");
+  }
+  return respond(exchange);
 }
 
 static enum MHD_Result

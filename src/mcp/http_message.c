@@ -148,6 +148,7 @@ take(struct http_exchange *exchange, const json_t *message, int *code, const cha
     *wrong = "the session has too much to read already";
     return UNAVAILABLE;
   }
+  exchange->is_call = method != NULL && strcmp(method, "tools/call") == 0;
   if (json_array_size(exchange->stream->ids) != 0) {
     http_stream_join(exchange->session, exchange->stream);
   }

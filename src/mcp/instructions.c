@@ -276,6 +276,13 @@ find_last(struct mcp_call *call, char path[PATH_MAX])
   return path[0] != '\0' || mcp_fail(call, "nothing was recorded yet: itrace action=record");
 }
 
+static int
+on_progress(void *request, uint64_t done, uint64_t total)
+{
+  mcp_progress(request, (double)done, (double)total, "reading the steps");
+  return mcp_is_cancelled(request);
+}
+
 static bool
 show_steps(struct mcp_call *call, bool is_write)
 {
@@ -294,7 +301,9 @@ show_steps(struct mcp_call *call, bool is_write)
                                      .source = mcp_get_flag(arguments, "source"),
                                      .limit = MCP_ROWS_MAX,
                                      .function = is_write ? NULL : mcp_get_text(arguments, "function"),
-                                     .last_write = is_write ? mcp_get_text(arguments, "what") : NULL};
+                                     .last_write = is_write ? mcp_get_text(arguments, "what") : NULL,
+                                     .progress = on_progress,
+                                     .progress_context = call->request};
   if (is_write && options.last_write == NULL) {
     return mcp_fail(call, "last_write: of what? rax, rflags, xmm3, or 0x7ffe1200:8");
   }

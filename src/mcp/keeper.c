@@ -109,10 +109,14 @@ begin_session(struct mcp_held *held, int fds[3])
   }
   guard_output(held, true);
   s->options.streams = s->argv != NULL ? fds : NULL;
-  int code = ct_session_create(&s->options, &s->session, &s->diag);
+  struct ct_session *session;
+  int code = ct_session_create(&s->options, &session, &s->diag);
   if (code != 0) {
     return code;
   }
+  pthread_mutex_lock(&held->server->lock);
+  s->session = session; /* from now on it can be cancelled */
+  pthread_mutex_unlock(&held->server->lock);
   if (s->argv != NULL) {
     code = spawn(held);
   } else {
@@ -216,12 +220,14 @@ close_session(struct mcp_held *held)
     pthread_cond_wait(&server->changed, &server->lock);
   }
   struct ct_session *session = s->session;
+  ct_session_get_status(session, &status);
+  s->status = status; /* until there is a later one */
+  s->session = NULL;  /* from now on nobody calls it */
   pthread_mutex_unlock(&server->lock);
   ct_control_close(s->control);
   int code = ct_session_close(session, &status, &diag);
   pthread_mutex_lock(&server->lock);
   s->control = NULL;
-  s->session = NULL;
   s->status = status;
   if (s->code == 0 && code != 0) {
     s->code = code;
@@ -327,6 +333,9 @@ mcp_session_begin(struct mcp_call *call, struct mcp_held *held)
   pthread_mutex_lock(&server->lock);
   while (s->stage == MCP_STARTING) {
     struct timespec until;
+    if (s->session != NULL && mcp_is_cancelled(call->request)) {
+      ct_session_cancel(s->session);
+    }
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec++;
     if (pthread_cond_timedwait(&server->changed, &server->lock, &until) != 0) {

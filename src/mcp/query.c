@@ -155,6 +155,27 @@ explain_wrong(struct mcp_call *call, struct ct_sql *sql, const char *text)
                   columns[0] != '\0' ? columns : "explain term=spans (or another table) has the columns");
 }
 
+/* What the traces do not have, those of followed processes too. Of one that grows it is known that it is not whole. */
+static void
+tell_warnings(struct mcp_call *call, const struct ct_sql *sql, bool is_live)
+{
+  enum { SHOWN = 6 };
+  size_t shown = 0, more = 0;
+  const char *warning;
+  for (size_t i = 0; (warning = ct_sql_warning(sql, i)) != NULL; i++) {
+    bool is_known = is_live && strstr(warning, "INCOMPLETE") != NULL;
+    if (!is_known && shown < SHOWN) {
+      mcp_doubt(call, "%s", warning);
+      shown++;
+    } else if (!is_known) {
+      more++;
+    }
+  }
+  if (more != 0) {
+    mcp_doubt(call, "%zu warnings more: analyze view=info has them", more);
+  }
+}
+
 /* Runs it, its output to out. The database is locked by us. */
 static bool
 run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, struct ct_sql_result *result)
@@ -192,6 +213,9 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
   }
   FILE *out = open_bounded(&bounded);
   bool good = out != NULL && run_sql(call, sql, out, MCP_ROWS_MAX, &result);
+  if (good) {
+    tell_warnings(call, sql, held->is_of_live);
+  }
   mcp_sql_give(held);
   if (out != NULL) {
     fclose(out);
@@ -220,7 +244,7 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
   return good;
 }
 
-/* All rows, into a file: lines of JSON, the first one the columns. */
+/* All rows, into a file: JSON, as in an answer. */
 static bool
 query_file(struct mcp_call *call, struct mcp_held *held)
 {
@@ -229,6 +253,9 @@ query_file(struct mcp_call *call, struct mcp_held *held)
   FILE *out = mcp_answer_file(call, ".json", path);
   struct ct_sql *sql = out != NULL ? mcp_sql_take(call, held) : NULL;
   bool good = sql != NULL && run_sql(call, sql, out, 0, &result);
+  if (good) {
+    tell_warnings(call, sql, held->is_of_live);
+  }
   if (sql != NULL) {
     mcp_sql_give(held);
   }

@@ -276,12 +276,16 @@ doubt_session(struct mcp_call *call, struct mcp_held *held)
   char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
   struct ct_session *session = NULL;
   pthread_mutex_lock(&held->server->lock);
+  bool is_closing = s->session == NULL && s->stage == MCP_ENDING;
   if (s->session != NULL && s->stage < MCP_DONE) {
     session = s->session;
     s->callers++;
   }
   pthread_mutex_unlock(&held->server->lock);
   if (session == NULL) {
+    if (is_closing) {
+      mcp_doubt(call, "the recording is just being completed: what came last may be missing");
+    }
     return;
   }
   ct_session_get_status(session, &status);
@@ -340,6 +344,9 @@ mcp_doubts(struct mcp_call *call, struct mcp_held *held)
     if (i < DOUBTS_MAX && !is_known) {
       mcp_doubt(call, "%s", json_string_value(warning));
     }
+  }
+  if (i > DOUBTS_MAX) {
+    mcp_doubt(call, "%zu warnings more: analyze view=info has them", i - DOUBTS_MAX);
   }
   if (mcp_get_count(facts, "dropped", 0) != 0 && !is_live && i == 0) {
     mcp_doubt(call, "%llu events are LOST: counts are too low", (unsigned long long)mcp_get_count(facts, "dropped", 0));

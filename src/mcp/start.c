@@ -5,6 +5,7 @@
 #include <contrail/exclude.h>
 #include <contrail/text.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -310,6 +311,41 @@ take_program(struct mcp_call *call, struct mcp_session *session)
   return true;
 }
 
+/* No process has the name; perhaps one nearly has it. */
+static bool
+fail_unnamed(struct mcp_call *call, const char *name)
+{
+  enum { NAMES_MAX = 4096, NAME_BYTES = 16 };
+  char(*names)[NAME_BYTES] = calloc(NAMES_MAX, sizeof(*names));
+  const char **words = calloc(NAMES_MAX + 1, sizeof(*words));
+  size_t count = 0;
+  DIR *processes = opendir("/proc");
+  const struct dirent *entry;
+  while (processes != NULL && names != NULL && words != NULL && count < NAMES_MAX &&
+         (entry = readdir(processes)) != NULL) {
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%.20s/comm", entry->d_name);
+    FILE *file = entry->d_name[0] >= '0' && entry->d_name[0] <= '9' ? fopen(path, "re") : NULL;
+    if (file != NULL && fgets(names[count], NAME_BYTES, file) != NULL) {
+      names[count][strcspn(names[count], "\n")] = '\0';
+      words[count] = names[count];
+      count++;
+    }
+    if (file != NULL) {
+      fclose(file);
+    }
+  }
+  if (processes != NULL) {
+    closedir(processes);
+  }
+  const char *closest = words != NULL ? ct_closest_word(name, words) : NULL;
+  mcp_fail(call, "there is no process named '%.100s'; %s%s%sgive its id", name, closest != NULL ? "perhaps " : "",
+           closest != NULL ? closest : "", closest != NULL ? "; or " : "");
+  free(words);
+  free(names);
+  return false;
+}
+
 static bool
 take_process(struct mcp_call *call, struct mcp_session *session)
 {
@@ -328,7 +364,7 @@ take_process(struct mcp_call *call, struct mcp_session *session)
       snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%d", i == 0 ? "" : ", ", (int)pids[i]);
     }
     if (count != 1) {
-      return count == 0 ? mcp_fail(call, "there is no process named '%.100s'; give its id", name)
+      return count == 0 ? fail_unnamed(call, name)
                         : mcp_fail(call, "%zu processes are named '%.100s' (%s%s): give the id of one", count, name,
                                    list, count > SHOWN ? ", ..." : "");
     }
@@ -344,6 +380,11 @@ take_process(struct mcp_call *call, struct mcp_session *session)
   }
   if (session->pid <= 0 || (kill(session->pid, 0) != 0 && errno == ESRCH)) {
     return mcp_fail(call, "there is no process %d", (int)session->pid);
+  }
+  char link[64];
+  snprintf(link, sizeof(link), "/proc/%d/exe", (int)session->pid);
+  if (readlink(link, session->attached_to, sizeof(session->attached_to) - 1) < 0) {
+    snprintf(session->attached_to, sizeof(session->attached_to), "process %d", (int)session->pid);
   }
   return mcp_allows_process(call, session->pid);
 }

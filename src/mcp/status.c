@@ -80,7 +80,7 @@ add_costs(json_t *json, const struct ct_session_status *status, bool keeps_last)
         mcp_textf("%g %%%s; functions in full %zu, sampled %zu, counted %zu, out %zu", 100 * status->budget.limit, late,
                   status->budget.full, status->budget.sampled, status->budget.counted, status->budget.out));
   }
-  if (status->kept_limit_bytes != 0 && keeps_last) {
+  if (status->kept_limit_bytes != 0 && keeps_last && !status->ended) { /* then the trace has it */
     set(json, "kept",
         mcp_textf("the last %s of the recording, %llu events", ct_format_duration(text, status->kept_ns),
                   (unsigned long long)status->kept_events));
@@ -136,7 +136,10 @@ add_session(struct mcp_held *held, json_t *json, bool is_short)
   bool is_over = status.ended && strcmp(stage, "recording") == 0; /* the trace is being completed */
   set(json, "state", json_string(is_paused ? "paused" : is_over ? "ending" : stage));
   set_count(json, "pid", (uint64_t)s->pid);
-  set(json, "program", s->argv != NULL ? mcp_name(s->argv[0]) : json_string("attached"));
+  set(json, "program", mcp_name(s->argv != NULL ? s->argv[0] : s->attached_to));
+  if (s->argv == NULL) {
+    set(json, "attached", json_true());
+  }
   json_t *end = end_json(&status);
   if (end != NULL) {
     set(json, "end", end);

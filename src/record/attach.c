@@ -402,7 +402,8 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     return code;
   }
   ct_modules_check(&session->recording.modules, pid); /* plans all files */
-  code = check_program(session, &options, &crashes, diag);
+  code = ct_modules_are_cancelled(&session->recording.modules) ? ct_fail(diag, CT_ECANCELED, "cancelled")
+                                                               : check_program(session, &options, &crashes, diag);
   if (code != 0) {
     goto drop_trace;
   }

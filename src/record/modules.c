@@ -299,7 +299,8 @@ plan_of_mapping(struct ct_modules *modules, const struct ct_mapping *mapping, in
                 struct ct_plan **plan, bool *fresh, struct ct_diag *why)
 {
   char path[PATH_MAX + 64];
-  int fd = ct_process_open_mapped(pid, mapping, path, sizeof(path), why);
+  int fd =
+      ct_modules_are_cancelled(modules) ? CT_ECANCELED : ct_process_open_mapped(pid, mapping, path, sizeof(path), why);
   if (fd < 0) {
     return fd;
   }
@@ -597,6 +598,9 @@ add_modules(struct ct_modules *modules, uint32_t image, const struct ct_mappings
     const struct ct_mapping *mapping = &mappings->items[m];
     if (!is_module(mapping) || known(modules, mapping) != NULL || is_part_of_known(modules, mapping)) {
       continue;
+    }
+    if (ct_modules_are_cancelled(modules)) {
+      return ct_fail(diag, CT_ECANCELED, "cancelled");
     }
     code = add_module(modules, image, mapping, remote, layout, sinks, diag);
     (*added)++;

@@ -11,6 +11,7 @@
 #include "trace/writer.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 
 /* Hooks of a module that came later than the first ones. */
 struct ct_layer {
@@ -56,12 +57,20 @@ struct ct_modules {
   size_t count, capacity;
   struct ct_plans *plans; /* the session's or the tree's */
   uint32_t next_fn;
-  struct ct_exclude *exclude;     /* what the user does not want; NULL: nothing */
-  struct ct_selection *selection; /* what the user wants; NULL: everything */
-  struct ct_rules *rules;         /* what calls are held against; NULL: nothing */
-  size_t watched[CT_RULES_MAX];   /* functions that each of these is about, in all modules so far */
-  uint32_t details_on;            /* of these, a bit for each, those in whose window their functions have detail */
+  struct ct_exclude *exclude;      /* what the user does not want; NULL: nothing */
+  struct ct_selection *selection;  /* what the user wants; NULL: everything */
+  struct ct_rules *rules;          /* what calls are held against; NULL: nothing */
+  size_t watched[CT_RULES_MAX];    /* functions that each of these is about, in all modules so far */
+  uint32_t details_on;             /* of these, a bit for each, those in whose window their functions have detail */
+  const atomic_bool *is_cancelled; /* true: no file more; NULL: never */
 };
+
+/* True: CT_ECANCELED is the answer. */
+static inline bool
+ct_modules_are_cancelled(const struct ct_modules *modules)
+{
+  return modules->is_cancelled != NULL && atomic_load_explicit(modules->is_cancelled, memory_order_relaxed);
+}
 
 /* What a new module is made known to. */
 struct ct_module_sinks {

@@ -410,6 +410,7 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
   session->recording.modules.plans =
       session->node.tree != NULL ? ct_process_tree_plans(session->node.tree) : session->recording.own_plans;
   session->recording.manifest.cache = ct_plans_cache(session->recording.modules.plans);
+  session->recording.modules.is_cancelled = &session->sync.is_cancelled;
   code = session_begin_triggers(session, diag);
   code = code == 0 ? session_begin_itrace(session, diag) : code;
   if (code != 0) {

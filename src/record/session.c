@@ -212,6 +212,7 @@ run_install(struct ct_session *session, void *argument, struct ct_diag *diag)
   }
   code = session_begin_image(session, diag);
   if (code == 0) {
+    session->recording.modules.is_cancelled = NULL;
     return session_go(session, CT_STEP_HOOKED, NULL);
   }
   if (ct_process_reap(&session->target.process)) { /* it was killed while it was stopped */
@@ -256,6 +257,7 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
     session_go(session, CT_STEP_FAIL, NULL);
     return code;
   }
+  session->recording.modules.is_cancelled = NULL;
   pthread_mutex_lock(&session->sync.guard);
   ct_modules_count(&session->recording.modules, &session->sync.status.functions, &session->sync.status.hooked);
   pthread_mutex_unlock(&session->sync.guard);
@@ -381,6 +383,12 @@ void
 ct_session_expedite(struct ct_session *session)
 {
   atomic_store_explicit(&session->sync.expedited, 1, memory_order_relaxed);
+}
+
+void
+ct_session_cancel(struct ct_session *session)
+{
+  atomic_store_explicit(&session->sync.is_cancelled, true, memory_order_relaxed);
 }
 
 int

@@ -38,6 +38,7 @@ struct session_sync {
   bool metrics_wanted;        /* by who waits for them */
   char *metrics;              /* JSON, as of the last time that somebody asked; NULL: nobody has */
   _Atomic uint32_t expedited; /* of the first one: who waits for a detach gives up soon */
+  atomic_bool is_cancelled;   /* putting the hooks in is not wanted any more; a hint */
 };
 
 struct session_threads {

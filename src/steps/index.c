@@ -384,11 +384,12 @@ make_share(void *argument)
   bool good = cursor != NULL && (m->ranges = malloc(RANGES_MAX * sizeof(*m->ranges))) != NULL &&
               ct_steps_reader_blocks(reader) >= share->end;
   if (good) {
+    ct_steps_reader_set_watch(reader, ct_steps_reader_watch(share->reader));
     m->part = &share->part;
     ct_steps_cursor_events(cursor, visit_event, m);
     ct_steps_cursor_checkpoints(cursor, CHUNK, visit_checkpoint, m);
   }
-  for (size_t block = share->first; block < share->end && good; block++) {
+  for (size_t block = share->first; block < share->end && good && !ct_steps_reader_is_over(reader); block++) {
     good = index_block(m, cursor, block, ct_steps_reader_place(reader, block));
   }
   ct_steps_cursor_close(cursor);
@@ -596,6 +597,7 @@ ct_steps_index_open(struct ct_steps_reader *reader, struct ct_steps_index **out)
   }
   struct ct_steps_index *index = calloc(1, sizeof(*index));
   int code = index != NULL ? make(reader, index) : CT_ENOMEM;
+  code = code == 0 && ct_steps_reader_is_over(reader) ? CT_ECANCELED : code;
   if (code == 0) {
     struct head head = head_of(reader);
     head.chunks = index->head.chunks;

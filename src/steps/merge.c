@@ -150,8 +150,12 @@ ct_steps_merge(char **paths, size_t count, const struct ct_steps_options *option
     code = open_lane(&lanes[opened], paths[i], options, start_tsc, out, diag);
     opened += lanes[opened].view != NULL;
   }
-  if (code == 0 && (code = show_lanes(lanes, opened, options->limit, out)) != 0) {
-    ct_fail(diag, code, "out of memory");
+  if (code == 0) {
+    code = show_lanes(lanes, opened, options->limit, out);
+    for (size_t i = 0; i < opened; i++) {
+      code = ct_steps_reader_is_over(lanes[i].view->lines.reader) ? CT_ECANCELED : code;
+    }
+    ct_fail(diag, code, "%s", code == CT_ECANCELED ? "cancelled" : ct_err_text(code));
   }
   for (size_t i = 0; i < opened; i++) {
     free(lanes[i].text);

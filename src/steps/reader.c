@@ -37,7 +37,42 @@ struct ct_steps_reader {
   bool after_hole;      /* blocks are missing, and none of records came since */
   bool has_end;
   char damage[256];
+  struct ct_steps_watch *watch; /* NULL: none */
 };
+
+void
+ct_steps_reader_set_watch(struct ct_steps_reader *reader, struct ct_steps_watch *watch)
+{
+  reader->watch = watch;
+}
+
+struct ct_steps_watch *
+ct_steps_reader_watch(const struct ct_steps_reader *reader)
+{
+  return reader->watch;
+}
+
+bool
+ct_steps_reader_is_over(const struct ct_steps_reader *reader)
+{
+  return reader->watch != NULL && atomic_load_explicit(&reader->watch->is_over, memory_order_relaxed);
+}
+
+/* One block more. False: no more is wanted. */
+static bool
+goes_on(struct ct_steps_reader *reader)
+{
+  struct ct_steps_watch *watch = reader->watch;
+  if (watch == NULL) {
+    return true;
+  }
+  uint64_t done = atomic_fetch_add_explicit(&watch->done, 1, memory_order_relaxed) + 1;
+  if (!ct_steps_reader_is_over(reader) && pthread_equal(watch->owner, pthread_self()) != 0 &&
+      watch->progress(watch->context, done < watch->total ? done : watch->total, watch->total) != 0) {
+    atomic_store_explicit(&watch->is_over, true, memory_order_relaxed);
+  }
+  return !ct_steps_reader_is_over(reader);
+}
 
 void
 ct_steps_reader_note(struct ct_steps_reader *reader, const char *fmt, ...)
@@ -102,7 +137,7 @@ unpack(struct ct_steps_reader *reader, const struct ct_steps_place *place, struc
 int
 ct_steps_reader_unpack(struct ct_steps_reader *reader, size_t block, struct ct_steps_unpacked *out)
 {
-  return unpack(reader, &reader->places[block], out);
+  return goes_on(reader) ? unpack(reader, &reader->places[block], out) : CT_ECANCELED;
 }
 
 void

@@ -11,7 +11,23 @@
 #include "base/error.h"
 #include "steps/units.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 struct ct_steps_reader;
+
+/*
+ * Whoever reads much is asked now and then whether it is still wanted (ct_steps_options.progress). Once it is not, no
+ * block of any reader with this watch can be read. The owner's thread asks; the others follow.
+ */
+struct ct_steps_watch {
+  int (*progress)(void *context, uint64_t done, uint64_t total);
+  void *context;
+  pthread_t owner;
+  uint64_t total; /* blocks */
+  _Atomic uint64_t done;
+  atomic_bool is_over; /* a hint: nothing else is told by it */
+};
 
 /* A block of records. */
 struct ct_steps_place {
@@ -34,6 +50,11 @@ int ct_steps_reader_open(const char *path, struct ct_steps_reader **out, struct 
 /* The head of a file alone; false: it cannot be read. */
 bool ct_steps_reader_peek(const char *path, struct ct_steps_file *head);
 void ct_steps_reader_close(struct ct_steps_reader *reader); /* accepts NULL */
+/* watch: as long as the reader; NULL: nobody asks. */
+void ct_steps_reader_set_watch(struct ct_steps_reader *reader, struct ct_steps_watch *watch);
+struct ct_steps_watch *ct_steps_reader_watch(const struct ct_steps_reader *reader);
+/* What is read is not wanted any more. */
+bool ct_steps_reader_is_over(const struct ct_steps_reader *reader);
 
 const struct ct_steps_file *ct_steps_reader_head(const struct ct_steps_reader *reader);
 const char *ct_steps_reader_path(const struct ct_steps_reader *reader);
@@ -59,7 +80,8 @@ struct ct_steps_unpacked {
   struct ct_stream_stamp *stamps; /* in raw, aligned */
   uint32_t stamp_count;
 };
-/* 0, CT_EFORMAT (noted), CT_ENOMEM, CT_EIO. Into memory that is there from the last time. */
+/* 0, CT_EFORMAT (noted), CT_ENOMEM, CT_EIO, CT_ECANCELED (by the watch). Into memory that is there from the last time.
+ */
 int ct_steps_reader_unpack(struct ct_steps_reader *reader, size_t block, struct ct_steps_unpacked *out);
 void ct_steps_unpacked_free(struct ct_steps_unpacked *unpacked);
 /* The rip that a block begins with which goes on where the one before ended; false: it does not. */

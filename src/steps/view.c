@@ -382,6 +382,13 @@ ct_steps_view_open(const char *path, const struct ct_steps_options *options, boo
     ct_steps_view_close(view, &none);
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
+  if (options->progress != NULL) {
+    view->watch.progress = options->progress;
+    view->watch.context = options->progress_context;
+    view->watch.owner = pthread_self();
+    view->watch.total = ct_steps_reader_blocks(reader);
+    ct_steps_reader_set_watch(reader, &view->watch);
+  }
   *opened = view;
   return 0;
 }
@@ -414,6 +421,9 @@ show_file(const char *path, const struct ct_steps_options *options, bool many, u
   int code = ct_steps_view_open(path, options, many, start_tsc, out, &view, diag);
   if (code == 0) {
     code = show(view, diag);
+    if (ct_steps_reader_is_over(view->lines.reader)) {
+      code = ct_fail(diag, CT_ECANCELED, "cancelled");
+    }
     ct_steps_view_close(view, notes);
   }
   return code;
@@ -465,14 +475,23 @@ show_all(const char *path, const struct ct_steps_options *options, FILE *out, st
     free(files);
     return code;
   }
+  bool skips = count > 1 && options->tid == 0 && options->has_step; /* threads that have no such step */
+  int missing = 0;
   for (size_t i = 0; i < count && code == 0; i++) {
     if (is_file || options->tid == 0 || is_of(files[i], options->tid)) {
-      found = true;
       code = show_file(files[i], options, count > 1, start, out, notes, diag);
+      found = found || code == 0;
+    }
+    if (code == CT_ERANGE && skips) {
+      missing = code;
+      code = 0;
     }
   }
   free(files);
-  return code == 0 && !found ? ct_fail(diag, CT_ERANGE, "%s: no thread %" PRIu32, path, options->tid) : code;
+  if (code == 0 && !found) {
+    return missing != 0 ? missing : ct_fail(diag, CT_ERANGE, "%s: no thread %" PRIu32, path, options->tid);
+  }
+  return code;
 }
 
 int

@@ -20,6 +20,7 @@ struct ct_steps_view {
   char **texts;
   bool shows_events;
   int code;
+  struct ct_steps_watch watch; /* of the reader, if somebody asks */
 };
 
 /* A thread's file; start_tsc: of the recording, 0: of the file. Errors as of ct_steps_reader_open. */
