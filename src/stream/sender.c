@@ -552,6 +552,20 @@ wait_for_thread(struct ct_sender *sender, bool (*enough)(void *arg), void *arg)
   return is_enough;
 }
 
+static void
+conclude_interrupted(struct ct_sender *sender)
+{
+  size_t confirmed, all;
+  if (sender->fanout != NULL) {
+    ct_fanout_count(sender->fanout, &confirmed, &all);
+    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, %zu of %zu receivers have confirmed it",
+                           sender->address, confirmed, all);
+  } else {
+    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, at least %" PRIu64 " bytes are not confirmed",
+                           sender->address, ct_sender_missing(sender));
+  }
+}
+
 int
 ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(void *arg), void *arg,
                  struct ct_stream_summary *summary, struct ct_diag *diag)
@@ -565,8 +579,7 @@ ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(voi
   bool interrupted = followed && wait_for_thread(sender, enough, arg);
   join(sender);
   if (interrupted) {
-    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, at least %" PRIu64 " bytes are not confirmed",
-                           sender->address, ct_sender_missing(sender));
+    conclude_interrupted(sender);
   }
   struct ct_stream_summary own = {.struct_size = sizeof(own), .cuts = sender->cuts};
   size_t all;
