@@ -83,7 +83,7 @@ GROUPS = {
     "live": Group(["live.py"], "waits", marked="late"),
     "tui": Group(["tui.py"], "waits"),
     "terminal": Group(["terminal.py"], "waits"),
-    "streams": Group(["streams.py"], "waits"),
+    "streams": Group(["streams.py", "broker.py"], "waits"),
     "control": Group(["control.py"], "waits", marked="late"),
     "mcp": Group(["mcp.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
     "signals": Group(["signals.py"], "waits", marked="late"),

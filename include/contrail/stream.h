@@ -4,9 +4,10 @@
  * a cut of the connection loses nothing as long as there is disk. The receiver makes an ordinary trace directory, which
  * can be read while it grows. docs/streams.md has the protocol.
  *
- * An address is unix:PATH or tcp://HOST:PORT. Nothing is encrypted: over a network that others read, use a tunnel.
- * fd:N is one too, a descriptor of a pipe or file that the sender only writes and the receiver only reads: nothing is
- * confirmed to the sender, and when its reader has gone it fails.
+ * An address is unix:PATH, tcp://HOST:PORT, or nats://HOST:PORT/SUBJECT, where a NATS server hands it on to any number
+ * of receivers (CT_EUNSUPPORTED: the library was built without NATS). Nothing is encrypted: over a network that others
+ * read, use a tunnel. fd:N is one too, a descriptor of a pipe or file that the sender only writes and the receiver only
+ * reads: nothing is confirmed to the sender, and when its reader has gone it fails.
  */
 #ifndef CONTRAIL_STREAM_H
 #define CONTRAIL_STREAM_H
@@ -27,6 +28,8 @@ struct ct_stream_summary {
   size_t struct_size;
   uint64_t files, bytes; /* that the other end has now */
   uint64_t cuts;         /* connections that were lost and made again, or never came back */
+  size_t receivers;      /* of a sender by NATS: how many have confirmed it */
+  uint64_t missed;       /* of a receiver by NATS: messages that did not arrive, and were sent again */
 };
 
 /*
@@ -36,13 +39,15 @@ struct ct_stream_summary {
 int ct_stream_token(const char *given, char **token, struct ct_diag *diag);
 
 /*
- * Connects to a receiver and is let in by it, within some seconds. token may be NULL for unix:PATH. *sender is to be
- * given to ct_sender_finish or ct_sender_destroy.
+ * Connects to a receiver and is let in by it, within some seconds, or to a NATS server, whether there are receivers yet
+ * or not. token may be NULL for unix:PATH, and for nats://, where it is the server's, or USER:PASSWORD. *sender is to
+ * be given to ct_sender_finish or ct_sender_destroy.
  */
 int ct_sender_connect(const char *address, const char *token, struct ct_sender **sender, struct ct_diag *diag);
 /*
  * The same, for a trace whose recording is over: when a sender of it has not come to its end, killed or cut, it goes on
- * with the stream of that one, at the receiver that waits for it. CT_EFORMAT: no trace; CT_EEXIST: it is being recorded.
+ * with the stream of that one, at the receiver that waits for it. CT_EFORMAT: no trace; CT_EEXIST: it is being
+ * recorded.
  */
 int ct_sender_resume(const char *address, const char *token, const char *directory, struct ct_sender **sender,
                      struct ct_diag *diag);

@@ -46,9 +46,9 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct wanted, options.directory)},
     {.name = "token",
      .argument = "FILE|TEXT",
-     .help =
-         "what a sender must know: the first line of FILE, or TEXT itself, 8 to 256 bytes; needed for tcp. Others can "
-         "see a TEXT in the list of processes",
+     .help = "what a sender must know: the first line of FILE, or TEXT itself, 8 to 256 bytes; needed for tcp. For "
+             "nats what the "
+             "server asks for, a token or USER:PASSWORD. Others can see a TEXT in the list of processes",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, token)},
@@ -92,8 +92,12 @@ receive(struct wanted *wanted, struct ct_diag *diag)
   if (code == CT_OK && !wanted->quiet) {
     char bytes[CT_DURATION_CHARS];
     fprintf(stderr,
-            "contrail: %s has the whole trace: %" PRIu64 " files, %s; the connection was lost %" PRIu64 " times\n",
+            "contrail: %s has the whole trace: %" PRIu64 " files, %s; the connection was lost %" PRIu64 " times",
             wanted->options.directory, summary.files, ct_format_bytes(bytes, summary.bytes), summary.cuts);
+    if (summary.missed != 0) {
+      fprintf(stderr, ", %" PRIu64 " messages did not arrive and were sent again", summary.missed);
+    }
+    fputc('\n', stderr);
   }
   return code;
 }
@@ -108,8 +112,9 @@ run(int argc, char **argv)
     return code;
   }
   if (argc - optind != 1) {
-    return ct_usage_error(&ct_command_receive,
-                          "one address is needed: unix:PATH, tcp://HOST:PORT, or - for standard input");
+    return ct_usage_error(
+        &ct_command_receive,
+        "one address is needed: unix:PATH, tcp://HOST:PORT, nats://HOST:PORT/SUBJECT, or - for standard input");
   }
   if (wanted.options.directory == NULL) {
     return ct_usage_error(&ct_command_receive, "where to? -o DIR");
@@ -126,10 +131,11 @@ run(int argc, char **argv)
 const struct ct_command ct_command_receive = {
     .name = "receive",
     .summary = "the other end of record --to: a trace from another machine",
-    .synopsis = "[OPTION]... -o DIR unix:PATH|tcp://HOST:PORT|-",
+    .synopsis = "[OPTION]... -o DIR unix:PATH|tcp://HOST:PORT|nats://HOST:PORT/SUBJECT|-",
     .about = "Waits for one `contrail record --to`, attach or send, or reads what it has written from standard\n"
              "input (-) or a descriptor (fd:N), and writes it as a trace directory, which can be read while it\n"
-             "grows. Nothing is encrypted: over a network that others read, use a tunnel (ssh -L, stunnel).\n",
+             "grows. Behind a NATS server there may be many receivers of the same; each asks for what it has\n"
+             "missed. Nothing is encrypted: over a network that others read, use a tunnel (ssh -L, stunnel).\n",
     .options = options,
     .closing = "contrail recover makes a trace readable to its end that stays incomplete.\n"
                "Exits with 0 when all of the trace is there, by the checksums of its files; 1 when it\n"

@@ -18,16 +18,19 @@ enum { PATIENCE_S = 60 }; /* after the end, for a receiver that has gone or take
 const struct ct_option ct_sending_options[] = {
     {.name = "to",
      .argument = "ADDRESS",
-     .help =
-         "send the trace to `contrail receive` at unix:PATH or tcp://HOST:PORT, while it is recorded; the one in DIR "
-         "stays, and is what is sent again after a cut of the connection. fd:N: down a pipe; -: to standard output, "
-         "while what the program writes there goes to standard error",
+     .help = "send the trace to `contrail receive` at unix:PATH or tcp://HOST:PORT, or to any number of them by the "
+             "NATS server at "
+             "nats://HOST:PORT/SUBJECT, while it is recorded; the one in DIR stays, and is what is sent again after a "
+             "cut of the connection. fd:N: down a pipe; -: to standard output, "
+             "while what the program writes there goes to standard error",
      .against = "last max-size",
      .apply = ct_apply_text,
      .offset = offsetof(struct ct_sending, to)},
     {.name = "token",
      .argument = "FILE|TEXT",
-     .help = "what the receiver of --to asks for: the first line of FILE, or TEXT itself; needed for tcp",
+     .help = "what the receiver of --to asks for: the first line of FILE, or TEXT itself; needed for tcp. For nats "
+             "what the "
+             "server asks for, a token or USER:PASSWORD",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct ct_sending, token)},
@@ -118,10 +121,14 @@ ct_sending_finish(struct ct_sending *sending, const char *directory, bool verbos
             directory);
     return CT_EXIT_FAILED;
   }
-  if (verbose || (!quiet && summary.cuts != 0)) {
-    char bytes[CT_DURATION_CHARS];
-    fprintf(stderr, "contrail: sent to %s: %" PRIu64 " files, %s; the connection was lost %" PRIu64 " time%s\n",
-            sending->to, summary.files, ct_format_bytes(bytes, summary.bytes), summary.cuts,
+  bool is_fanout = summary.receivers != 0;
+  if (verbose || (!quiet && (summary.cuts != 0 || is_fanout))) {
+    char bytes[CT_DURATION_CHARS], receivers[48] = "";
+    if (is_fanout) {
+      snprintf(receivers, sizeof(receivers), ", %zu receiver%s", summary.receivers, summary.receivers == 1 ? "" : "s");
+    }
+    fprintf(stderr, "contrail: sent to %s%s: %" PRIu64 " files, %s; the connection was lost %" PRIu64 " time%s\n",
+            sending->to, receivers, summary.files, ct_format_bytes(bytes, summary.bytes), summary.cuts,
             summary.cuts == 1 ? "" : "s");
   }
   return CT_EXIT_OK;

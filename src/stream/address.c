@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* unix:PATH and tcp://HOST:PORT as sockets; the token that a user has given. */
+#include "stream/broker.h"
 #include "stream/link.h"
 
 #include "base/file.h"
@@ -65,10 +66,20 @@ ct_address_is_one_way(const char *address)
   return number_of(address) >= 0;
 }
 
+bool
+ct_address_is_broker(const char *address)
+{
+  return ct_broker_is_meant(address);
+}
+
 int
 ct_address_check(const char *address, bool *is_tcp, struct ct_diag *diag)
 {
   char host[256], port[8];
+  if (ct_broker_is_meant(address)) {
+    *is_tcp = false;
+    return ct_broker_check(address, diag);
+  }
   if (number_of(address) >= 0) {
     *is_tcp = false;
     return CT_OK;
@@ -87,7 +98,8 @@ ct_address_check(const char *address, bool *is_tcp, struct ct_diag *diag)
     *is_tcp = false;
     return CT_OK;
   }
-  return ct_fail(diag, CT_EINVAL, "'%s' is no address: unix:PATH, tcp://HOST:PORT, or fd:N", address);
+  return ct_fail(diag, CT_EINVAL, "'%s' is no address: unix:PATH, tcp://HOST:PORT, nats://HOST:PORT/SUBJECT, or fd:N",
+                 address);
 }
 
 static int

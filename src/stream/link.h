@@ -41,12 +41,15 @@ enum ct_frame_type {
   CT_FRAME_END = 5,   /* u32 how many CHECK there were */
   CT_FRAME_PING = 6,  /* nothing */
   CT_FRAME_BYE = 7,   /* nothing: no more comes, although the trace is not whole */
+  CT_FRAME_SYNC = 8,  /* u32 how many, u64 receivers: for whom the sender went back (fanout.h) */
   /* of the receiver */
   CT_FRAME_HAVE = 16,    /* u64 bytes, u32 CRC-32C, name: in answer to HELLO */
   CT_FRAME_READY = 17,   /* nothing: there were all HAVE */
   CT_FRAME_REFUSED = 18, /* a line of text; the connection is over, and another would be refused too */
   CT_FRAME_WRONG = 19,   /* name: in answer to END, a file that is not as CHECK said */
   CT_FRAME_VERDICT = 20, /* u32 how many WRONG there were; 0: all is well */
+  CT_FRAME_ASK = 21,     /* u64 bytes, u32 CRC-32C, u32 bytes of the name, name; of each file (fanout.h) */
+  CT_FRAME_ACK = 22,     /* nothing: the head has the number (fanout.h) */
 };
 
 /* A buffer for one frame, with room for its header in front. */
@@ -86,6 +89,8 @@ int ct_address_check(const char *address, bool *is_tcp, struct ct_diag *diag);
 /* *fd: a connected socket, or one that listens. */
 int ct_address_connect(const char *address, int *fd, struct ct_diag *diag);
 int ct_address_listen(const char *address, int *fd, struct ct_diag *diag);
+/* nats://: no connection of its own kind, but a server between (broker.h). */
+bool ct_address_is_broker(const char *address);
 /* fd:N: a stream that only goes one way. Connecting gives a descriptor of our own for it. */
 bool ct_address_is_one_way(const char *address);
 /* In a time that does not depend on where they differ. */

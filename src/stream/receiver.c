@@ -6,6 +6,7 @@
  */
 #include "stream/link.h"
 #include "stream/stored.h"
+#include "stream/subscriber.h"
 
 #include "base/clock.h"
 #include "base/sized.h"
@@ -29,10 +30,10 @@ struct receiver {
   struct ct_receive_options options;
   struct stored stored;
   struct ct_frame frame;
-  bool is_tcp, is_one_way;
+  bool is_tcp, is_one_way, is_broker;
   int listen_fd, fd;
   bool was_served; /* a sender was let in, and has gone */
-  uint64_t cuts;
+  uint64_t cuts, missed;
   uint64_t gone_ns; /* when */
   uint32_t checks;  /* since the last END */
   bool is_whole;
@@ -359,6 +360,18 @@ receive_at_socket(struct receiver *receiver, struct ct_diag *diag)
   return code;
 }
 
+/* By way of a server that hands on what one sender says to many. */
+static int
+receive_from_broker(struct receiver *receiver, struct ct_diag *diag)
+{
+  struct ct_stream_summary summary = {.struct_size = sizeof(summary)};
+  int code = ct_stored_open(&receiver->stored, receiver->options.directory, receiver->options.limit_bytes, diag);
+  code = code == CT_OK ? ct_subscriber_receive(&receiver->options, &receiver->stored, &summary, diag) : code;
+  receiver->cuts = summary.cuts;
+  receiver->missed = summary.missed;
+  return code;
+}
+
 static int
 check_options(struct receiver *receiver, const struct ct_receive_options *options, struct ct_diag *diag)
 {
@@ -372,6 +385,7 @@ check_options(struct receiver *receiver, const struct ct_receive_options *option
   }
   code = ct_address_check(options->address, &receiver->is_tcp, diag);
   receiver->is_one_way = ct_address_is_one_way(options->address);
+  receiver->is_broker = ct_address_is_broker(options->address);
   if (code == CT_OK && receiver->is_tcp && options->token == NULL) {
     code = ct_fail(diag, CT_EINVAL, "%s needs a token", options->address);
   }
@@ -396,8 +410,11 @@ ct_receive(const struct ct_receive_options *options, struct ct_stream_summary *s
   if (!ct_frame_create(&receiver.frame)) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  code = receiver.is_one_way ? receive_one_way(&receiver, diag) : receive_at_socket(&receiver, diag);
-  struct ct_stream_summary own = {.struct_size = sizeof(own), .bytes = receiver.stored.bytes, .cuts = receiver.cuts};
+  code = receiver.is_one_way  ? receive_one_way(&receiver, diag)
+         : receiver.is_broker ? receive_from_broker(&receiver, diag)
+                              : receive_at_socket(&receiver, diag);
+  struct ct_stream_summary own = {
+      .struct_size = sizeof(own), .bytes = receiver.stored.bytes, .cuts = receiver.cuts, .missed = receiver.missed};
   ct_stored_each(&receiver.stored, count_file, &own.files);
   ct_stored_close(&receiver.stored);
   ct_frame_destroy(&receiver.frame);

@@ -11,6 +11,8 @@
  * of the file here is the same, sending goes on from there, else the file is sent anew. At the end each file is read
  * once more for its checksum; the receiver says which of its own differ, and these are sent anew, TRIES times.
  *
+ * By way of a NATS server there may be any number of receivers (fanout.h): the same frames, published once.
+ *
  * One way (fd:N) nobody answers: all is sent from the begin, and whoever reads it judges by the checksums.
  *
  * The directory has a file .sending, with the id of the stream, until all has arrived: ct_sender_resume goes on with
@@ -18,6 +20,7 @@
  *
  * One lock guards what the thread shares with its owner: ending, abandoned, the connection's descriptor, the outcome.
  */
+#include "stream/fanout.h"
 #include "stream/link.h"
 #include "stream/names.h"
 #include "stream/sending.h"
@@ -116,6 +119,9 @@ ct_sender_put(struct ct_sender *sender)
   if (sender->is_one_way) {
     return put_one_way(sender);
   }
+  if (sender->fanout != NULL) {
+    return ct_fanout_put(sender);
+  }
   if (ct_frame_send(sender->fd, &sender->frame)) {
     /* The kernel takes the first frame for a receiver that is stopped, each time anew. */
     if (sender->frame.type != CT_FRAME_HELLO && sender->frame.type != CT_FRAME_PING) {
@@ -163,6 +169,9 @@ static int
 connect_once(struct ct_sender *sender, struct ct_diag *diag)
 {
   int fd;
+  if (sender->fanout != NULL) {
+    return ct_fanout_connect(sender, diag);
+  }
   int code = ct_address_connect(sender->address, &fd, diag);
   if (code != CT_OK) {
     return code;
@@ -187,7 +196,9 @@ connect_once(struct ct_sender *sender, struct ct_diag *diag)
   return CT_OK;
 }
 
-/* Checksums of all files, and what the receiver makes of them. 1: it has all; 0: not yet; -1: the connection is lost.
+/*
+ * Checksums of all files, and what the receiver makes of them. 1: it has all; 0: not yet; 2: not yet, and it could not
+ * be otherwise; -1: the connection is lost.
  */
 static int
 confirm(struct ct_sender *sender)
@@ -203,6 +214,9 @@ confirm(struct ct_sender *sender)
   }
   if (sender->is_one_way) {
     return 1;
+  }
+  if (sender->fanout != NULL) {
+    return ct_fanout_verdicts(sender);
   }
   while (receive(sender)) {
     const struct ct_frame *frame = &sender->frame;
@@ -225,6 +239,32 @@ conclude(struct ct_sender *sender, int code, const char *text)
   snprintf(sender->diag.text, sizeof(sender->diag.text), "%s", text);
 }
 
+static bool
+is_connected(const struct ct_sender *sender)
+{
+  return sender->fanout != NULL ? ct_fanout_is_connected(sender->fanout) : sender->fd >= 0;
+}
+
+/* What is said when patience has come to its end. */
+static void
+give_up(struct ct_sender *sender)
+{
+  size_t confirmed = 0, all = 0;
+  if (sender->fanout != NULL) {
+    ct_fanout_count(sender->fanout, &confirmed, &all);
+  }
+  if (all > 0) {
+    ct_fail(&sender->diag, CT_ETIMEOUT,
+            "%s: %zu of %zu receivers have confirmed it, and the others said nothing for %.0f s", sender->address,
+            confirmed, all, sender->patience_ns / 1e9);
+  } else {
+    ct_fail(&sender->diag, CT_ETIMEOUT, "%s: %s for %.0f s, at least %" PRIu64 " bytes are not confirmed",
+            sender->address, sender->fanout != NULL || !is_connected(sender) ? "no receiver" : "nothing was taken",
+            sender->patience_ns / 1e9, ct_sender_missing(sender));
+  }
+  sender->code = CT_ETIMEOUT;
+}
+
 /* After the end of the recording: whether it is over, well or not. */
 static bool
 is_over(struct ct_sender *sender)
@@ -234,10 +274,7 @@ is_over(struct ct_sender *sender)
     return true;
   }
   if (sender->is_ending && ct_now_ns() - sender->moved_ns > sender->patience_ns) {
-    ct_fail(&sender->diag, CT_ETIMEOUT, "%s: %s for %.0f s, at least %" PRIu64 " bytes are not confirmed",
-            sender->address, sender->fd < 0 ? "no receiver" : "nothing was taken", sender->patience_ns / 1e9,
-            ct_sender_missing(sender));
-    sender->code = CT_ETIMEOUT;
+    give_up(sender);
     return true;
   }
   return false;
@@ -271,8 +308,8 @@ rest(struct ct_sender *sender, uint64_t ms)
   pthread_mutex_unlock(&sender->lock);
 }
 
-static bool
-is_abandoned(struct ct_sender *sender)
+bool
+ct_sender_is_abandoned(struct ct_sender *sender)
 {
   pthread_mutex_lock(&sender->lock);
   bool abandoned = sender->is_abandoned;
@@ -284,28 +321,35 @@ is_abandoned(struct ct_sender *sender)
 static void
 lose(struct ct_sender *sender)
 {
+  sender->cuts++;
+  if (sender->fanout != NULL) {
+    ct_fanout_disconnect(sender->fanout);
+    return;
+  }
   if (!sender->is_one_way && sender->refusal[0] == '\0' &&
       ct_frame_receive(sender->fd, &sender->frame, CT_LINK_PAYLOAD_MAX, 0) == CT_OK &&
       sender->frame.type == CT_FRAME_REFUSED) {
     refuse(sender, &sender->frame);
   }
   set_fd(sender, -1);
-  sender->cuts++;
 }
 
 static void *
 follow_main(void *context)
 {
   struct ct_sender *sender = context;
-  for (int tries = 0; !is_abandoned(sender) && !is_over(sender);) {
-    if (sender->fd < 0 && connect_once(sender, NULL) != CT_OK) {
+  for (int tries = 0; !ct_sender_is_abandoned(sender) && !is_over(sender);) {
+    if (!is_connected(sender) && connect_once(sender, NULL) != CT_OK) {
       rest(sender, RETRY_MS);
       continue;
     }
     bool is_last = sender->is_ending; /* the recording had ended before this round began */
     uint64_t begin = ct_now_ns();
-    if (!ct_sender_round(sender) || !ct_sender_ping(sender)) {
+    if ((sender->fanout != NULL && !ct_fanout_answer(sender)) || !ct_sender_round(sender) || !ct_sender_ping(sender)) {
       lose(sender);
+      continue;
+    }
+    if (ct_fanout_is_asked(sender->fanout)) {
       continue;
     }
     if (!is_last) {
@@ -314,12 +358,12 @@ follow_main(void *context)
       continue;
     }
     int verdict = confirm(sender);
-    if (verdict > 0) {
+    if (verdict == 1) {
       break;
     }
     if (verdict < 0) {
       lose(sender);
-    } else if (++tries == TRIES) {
+    } else if (verdict == 0 && ++tries == TRIES) {
       conclude(sender, CT_EFORMAT, "the files at the receiver differ from those here, although they were sent anew");
       break;
     }
@@ -392,6 +436,7 @@ connect_for(const char *address, const char *token, const char *directory, struc
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   made->fd = made->dir_fd = -1;
+  made->chunk = CT_LINK_CHUNK;
   pthread_mutex_init(&made->lock, NULL);
   pthread_cond_init(&made->changed, NULL);
   made->address = strdup(address);
@@ -403,6 +448,7 @@ connect_for(const char *address, const char *token, const char *directory, struc
   } else {
     made->is_one_way = ct_address_is_one_way(address);
     code = take_id(made, directory, diag);
+    code = code == CT_OK && ct_address_is_broker(address) ? ct_fanout_create(&made->fanout, diag) : code;
     code = code == CT_OK ? connect_once(made, diag) : code;
   }
   if (code != CT_OK) {
@@ -506,6 +552,20 @@ wait_for_thread(struct ct_sender *sender, bool (*enough)(void *arg), void *arg)
   return is_enough;
 }
 
+static void
+conclude_interrupted(struct ct_sender *sender)
+{
+  size_t confirmed, all;
+  if (sender->fanout != NULL) {
+    ct_fanout_count(sender->fanout, &confirmed, &all);
+    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, %zu of %zu receivers have confirmed it",
+                           sender->address, confirmed, all);
+  } else {
+    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, at least %" PRIu64 " bytes are not confirmed",
+                           sender->address, ct_sender_missing(sender));
+  }
+}
+
 int
 ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(void *arg), void *arg,
                  struct ct_stream_summary *summary, struct ct_diag *diag)
@@ -519,10 +579,13 @@ ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(voi
   bool interrupted = followed && wait_for_thread(sender, enough, arg);
   join(sender);
   if (interrupted) {
-    sender->code = ct_fail(&sender->diag, CT_EIO, "%s: interrupted, at least %" PRIu64 " bytes are not confirmed",
-                           sender->address, ct_sender_missing(sender));
+    conclude_interrupted(sender);
   }
   struct ct_stream_summary own = {.struct_size = sizeof(own), .cuts = sender->cuts};
+  size_t all;
+  if (sender->fanout != NULL) {
+    ct_fanout_count(sender->fanout, &own.receivers, &all);
+  }
   int code = followed ? sender->code : ct_fail(diag, CT_EINVAL, "nothing was followed");
   if (followed && code != CT_OK) {
     ct_fail(diag, code, "%s", sender->diag.text);
@@ -539,6 +602,23 @@ ct_sender_finish(struct ct_sender *sender, double patience_s, bool (*enough)(voi
   return code;
 }
 
+/* A receiver that has all is not there any more; of many, one that has just come may be, and waits for another sender.
+ */
+static void
+say_goodbye(struct ct_sender *sender)
+{
+  bool is_done = sender->is_done && sender->code == CT_OK;
+  if (!is_connected(sender) || sender->is_one_way || (sender->fanout != NULL && is_done)) {
+    return;
+  }
+  ct_frame_begin(&sender->frame, CT_FRAME_BYE);
+  if (sender->fanout != NULL) {
+    (void)ct_fanout_put(sender);
+  } else {
+    (void)ct_frame_send(sender->fd, &sender->frame);
+  }
+}
+
 void
 ct_sender_destroy(struct ct_sender *sender)
 {
@@ -551,11 +631,9 @@ ct_sender_destroy(struct ct_sender *sender)
   }
   pthread_mutex_unlock(&sender->lock);
   join(sender);
-  if (sender->fd >= 0 && !sender->is_one_way) { /* a receiver that has all is not there any more */
-    ct_frame_begin(&sender->frame, CT_FRAME_BYE);
-    (void)ct_frame_send(sender->fd, &sender->frame);
-  }
+  say_goodbye(sender);
   set_fd(sender, -1);
+  ct_fanout_destroy(sender->fanout);
   if (sender->dir_fd >= 0) {
     close(sender->dir_fd);
   }

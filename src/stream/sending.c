@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The files of a trace that is sent: which there are, what is new in them, their checksums. */
+#include "stream/fanout.h"
 #include "stream/sending.h"
 
 #include "base/crc32c.h"
@@ -68,6 +69,35 @@ ct_sender_forget(struct ct_sender *sender)
 }
 
 void
+ct_sender_wrong(struct ct_sender *sender, const char *name, size_t size)
+{
+  struct sent_file wanted = {.kind = CT_STREAM_FOREIGN};
+  memcpy(wanted.name, name, size);
+  void *found = tfind(&wanted, &sender->files, by_name);
+  if (found != NULL) {
+    (*(struct sent_file **)found)->is_wrong = true;
+  }
+}
+
+static void
+mend(const void *node, VISIT visit, void *unused)
+{
+  (void)unused;
+  struct sent_file *file = *(struct sent_file *const *)node;
+  if ((visit == postorder || visit == leaf) && file->is_wrong) {
+    file->is_wrong = false;
+    file->offset = file->claimed = 0;
+    file->seen.st_ino = 0;
+  }
+}
+
+void
+ct_sender_mend(struct ct_sender *sender)
+{
+  twalk_r(sender->files, mend, NULL);
+}
+
+void
 ct_sender_free_files(struct ct_sender *sender)
 {
   tdestroy(sender->files, free);
@@ -123,6 +153,60 @@ take_claim(struct ct_sender *sender, struct sent_file *file, int fd)
   return true;
 }
 
+static void
+begin_claim(const void *node, VISIT visit, void *unused)
+{
+  (void)unused;
+  if (visit == postorder || visit == leaf) {
+    (*(struct sent_file *const *)node)->is_claimed = false;
+  }
+}
+
+void
+ct_sender_claim_begin(struct ct_sender *sender)
+{
+  twalk_r(sender->files, begin_claim, NULL);
+}
+
+bool
+ct_sender_claim(struct ct_sender *sender, const struct ct_claim *claim)
+{
+  char name[CT_STREAM_NAME_BYTES];
+  snprintf(name, sizeof(name), "%.*s", (int)claim->name_bytes, claim->name);
+  int fd = open_file(sender, name);
+  struct sent_file *file = fd >= 0 ? ct_sender_file(sender, name, claim->name_bytes) : NULL;
+  bool good = true;
+  if (file != NULL && file->kind == CT_STREAM_APPENDED) {
+    uint64_t read;
+    uint32_t crc;
+    good = checksum(sender, fd, claim->bytes, &read, &crc);
+    uint64_t offset = good && read == claim->bytes && crc == claim->crc ? read : 0;
+    file->offset = claim->may_skip || offset < file->offset ? offset : file->offset;
+    file->is_claimed = true;
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  return good;
+}
+
+static void
+end_claim(const void *node, VISIT visit, void *unused)
+{
+  (void)unused;
+  struct sent_file *file = *(struct sent_file *const *)node;
+  if ((visit == postorder || visit == leaf) && !file->is_claimed) {
+    file->offset = 0;
+    file->seen.st_ino = 0;
+  }
+}
+
+void
+ct_sender_claim_end(struct ct_sender *sender)
+{
+  twalk_r(sender->files, end_claim, NULL);
+}
+
 /* A piece of the file in a frame, with what both kinds of it begin with. got: how much of it there was. */
 static bool
 send_piece(struct ct_sender *sender, const struct sent_file *file, enum ct_frame_type type, int fd, uint64_t offset,
@@ -134,7 +218,7 @@ send_piece(struct ct_sender *sender, const struct sent_file *file, enum ct_frame
   ct_frame_add64(frame, total);
   ct_frame_add32(frame, (uint32_t)strlen(file->name));
   ct_frame_add(frame, file->name, strlen(file->name));
-  size_t want = end - offset < CT_LINK_CHUNK ? (size_t)(end - offset) : CT_LINK_CHUNK;
+  size_t want = end - offset < sender->chunk ? (size_t)(end - offset) : sender->chunk;
   *got = ct_read_at(fd, ct_frame_payload(frame) + frame->bytes, want, offset);
   frame->bytes += (uint32_t)*got;
   return (*got == 0 && want != 0) || ct_sender_put(sender);
@@ -155,7 +239,7 @@ send_appended(struct ct_sender *sender, struct sent_file *file)
   if (file->wanted < file->offset) { /* it was cut back: a write had failed in its middle */
     file->offset = 0;
   }
-  while (good && file->offset < file->wanted) {
+  while (good && file->offset < file->wanted && !ct_fanout_is_asked(sender->fanout)) {
     size_t got;
     good = send_piece(sender, file, CT_FRAME_DATA, fd, file->offset, 0, file->wanted, &got);
     if (good) {
@@ -291,6 +375,17 @@ look_at_process(struct ct_sender *sender, const char *prefix, struct list *list)
   return good;
 }
 
+/* What is replaced as a whole, the manifest last: it has been opened before all else. */
+static bool
+send_whole_files(struct ct_sender *sender, const char *prefix, int manifest)
+{
+  char name[CT_STREAM_NAME_BYTES];
+  snprintf(name, sizeof(name), "%s%s", prefix, CT_TRACE_MANIFEST);
+  return send_replaced_now(sender, prefix, CT_TRACE_SOURCES) &&
+         send_replaced_now(sender, prefix, CT_TRACE_PROTOTYPES) && send_replaced_now(sender, prefix, CT_TRACE_STACKS) &&
+         send_replaced_now(sender, prefix, CT_TRACE_CRASH) && send_replaced(sender, name, manifest);
+}
+
 static bool
 send_process(struct ct_sender *sender, const char *prefix)
 {
@@ -303,9 +398,7 @@ send_process(struct ct_sender *sender, const char *prefix)
     good = send_appended(sender, list.files[i]);
   }
   free(list.files);
-  good = good && send_replaced_now(sender, prefix, CT_TRACE_SOURCES) &&
-         send_replaced_now(sender, prefix, CT_TRACE_PROTOTYPES) && send_replaced_now(sender, prefix, CT_TRACE_STACKS) &&
-         send_replaced_now(sender, prefix, CT_TRACE_CRASH) && send_replaced(sender, name, manifest);
+  good = good && (ct_fanout_is_asked(sender->fanout) || send_whole_files(sender, prefix, manifest));
   if (manifest >= 0) {
     close(manifest);
   }

@@ -19,6 +19,8 @@ struct sent_file {
   uint32_t claimed_crc;
   struct stat seen; /* replaced: as it was when it was sent; st_ino 0: not sent */
   uint64_t wanted;  /* appended: size as of this round */
+  bool is_claimed;  /* a receiver that asks has named it */
+  bool is_wrong;    /* is to be sent anew */
 };
 
 struct ct_sender {
@@ -33,7 +35,9 @@ struct ct_sender {
   bool has_thread, is_ending;
   char *address, *token;
   uint8_t id[CT_LINK_ID_BYTES];
-  bool is_one_way; /* fd:N: nobody answers, and there is no other connection */
+  bool is_one_way;          /* fd:N: nobody answers, and there is no other connection */
+  struct ct_fanout *fanout; /* nats://: a server between us and many; else NULL */
+  size_t chunk;             /* bytes of a file in one frame */
   int dir_fd;
   struct ct_frame frame;
   uint64_t sent_ns;  /* when the last frame was begun */
@@ -45,10 +49,22 @@ struct ct_sender {
   struct ct_diag diag;
 };
 
+/* What a receiver has of a file. */
+struct ct_claim {
+  const char *name;
+  size_t name_bytes;
+  uint64_t bytes;
+  uint32_t crc;
+  bool may_skip; /* nobody needs what is before it */
+};
+
 /* sender.c: sends the frame. False: the connection is lost. */
 bool ct_sender_put(struct ct_sender *sender);
 /* Says that we are there, when nothing was said for some time. */
 bool ct_sender_ping(struct ct_sender *sender);
+
+/* Whether the owner has had enough. */
+bool ct_sender_is_abandoned(struct ct_sender *sender);
 
 /* sending.c. The file of that name, made when it is new; NULL: out of memory. */
 struct sent_file *ct_sender_file(struct ct_sender *sender, const char *name, size_t size);
@@ -58,6 +74,16 @@ bool ct_sender_round(struct ct_sender *sender);
 bool ct_sender_check(struct ct_sender *sender, uint32_t *count);
 /* The file is to be sent anew, from its begin. */
 void ct_sender_again(struct ct_sender *sender, const char *name, size_t size);
+/* The same, but by the next ct_sender_mend; a file that is not known is passed over. */
+void ct_sender_wrong(struct ct_sender *sender, const char *name, size_t size);
+void ct_sender_mend(struct ct_sender *sender);
+/*
+ * Goes back for a receiver that has what is claimed between begin and end, and nothing else. False: the connection is
+ * lost.
+ */
+void ct_sender_claim_begin(struct ct_sender *sender);
+bool ct_sender_claim(struct ct_sender *sender, const struct ct_claim *claim);
+void ct_sender_claim_end(struct ct_sender *sender);
 /* A new connection: nothing is known to have arrived. */
 void ct_sender_forget(struct ct_sender *sender);
 /* Bytes of the files that were not sent over this connection, or did not arrive over the last one. */

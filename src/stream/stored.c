@@ -296,18 +296,12 @@ take_piece(struct stored *stored, const struct ct_frame *frame, enum ct_stream_k
   return CT_OK;
 }
 
-int
-ct_stored_data(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag)
+/* At the end of the file, or from its begin. */
+static int
+put_piece(struct stored *stored, const struct piece *given, struct ct_diag *diag)
 {
-  struct piece piece;
-  int code = take_piece(stored, frame, CT_STREAM_APPENDED, &piece, diag);
-  if (code != CT_OK) {
-    return code;
-  }
+  struct piece piece = *given;
   struct stored_file *file = piece.file;
-  if (piece.offset != file->bytes && piece.offset != 0) {
-    return ct_fail(diag, CT_EFORMAT, "a piece of %s that does not follow what is there", file->name);
-  }
   bool anew = piece.offset == 0;
   int fd = open_to_write(stored, file->name, anew ? O_TRUNC : 0);
   if (fd < 0) {
@@ -328,6 +322,91 @@ ct_stored_data(struct stored *stored, const struct ct_frame *frame, struct ct_di
   }
   close(fd);
   return err == 0 ? CT_OK : failed(stored, file->name, err, diag);
+}
+
+int
+ct_stored_data(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag)
+{
+  struct piece piece;
+  int code = take_piece(stored, frame, CT_STREAM_APPENDED, &piece, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  if (piece.offset != piece.file->bytes && piece.offset != 0) {
+    return ct_fail(diag, CT_EFORMAT, "a piece of %s that does not follow what is there", piece.file->name);
+  }
+  return put_piece(stored, &piece, diag);
+}
+
+/* Whether the file has these bytes there. */
+static bool
+has_bytes(const struct stored *stored, const struct stored_file *file, uint64_t offset, const uint8_t *data,
+          size_t size)
+{
+  uint8_t own[4096];
+  int fd = open_below(stored, file->name, O_RDONLY);
+  size_t done = 0;
+  while (fd >= 0 && done < size) {
+    size_t want = size - done < sizeof(own) ? size - done : sizeof(own);
+    if (ct_read_at(fd, own, want, offset + done) != want || memcmp(own, data + done, want) != 0) {
+      break;
+    }
+    done += want;
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  return fd >= 0 && done == size;
+}
+
+/* The file ends there from now on. */
+static int
+cut_back(struct stored *stored, struct stored_file *file, uint64_t bytes, struct ct_diag *diag)
+{
+  uint8_t own[4096];
+  uint32_t crc = 0;
+  int fd = open_below(stored, file->name, O_RDWR), err = fd < 0 || ftruncate(fd, (off_t)bytes) != 0 ? errno : 0;
+  for (uint64_t done = 0; err == 0 && done < bytes;) {
+    size_t want = bytes - done < sizeof(own) ? (size_t)(bytes - done) : sizeof(own);
+    size_t got = ct_read_at(fd, own, want, done);
+    err = got == 0 ? EIO : 0;
+    crc = ct_crc32c(crc, own, got);
+    done += got;
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (err != 0) {
+    return failed(stored, file->name, err, diag);
+  }
+  stored->bytes -= file->bytes - bytes;
+  file->bytes = bytes;
+  file->crc = crc;
+  return CT_OK;
+}
+
+int
+ct_stored_data_again(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag)
+{
+  struct piece piece;
+  int code = take_piece(stored, frame, CT_STREAM_APPENDED, &piece, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  struct stored_file *file = piece.file;
+  if (piece.offset > file->bytes) {
+    return ct_fail(diag, CT_ERANGE, "a piece of %s that does not follow what is there", file->name);
+  }
+  uint64_t there = file->bytes - piece.offset;
+  size_t twice = there < piece.size ? (size_t)there : piece.size;
+  if (twice != 0 && !has_bytes(stored, file, piece.offset, piece.data, twice)) {
+    code = cut_back(stored, file, piece.offset, diag);
+    return code == CT_OK ? put_piece(stored, &piece, diag) : code;
+  }
+  piece.offset += twice;
+  piece.data += twice;
+  piece.size -= twice;
+  return piece.size != 0 || !file->is_there ? put_piece(stored, &piece, diag) : CT_OK;
 }
 
 int

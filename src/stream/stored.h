@@ -43,6 +43,11 @@ void ct_stored_release(struct stored *stored);
  * limit, the disk.
  */
 int ct_stored_data(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag);
+/*
+ * The same, of a sender that goes back for others: what is there already is compared, and what differs is taken from
+ * the sender. CT_ERANGE: there is something missing before it.
+ */
+int ct_stored_data_again(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag);
 int ct_stored_whole(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag);
 int ct_stored_check(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag);
 /* A new connection: no file is half staged, none was checked. */
