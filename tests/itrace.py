@@ -702,8 +702,8 @@ def lossy(scene):
     shown = scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 2), "-n", "4", directory)
     expect("here something is lost" in shown, shown)
     before = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 300), "-n", "300", directory).splitlines()]
-    store = [step for step in before if len(step.get("stores", ())) == 1 and "value" in step["stores"][0] and step["step"] < gap][-1]
-    where = f"{store['stores'][0]['address']}:1"
+    store = [step for step in before if len(step.get("stores", ())) == 1 and "value" in step["stores"][0] and step["step"] + 1 < gap][-1]
+    where = f"{store['stores'][0]['address']}:1"  # not of the last step before the gap: what comes after that one is what was lost
     known, lost = (scene.execute(scene.contrail, "steps", "--json", "--memory", where, "--step", str(step), directory, timeout=SECONDS).stdout
                    for step in (store["step"] + 1, gap))
     expect("[null]" not in known and ("[null]" in lost or lost == ""), f"{where}: {known} {lost}")
