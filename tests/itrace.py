@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import harness
@@ -702,12 +703,73 @@ def lossy(scene):
     shown = scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 2), "-n", "4", directory)
     expect("here something is lost" in shown, shown)
     before = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 300), "-n", "300", directory).splitlines()]
-    store = [step for step in before if len(step.get("stores", ())) == 1 and "value" in step["stores"][0] and step["step"] < gap][-1]
-    where = f"{store['stores'][0]['address']}:1"
+    store = [step for step in before if len(step.get("stores", ())) == 1 and "value" in step["stores"][0] and step["step"] + 1 < gap][-1]
+    where = f"{store['stores'][0]['address']}:1"  # not of the last step before the gap: what comes after that one is what was lost
     known, lost = (scene.execute(scene.contrail, "steps", "--json", "--memory", where, "--step", str(step), directory, timeout=SECONDS).stdout
                    for step in (store["step"] + 1, gap))
     expect("[null]" not in known and ("[null]" in lost or lost == ""), f"{where}: {known} {lost}")
     return walked.stdout.strip()
+
+
+@case("records/live")
+def live(scene):
+    """Steps are there while the thread waits, in a system call of a minute, and running; lines, stream and ring are in the end what they are
+    of the whole file."""
+    source = scene.write("live.c", """
+        #include <stdio.h>
+        #include <unistd.h>
+        unsigned state = 1;
+        __attribute__((noinline)) void work(void) { for (int i = 0; i < 1000; i++) state = state * 31 + i; }
+        __attribute__((noinline)) void busy(void) { work(); }
+        int main(void)
+        {
+          char byte;
+          do { busy(); puts("ready"); fflush(stdout); } while (read(0, &byte, 1) == 1 && byte == 'n');
+          while (access("stop", F_OK) != 0) { /* which is no call that waits */
+            for (int i = 0; i < 2000; i++) { /* of instructions that take their time */
+              unsigned a = 0, b, c, d;
+              __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "=c"(c), "=d"(d));
+            }
+          }
+          printf("%u\\n", state);
+        }""")
+    program, directory = scene.compile(source, "-O1", "-w", name="live"), scene.path("steps")
+    process = scene.ready(scene.contrail, "itrace", "-q", "--live", "-o", directory, "--", program)
+    wait_for("the file", lambda: os.path.isdir(directory) and os.listdir(directory))
+    tid = os.listdir(directory)[0].split(".")[1]
+
+    def follow(name, *words):
+        with open(scene.path(name), "wb") as out:
+            follower = subprocess.Popen([scene.contrail, "steps", "--live", *words, directory], stdout=out, cwd=scene.folder)
+        scene.processes.append(follower)
+        return follower
+
+    def calls(name):
+        with open(scene.path(name), encoding="ascii") as file:
+            return file.read().count("busy ")
+
+    followers = [follow("lines", "-t", tid, "-F", "busy"), follow("bytes", "--stream", "-"), follow("nothing", "--ring", "ring", "--ring-size", "64")]
+    reader = subprocess.Popen([sys.executable, os.path.join(harness.ROOT, "tests", "programs", "ringreader.py"), scene.path("ring"), scene.path("read")])
+    scene.processes.append(reader)
+    wait_for("the ring's reader", lambda: os.path.exists(scene.path("read")))
+    for count in range(1, 4):
+        wait_for(f"call {count} while the program waits", lambda n=count: calls("lines") >= n)
+        process.stdin.write("n")
+        process.stdin.flush()
+        expect(process.stdout.readline() == "ready\n", "it goes on")
+    process.stdin.write("x")
+    process.stdin.flush()
+    size = os.path.getsize(scene.path("read"))
+    wait_for("steps of a thread that makes no system call that waits", lambda: os.path.getsize(scene.path("read")) > size + 50000)
+    scene.write("stop", "")
+    expect(process.wait(SECONDS) == 0, "the program's status")
+    expect([follower.wait(SECONDS) for follower in followers] == [0, 0, 0] and reader.wait(SECONDS) == 0, "who follows ends with it")
+    scene.run(scene.contrail, "export", "-q", "--to", "itrace", "-o", scene.path("whole"), directory)
+    whole, streamed, read = (open(scene.path(name), "rb").read() for name in ("whole", "bytes", "read"))
+    expect(whole == streamed == read, f"{len(whole)} {len(streamed)} {len(read)}")
+    with open(scene.path("lines"), encoding="ascii") as file:
+        expect(file.read() == scene.run(scene.contrail, "steps", "-F", "busy", directory), "lines")
+    return f"{len(whole)} bytes by a stream and by a ring of 65,536"
 
 
 @case("records/saves")

@@ -46,6 +46,9 @@ struct ct_itrace_options {
   /* Of a program that is started, as in struct ct_session_options. */
   const int *streams;
   bool own_group;
+  /* The files are read while they grow (ct_steps_follow): what a thread has executed is there after some 0.1 s, and
+   * before it waits in a system call. */
+  bool is_live;
 };
 
 struct ct_itrace_summary {

@@ -41,6 +41,20 @@ struct ct_steps_options {
    * again counts again. Not 0: no more is wanted, and the answer is CT_ECANCELED. NULL: it is not. */
   int (*progress)(void *context, uint64_t done, uint64_t total);
   void *progress_context;
+  /*
+   * In place of lines the stream of blocks and register writes of one thread (docs/format.md), to which tid, live and
+   * goes_on apply.
+   */
+  bool stream;
+  /*
+   * What is recorded while this runs, too, until the recording ends or goes_on (NULL: always true), which is called
+   * some times a second, says false. From its beginning, from a step, or with tail: from what comes from now on. Steps
+   * of several threads are in the order of pieces, some 0.1 s each, by the time when they begin. Not with back,
+   * last_write, memory. How soon is up to the recording: ct_itrace_options.is_live.
+   */
+  bool live;
+  bool (*goes_on)(void *context);
+  void *context;
 };
 
 /* What there is to tell besides the output; text lives in here. */
@@ -50,6 +64,7 @@ struct ct_steps_notes {
   uint64_t inconsistent; /* places at which the records contradict each other, of what was read */
   char damage[256];      /* "": none */
   uint64_t merged;       /* so many threads by their time stamps: between two of these their order is not known */
+  bool stopped;          /* with live: the recording goes on */
 };
 
 /*
@@ -59,6 +74,15 @@ struct ct_steps_notes {
  */
 int ct_steps_write(const char *path, const struct ct_steps_options *options, FILE *out, struct ct_steps_notes *notes,
                    struct ct_diag *diag);
+
+/*
+ * A ring of size bytes (CT_STEPS_RING_MIN and more) in a new file, for a program that maps it and reads what is written
+ * to *ring (docs/format.md). Writing waits while there is no room, or fails with EPIPE once goes_on says false (NULL:
+ * never). Closing waits until all is read, likewise. 0, or as creating a file fails.
+ */
+enum { CT_STEPS_RING_MIN = 4096 };
+int ct_steps_ring_open(const char *path, uint64_t size, bool (*goes_on)(void *context), void *context, FILE **ring,
+                       struct ct_diag *diag);
 
 #ifdef __cplusplus
 }

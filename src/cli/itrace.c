@@ -23,7 +23,7 @@ struct itrace {
   const char *directory;
   const char *thread; /* its id; NULL: the first one */
   double seconds;     /* 0: until it ends, or contrail is interrupted */
-  bool all_threads, is_lossy, no_vectors, quiet;
+  bool all_threads, is_lossy, is_live, no_vectors, quiet;
   const char *function, *from, *to, *condition;
   uint64_t stretches; /* 0: all */
 };
@@ -85,6 +85,10 @@ static const struct ct_option options[] = {
      .help = "lose records, which is counted, rather than have the thread wait for the file",
      .apply = ct_apply_flag,
      .offset = offsetof(struct itrace, is_lossy)},
+    {.name = "live",
+     .help = "for contrail steps --live, which shows the instructions while they are recorded",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct itrace, is_live)},
     {.name = "no-vector",
      .help = "without vector and mask registers: smaller, and faster",
      .apply = ct_apply_flag,
@@ -204,6 +208,7 @@ fill(const struct itrace *wanted, struct ct_itrace_options *begin)
   begin->struct_size = sizeof(*begin);
   begin->directory = wanted->directory;
   begin->is_lossless = !wanted->is_lossy;
+  begin->is_live = wanted->is_live;
   begin->no_vectors = wanted->no_vectors;
   begin->function = wanted->function;
   begin->from = wanted->from;

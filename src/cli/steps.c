@@ -2,17 +2,30 @@
 /* contrail steps: the instructions that a thread has executed. */
 #include "cli/command.h"
 
+#include <contrail/control.h>
 #include <contrail/steps.h>
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define RING_BYTES (16u << 20)
+enum { CALL_MS = 10000 };
+
+struct wanted {
+  struct ct_steps_options steps;
+  const char *stream, *ring;
+  uint64_t ring_size;
+};
 
 static int
 apply_step(const struct ct_applied *applied)
 {
-  struct ct_steps_options *options = applied->member;
+  struct ct_steps_options *options = &((struct wanted *)applied->member)->steps;
   options->has_step = true;
   return ct_parse_number(applied->value, UINT64_MAX, &options->step)
              ? CT_EXIT_OK
@@ -22,7 +35,7 @@ apply_step(const struct ct_applied *applied)
 static int
 apply_address(const struct ct_applied *applied)
 {
-  struct ct_steps_options *options = applied->member;
+  struct ct_steps_options *options = &((struct wanted *)applied->member)->steps;
   char *end;
   errno = 0;
   options->has_address = true;
@@ -32,7 +45,7 @@ apply_address(const struct ct_applied *applied)
              : ct_usage_error(applied->command, "--address takes a hexadecimal address, not '%s'", applied->value);
 }
 
-#define MEMBER(name) .offset = offsetof(struct ct_steps_options, name)
+#define MEMBER(name) .offset = offsetof(struct wanted, steps.name)
 
 static const struct ct_option options[] = {
     {.name = "step", .argument = "N", .help = "from step N on; with --last-write, before step N", .apply = apply_step},
@@ -86,6 +99,33 @@ static const struct ct_option options[] = {
      .apply = ct_apply_flag,
      MEMBER(source)},
     {.name = "intel", .help = "Intel's syntax in place of AT&T's", .apply = ct_apply_flag, MEMBER(intel)},
+    {.name = "live",
+     .against = "back last-write memory",
+     .help = "also what is recorded meanwhile, until the recording ends, or Ctrl-C; with --tail only that",
+     .apply = ct_apply_flag,
+     MEMBER(live)},
+    {.name = "stream",
+     .argument = "FILE",
+     .against = "ring step limit tail back function address last-write memory registers source intel json",
+     .help = "the stream of blocks and register writes of one thread, to a new file, - for standard output",
+     .values = CT_COMPLETE_FILE,
+     .apply = ct_apply_text,
+     .offset = offsetof(struct wanted, stream)},
+    {.name = "ring",
+     .argument = "FILE",
+     .against = "step limit tail back function address last-write memory registers source intel json",
+     .help = "that stream to a ring in a new file, which another program maps and reads",
+     .values = CT_COMPLETE_FILE,
+     .apply = ct_apply_text,
+     .offset = offsetof(struct wanted, ring)},
+    {.name = "ring-size",
+     .argument = "K",
+     .help = "KiB of that ring, 4 and more (default 16384)",
+     .least = CT_STEPS_RING_MIN / 1024,
+     .most = 1 << 30,
+     .unit = " (KiB)",
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct wanted, ring_size)},
     {.name = "json",
      .letter = 'j',
      .help = "one JSON object for each step; status 1 when nothing matches",
@@ -94,13 +134,119 @@ static const struct ct_option options[] = {
     CT_OPTIONS_END,
 };
 
+static volatile sig_atomic_t is_interrupted;
+
+static void
+interrupt(int signal)
+{
+  (void)signal;
+  is_interrupted = 1;
+}
+
+static bool
+goes_on(void *context)
+{
+  (void)context;
+  return is_interrupted == 0;
+}
+
+/* The first signal ends what is shown, with all that belongs to it, the second one us. */
+static void
+take_signals(void)
+{
+  struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+/* Of a session's name the directory of its trace; to be freed, NULL: it is none. */
+static char *
+trace_of(const char *name)
+{
+  char id[CT_CONTROL_ID_BYTES], *result = NULL, *directory = NULL;
+  struct ct_diag diag = {""};
+  struct stat status;
+  if (stat(name, &status) == 0 || ct_control_find(name, id, &diag) != CT_OK ||
+      ct_control_call(id, "status", NULL, CALL_MS, &result, &diag) != CT_OK) {
+    return NULL;
+  }
+  json_t *json = json_loads(result, 0, NULL);
+  const char *trace = json_string_value(json_object_get(json, "trace"));
+  directory = trace != NULL ? strdup(trace) : NULL;
+  json_decref(json);
+  free(result);
+  return directory;
+}
+
+/* Where it goes; NULL: it cannot. */
+static FILE *
+open_output(const struct wanted *wanted, struct ct_diag *diag)
+{
+  FILE *out = stdout;
+  if (wanted->ring != NULL) {
+    uint64_t size = wanted->ring_size != 0 ? wanted->ring_size << 10 : RING_BYTES;
+    return ct_steps_ring_open(wanted->ring, size, goes_on, NULL, &out, diag) == CT_OK ? out : NULL;
+  }
+  if (wanted->stream != NULL && strcmp(wanted->stream, "-") != 0) {
+    out = fopen(wanted->stream, "wxe");
+    if (out == NULL) {
+      snprintf(diag->text, sizeof(diag->text), "cannot create %s: %s", wanted->stream, strerror(errno));
+    }
+  }
+  return out;
+}
+
+/* What there is to say besides; the status. */
+static int
+tell(const struct ct_steps_options *chosen, const struct ct_steps_notes *notes)
+{
+  if (notes->damage[0] != 0) {
+    ct_command_failed(&ct_command_steps, "DAMAGED: %s", notes->damage);
+  }
+  if (notes->merged != 0) {
+    ct_command_failed(&ct_command_steps,
+                      "%" PRIu64 " threads, merged by time stamps: only at these (system calls, signals, gaps, and "
+                      "after some KiB of records) is their order known",
+                      notes->merged);
+  }
+  if (notes->inconsistent != 0) {
+    ct_command_failed(&ct_command_steps, "the records contradict each other at %" PRIu64 " places",
+                      notes->inconsistent);
+  }
+  if (notes->shown == 0 && !notes->stopped) {
+    ct_command_failed(&ct_command_steps, chosen->last_write != NULL ? "nothing in the trace wrote that"
+                                         : chosen->memory != NULL   ? "nothing in the trace shows that memory"
+                                                                    : "no such step");
+    return CT_EXIT_FAILED;
+  }
+  return CT_EXIT_OK;
+}
+
+static int
+show(const char *path, struct wanted *wanted)
+{
+  struct ct_steps_notes notes = {.struct_size = sizeof(notes)};
+  struct ct_diag diag = {""};
+  FILE *out = open_output(wanted, &diag);
+  if (out == NULL) {
+    return ct_command_failed(&ct_command_steps, "%s", diag.text);
+  }
+  int code = ct_steps_write(path, &wanted->steps, out, &notes, &diag), saved = errno;
+  if (out != stdout && fclose(out) != 0 && code == CT_OK) {
+    code = CT_EIO;
+    snprintf(diag.text, sizeof(diag.text), "cannot write: %s", strerror(errno));
+  }
+  if (code == CT_EIO && saved == EPIPE) {
+    return CT_EXIT_FAILED;
+  }
+  return code != CT_OK ? ct_command_failed(&ct_command_steps, "%s", diag.text) : tell(&wanted->steps, &notes);
+}
+
 static int
 run(int argc, char **argv)
 {
-  struct ct_steps_options chosen = {.struct_size = sizeof(chosen)};
-  struct ct_steps_notes notes = {.struct_size = sizeof(notes)};
-  struct ct_diag diag = {""};
-  int code = ct_parse(&ct_command_steps, argc, argv, &chosen);
+  struct wanted wanted = {.steps = {.struct_size = sizeof(wanted.steps)}};
+  int code = ct_parse(&ct_command_steps, argc, argv, &wanted);
   if (code != -1) {
     return code;
   }
@@ -108,33 +254,19 @@ run(int argc, char **argv)
   if (path == NULL) {
     return CT_EXIT_USAGE;
   }
+  if (wanted.ring_size != 0 && wanted.ring == NULL) {
+    return ct_usage_error(&ct_command_steps, "--ring-size goes with --ring");
+  }
+  wanted.steps.stream = wanted.stream != NULL || wanted.ring != NULL;
+  wanted.steps.goes_on = goes_on;
   signal(SIGPIPE, SIG_IGN);
-  code = ct_steps_write(path, &chosen, stdout, &notes, &diag);
-  if (code == CT_EIO && errno == EPIPE) {
-    return CT_EXIT_FAILED;
+  if (wanted.steps.live || wanted.ring != NULL) {
+    take_signals();
   }
-  if (code != CT_OK) {
-    return ct_command_failed(&ct_command_steps, "%s", diag.text);
-  }
-  if (notes.damage[0] != 0) {
-    ct_command_failed(&ct_command_steps, "DAMAGED: %s", notes.damage);
-  }
-  if (notes.merged != 0) {
-    ct_command_failed(&ct_command_steps,
-                      "%" PRIu64 " threads, merged by time stamps: only at these (system calls, signals, gaps, and "
-                      "after some KiB of records) is their order known",
-                      notes.merged);
-  }
-  if (notes.inconsistent != 0) {
-    ct_command_failed(&ct_command_steps, "the records contradict each other at %" PRIu64 " places", notes.inconsistent);
-  }
-  if (notes.shown == 0) {
-    ct_command_failed(&ct_command_steps, chosen.last_write != NULL ? "nothing in the trace wrote that"
-                                         : chosen.memory != NULL   ? "nothing in the trace shows that memory"
-                                                                   : "no such step");
-    return CT_EXIT_FAILED;
-  }
-  return CT_EXIT_OK;
+  char *of_session = wanted.steps.live ? trace_of(path) : NULL;
+  code = show(of_session != NULL ? of_session : path, &wanted);
+  free(of_session);
+  return code;
 }
 
 const struct ct_command ct_command_steps = {
@@ -143,7 +275,8 @@ const struct ct_command ct_command_steps = {
     .synopsis = "[OPTION]... [DIR]",
     .about = "Shows the instructions recorded in DIR (default " CT_DEFAULT_TRACE "), or in a file of it, one a\n"
              "line: number, function, instruction, what it loaded (ADDRESS:SIZE)=VALUE and stored\n"
-             "[ADDRESS:SIZE]:=VALUE, the registers and {flags} that it wrote. ? is what is not known.\n",
+             "[ADDRESS:SIZE]:=VALUE, the registers and {flags} that it wrote. ? is what is not known.\n"
+             "With --live DIR may be that of a recording that goes on, or a session's name.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

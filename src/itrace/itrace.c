@@ -15,6 +15,8 @@
 
 #include "base/error.h"
 #include "base/worker.h"
+#include "steps/folder.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -592,6 +594,9 @@ ct_itrace_free(struct ct_itrace *all)
     all->gone = space->next;
     free(space);
   }
+  if (all->directory_fd >= 0) {
+    close(all->directory_fd);
+  }
   if (all->done_fd >= 0) {
     close(all->done_fd);
   }
@@ -612,6 +617,7 @@ ct_itrace_new(const struct ct_itrace_options *options, struct ct_diag *diag)
   all->pid = all->options.pid;
   all->done_last = &all->done_first;
   all->done_fd = eventfd(0, EFD_CLOEXEC);
+  all->directory_fd = all->options.directory != NULL ? ct_steps_folder_hold(all->options.directory) : -1;
   if (all->done_fd < 0) {
     ct_fail(diag, CT_EIO, "cannot make an eventfd: %s", strerror(errno));
     ct_itrace_free(all);

@@ -30,6 +30,7 @@ struct ct_recorder {
   uint64_t used;    /* bytes in it, as far as they are known */
   uint64_t step_pc; /* the last step of an instruction where it is, if it ends there */
   uint64_t step_end;
+  bool known[CT_ITRACE_BLOCKS]; /* had a time stamp when the thread was called in */
   uint8_t vectors[CT_VECTORS_BYTES_MAX];
 };
 
@@ -71,7 +72,8 @@ take_stamps(const struct ct_recorder *recorder, struct ct_stream_stamp stamps[CT
   uint32_t count = 0;
   for (uint32_t i = 1; i < CT_ITRACE_BLOCKS; i++) {
     struct ct_stream_stamp stamp = {.tsc = tsc[i], .at = at[i] - start};
-    if (shared[CT_ITRACE_BLOCKS_AT + i] == CT_ITRACE_BLOCK_KNOWN && stamp.at < recorder->used && stamp.tsc >= last) {
+    bool is_known = recorder->known[i] || shared[CT_ITRACE_BLOCKS_AT + i] == CT_ITRACE_BLOCK_KNOWN;
+    if (is_known && stamp.at < recorder->used && stamp.tsc >= last) {
       last = stamp.tsc;
       stamps[count++] = stamp;
     }
@@ -93,7 +95,18 @@ begin_segment(struct ct_recorder *recorder)
 {
   recorder->used = 0;
   recorder->step_end = UINT64_MAX;
+  memset(recorder->known, 0, sizeof(recorder->known));
   set_blocks(recorder->space);
+}
+
+void
+ct_recorder_call_in(struct ct_recorder *recorder)
+{
+  uint8_t *blocks = (uint8_t *)recorder->space->slots + CT_ITRACE_BLOCKS_AT, *kinds = blocks + CT_ITRACE_BLOCKS;
+  for (uint32_t i = 0; i < CT_ITRACE_BLOCKS; i++) {
+    __atomic_store_n(&kinds[i], CT_ITRACE_BLOCK_FULL, __ATOMIC_RELAXED);
+    recorder->known[i] |= __atomic_exchange_n(&blocks[i], 0, __ATOMIC_RELEASE) == CT_ITRACE_BLOCK_KNOWN;
+  }
 }
 
 void

@@ -53,6 +53,8 @@ void ct_recorder_close(struct ct_recorder *recorder, const struct ct_recovery *r
                        const struct user_regs_struct *regs);
 /* Goes on with another segment, if this one has less than so many bytes left, or UINT64_MAX: in any case. */
 void ct_recorder_room(struct ct_recorder *recorder, uint64_t bytes);
+/* The thread, which runs, comes at its next look for room, as if the segment were full. */
+void ct_recorder_call_in(struct ct_recorder *recorder);
 /* The program's state is this. */
 void ct_recorder_context(struct ct_recorder *recorder, const struct user_regs_struct *regs,
                          enum ct_context_reason reason);

@@ -676,7 +676,12 @@ answer_syscall(struct ct_tracer *tracer, uint32_t number)
     }
   }
   tracer->looks_again |= tracer->watch != NULL && regs[CT_RAX] == SYS_mmap && (regs[CT_RDX] & PROT_EXEC) != 0;
-  if (is_to_be_stepped(tracer, regs)) {
+  bool is_live = ct_live_is_call(tracer, regs[CT_RAX]);
+  if (is_live && ct_live_wants_records(tracer)) {
+    tracer->wants_room = true;
+    return ct_traced_interrupt(tracer->tid);
+  }
+  if (!is_live && is_to_be_stepped(tracer, regs)) {
     return ask_for_step(tracer, true);
   }
   slots->call_kind =

@@ -236,6 +236,7 @@ ct_tracer_make(struct ct_tracer *tracer)
   choose_space(tracer, &tracer->spaces[0]);
   if (tracer->recorder != NULL) {
     ct_recorder_enter(tracer->recorder, recorded, tracer->tid);
+    ct_live_choose_calls(tracer, recorded);
   }
   if (tracer->watch != NULL) {
     ct_watch_forget(tracer->watch);
@@ -302,6 +303,9 @@ let_go(struct ct_tracer *tracer)
 static int
 end_stretch(struct ct_tracer *tracer)
 {
+  if (tracer->all->options.is_live && ct_tracer_records(tracer)) {
+    ct_live_hand_over(tracer);
+  }
   choose_space(tracer, &tracer->spaces[0]);
   if (!ct_watch_is_done(tracer->watch)) {
     return ct_tracer_enter(tracer);
@@ -399,7 +403,7 @@ interrupted(struct ct_tracer *tracer)
     return ct_tracer_enter(tracer);
   }
   ct_tracer_note_mappings(tracer);
-  ct_recorder_room(tracer->recorder, UINT64_MAX);
+  ct_live_hand_over(tracer);
   tracer->reason = CT_CONTEXT_SEGMENT;
   if (tracer->watch != NULL && ct_watch_has_left(tracer->watch, &tracer->process, &regs)) {
     return end_stretch(tracer);
@@ -573,6 +577,7 @@ look(struct ct_tracer *tracer)
   }
   if (code == 0 && tracer->state != CT_TRACER_DONE && !tracer->is_leaving) {
     ct_tracer_serve_flush(tracer);
+    ct_live_serve(tracer);
   }
   if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !tracer->wants_step && !tracer->is_leaving &&
       !tracer->is_parked && __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == 1) {

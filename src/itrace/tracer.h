@@ -56,6 +56,7 @@ struct ct_itrace {
   _Atomic uint32_t changes;    /* how often what is mapped has changed */
   _Atomic uint64_t stretches;  /* of all threads */
   int done_fd;
+  int directory_fd; /* held while something is recorded there; -1: there is none */
   /* Of calls (calls.h), one by one: */
   bool is_calls;
   void (*ended)(void *context);
@@ -91,6 +92,14 @@ struct ct_held_signal {
   struct user_regs_struct regs;
   struct ct_found_state found; /* if it was translated code */
   bool is_translated;
+};
+
+/* Of a recording that is read while it is made (live.c). */
+struct ct_live {
+  uint64_t handed_ns;  /* when records went to the file the last time */
+  uint64_t allowed_ns; /* when it was counted how many ... */
+  uint32_t allowed;    /* ... system calls may hand over, one after the other */
+  bool passes_call;    /* the system call that it is at has */
 };
 
 /* Of one thread. */
@@ -134,6 +143,7 @@ struct ct_tracer {
   bool flushes_after;                  /* the step that goes on may change code ... */
   uint64_t changed_start, changed_end; /* ... there */
   struct ct_held_signal held;
+  struct ct_live live;
   bool is_reaped;     /* its end has been seen, with its status */
   bool has_new_image; /* the step that goes on ends at the first instruction of another program */
   uint64_t asked_ns;  /* when it was asked to stop */
@@ -213,6 +223,19 @@ void ct_tracer_give_up(struct ct_tracer *tracer);
 /* What it has in memory is given back; its file is written. */
 void ct_tracer_leave_space(struct ct_tracer *tracer);
 int ct_tracer_finish(struct ct_tracer *tracer);
+
+/* ---- live.c ---- */
+
+/* Of a space with records: system calls in which the thread may wait come to the tracer first. */
+void ct_live_choose_calls(struct ct_tracer *tracer, struct ct_itrace_space *space);
+/* Has that system call come for that alone? */
+bool ct_live_is_call(const struct ct_tracer *tracer, uint64_t number);
+/* It has: are the records to be handed over before it is made? Then it comes once more. */
+bool ct_live_wants_records(struct ct_tracer *tracer);
+/* Now and then, while the thread runs: it is called in, if its records are old. */
+void ct_live_serve(struct ct_tracer *tracer);
+/* The thread has stopped, and its records are settled. */
+void ct_live_hand_over(struct ct_tracer *tracer);
 
 /* ---- children.c ---- */
 

@@ -47,47 +47,52 @@ struct announced {
   uint32_t steps;
 };
 
-struct stream {
+struct ct_steps_stream {
   FILE *out;
   struct ct_steps_reader *reader;
   struct ct_steps_names *names;
+  size_t modules; /* maps of modules that the names have */
+  struct ct_steps_cursor *cursor;
+  size_t next; /* block */
+  bool is_cut; /* what comes after it would not belong to what came before */
   struct announced *announced;
   struct block block;
   uint64_t context[REGISTERS];
   bool starts; /* a start event is due */
   bool is_new; /* nothing was written yet */
-  uint64_t blocks, compiled, starts_written, unknown, signals, gaps;
+  uint64_t bytes, blocks, compiled, starts_written, unknown, signals, gaps;
   char failure[160];
 };
 
 /* ---- bytes ---- */
 
 static void
-put(struct stream *s, const void *bytes, size_t size)
+put(struct ct_steps_stream *s, const void *bytes, size_t size)
 {
   fwrite(bytes, 1, size, s->out);
+  s->bytes += size;
 }
 
 static void
-put16(struct stream *s, uint16_t value)
+put16(struct ct_steps_stream *s, uint16_t value)
 {
   put(s, &value, sizeof(value));
 }
 
 static void
-put32(struct stream *s, uint32_t value)
+put32(struct ct_steps_stream *s, uint32_t value)
 {
   put(s, &value, sizeof(value));
 }
 
 static void
-put64(struct stream *s, uint64_t value)
+put64(struct ct_steps_stream *s, uint64_t value)
 {
   put(s, &value, sizeof(value));
 }
 
 static void
-put_event(struct stream *s, uint32_t type, size_t bytes)
+put_event(struct ct_steps_stream *s, uint32_t type, size_t bytes)
 {
   put64(s, 0);
   put32(s, type);
@@ -97,7 +102,7 @@ put_event(struct stream *s, uint32_t type, size_t bytes)
 /* ---- events ---- */
 
 static void
-put_start(struct stream *s)
+put_start(struct ct_steps_stream *s)
 {
   char name[6];
   put_event(s, EVENT_START, 8 + REGISTERS * 8 + REGISTERS * 8);
@@ -117,7 +122,7 @@ put_start(struct stream *s)
 }
 
 static void
-put_compile(struct stream *s, const struct block *block)
+put_compile(struct ct_steps_stream *s, const struct block *block)
 {
   struct ct_steps_name name;
   char label[600] = "";
@@ -149,7 +154,7 @@ put_compile(struct stream *s, const struct block *block)
 }
 
 static void
-put_panic(struct stream *s, const char *text)
+put_panic(struct ct_steps_stream *s, const char *text)
 {
   put_event(s, EVENT_PANIC, strlen(text));
   put(s, text, strlen(text));
@@ -158,7 +163,7 @@ put_panic(struct stream *s, const char *text)
 /* ---- blocks ---- */
 
 static void
-end_block(struct stream *s)
+end_block(struct ct_steps_stream *s)
 {
   struct block *block = &s->block;
   if (block->steps == 0) {
@@ -176,7 +181,7 @@ end_block(struct stream *s)
 }
 
 static void
-begin_block(struct stream *s, const struct ct_steps_step *step)
+begin_block(struct ct_steps_stream *s, const struct ct_steps_step *step)
 {
   struct block *block = &s->block;
   if (s->starts) {
@@ -189,7 +194,7 @@ begin_block(struct stream *s, const struct ct_steps_step *step)
 }
 
 static void
-add_step(struct stream *s, const struct ct_steps_step *step, const struct ct_steps_state *after)
+add_step(struct ct_steps_stream *s, const struct ct_steps_step *step, const struct ct_steps_state *after)
 {
   struct block *block = &s->block;
   uint16_t written = step->plan != NULL ? step->effects->writes : 0xffff;
@@ -210,7 +215,7 @@ add_step(struct stream *s, const struct ct_steps_step *step, const struct ct_ste
 static bool
 visit_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
 {
-  struct stream *s = context;
+  struct ct_steps_stream *s = context;
   struct block *block = &s->block;
   bool goes_on = block->steps != 0 && step->plan != NULL && step->plan == block->plan && step->pc == block->next &&
                  step->pc != step->plan->pc && block->steps < 256;
@@ -225,7 +230,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
 static void
 visit_event(void *argument, const struct ct_steps_event *event)
 {
-  struct stream *s = argument;
+  struct ct_steps_stream *s = argument;
   struct ct_stream_context context;
   struct ct_stream_end end;
   s->signals += event->kind == CT_STREAM_SIGNAL;
@@ -254,32 +259,27 @@ visit_event(void *argument, const struct ct_steps_event *event)
 
 /* ---- all of it ---- */
 
-static void
-write_all(struct stream *s, struct ct_steps_cursor *cursor)
+void
+ct_steps_stream_more(struct ct_steps_stream *s)
 {
-  ct_steps_cursor_events(cursor, visit_event, s);
-  for (size_t block = 0; block < ct_steps_reader_blocks(s->reader) && !ferror(s->out); block++) {
-    if (ct_steps_reader_place(s->reader, block)->after_hole || ct_steps_cursor_holes(cursor) != 0) {
-      break; /* what comes after it would not belong to what came before */
-    }
-    ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, s);
+  const struct ct_steps_modules *modules;
+  size_t count = ct_steps_reader_modules(s->reader, &modules);
+  while (s->modules < count && ct_steps_names_add(s->names, &modules[s->modules]) == 0) {
+    s->modules++;
   }
-  end_block(s);
-  if (ct_steps_reader_damage(s->reader)[0] != '\0') {
-    put_panic(s, ct_steps_reader_damage(s->reader));
-  } else if (s->failure[0] != '\0') {
-    put_panic(s, s->failure);
-  } else {
-    put_event(s, EVENT_END, 0);
+  for (; s->next < ct_steps_reader_blocks(s->reader) && !s->is_cut && !ferror(s->out); s->next++) {
+    s->is_cut = ct_steps_reader_place(s->reader, s->next)->after_hole || ct_steps_cursor_holes(s->cursor) != 0;
+    if (!s->is_cut) {
+      ct_steps_cursor_scan(s->cursor, s->next, UINT64_MAX, visit_step, s);
+    }
   }
 }
 
 static void
-fill(const struct stream *s, struct ct_steps_streamed *streamed)
+fill(const struct ct_steps_stream *s, struct ct_steps_streamed *streamed)
 {
-  long long bytes = ftello(s->out);
   streamed->blocks = s->blocks;
-  streamed->bytes = bytes > 0 ? (uint64_t)bytes : 0;
+  streamed->bytes = s->bytes;
   int n = snprintf(streamed->left_out, sizeof(streamed->left_out),
                    "flags, vector registers, memory, times; %" PRIu64 " signals and %" PRIu64 " gaps are start events",
                    s->signals, s->gaps);
@@ -309,46 +309,82 @@ open_output(const char *path, FILE **out, struct ct_diag *diag)
   return ct_fail(diag, ct_err_from_errno(saved), "cannot create %s: %s", path, strerror(saved));
 }
 
-static int
-open_stream(struct stream *s, const char *file, struct ct_steps_cursor **cursor, struct ct_diag *diag)
+void
+ct_steps_stream_free(struct ct_steps_stream *s)
 {
-  int code = ct_steps_reader_open(file, &s->reader, diag);
-  if (code != 0) {
-    return code;
+  if (s != NULL) {
+    ct_steps_cursor_close(s->cursor);
+    ct_steps_names_free(s->names);
+    free(s->announced);
+    free(s);
   }
+}
+
+int
+ct_steps_stream_create(struct ct_steps_reader *reader, FILE *out, struct ct_steps_stream **created)
+{
+  struct ct_steps_stream *s = calloc(1, sizeof(*s));
+  if (s == NULL) {
+    return CT_ENOMEM;
+  }
+  s->reader = reader;
+  s->out = out;
   s->starts = s->is_new = true;
-  s->names = ct_steps_names_create(s->reader);
+  s->names = ct_steps_names_create(NULL);
   s->announced = calloc(ANNOUNCED, sizeof(*s->announced));
-  *cursor = ct_steps_cursor_open(s->reader);
-  return s->names != NULL && s->announced != NULL && *cursor != NULL ? 0 : CT_ENOMEM;
+  s->cursor = ct_steps_cursor_open(reader);
+  if (s->names == NULL || s->announced == NULL || s->cursor == NULL) {
+    ct_steps_stream_free(s);
+    return CT_ENOMEM;
+  }
+  ct_steps_cursor_events(s->cursor, visit_event, s);
+  *created = s;
+  return 0;
+}
+
+void
+ct_steps_stream_end(struct ct_steps_stream *s, struct ct_steps_streamed *streamed)
+{
+  end_block(s);
+  if (ct_steps_reader_damage(s->reader)[0] != '\0') {
+    put_panic(s, ct_steps_reader_damage(s->reader));
+  } else if (s->failure[0] != '\0') {
+    put_panic(s, s->failure);
+  } else {
+    put_event(s, EVENT_END, 0);
+  }
+  fill(s, streamed);
 }
 
 int
 ct_steps_stream_write(const char *file, const char *path, struct ct_steps_streamed *streamed, struct ct_diag *diag)
 {
-  struct stream *s = calloc(1, sizeof(*s));
-  struct ct_steps_cursor *cursor = NULL;
-  int code = s != NULL ? open_stream(s, file, &cursor, diag) : CT_ENOMEM;
+  struct ct_steps_reader *reader = NULL;
+  struct ct_steps_stream *s = NULL;
+  FILE *out = NULL;
+  int code = ct_steps_reader_open(file, &reader, diag);
   if (code == 0) {
-    code = open_output(path, &s->out, diag);
+    code = open_output(path, &out, diag);
   }
   if (code == 0) {
-    write_all(s, cursor);
-    bool failed = fflush(s->out) != 0 || ferror(s->out) != 0;
+    code = ct_steps_stream_create(reader, out, &s);
+  }
+  if (code == 0) {
+    ct_steps_stream_more(s);
+    ct_steps_stream_end(s, streamed);
+  }
+  if (out != NULL) {
+    bool failed = fflush(out) != 0 || ferror(out) != 0;
     int saved = errno;
-    fill(s, streamed);
-    failed = fclose(s->out) != 0 || failed;
-    if (failed) {
-      unlink(path);
+    failed = fclose(out) != 0 || failed;
+    if (failed && code == 0) {
       code = ct_fail(diag, saved == ENOSPC ? CT_ENOSPC : CT_EIO, "cannot write %s: %s", path, strerror(saved));
     }
+    if (code != 0) {
+      unlink(path);
+    }
   }
-  if (s != NULL) {
-    ct_steps_cursor_close(cursor);
-    ct_steps_names_free(s->names);
-    ct_steps_reader_close(s->reader);
-    free(s->announced);
-    free(s);
-  }
+  ct_steps_stream_free(s);
+  ct_steps_reader_close(reader);
   return code == CT_ENOMEM ? ct_fail(diag, code, "out of memory for the stream") : code;
 }

@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 
-#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+struct ct_steps_reader;
 
 struct ct_steps_streamed {
   uint64_t blocks, bytes; /* written */
@@ -18,5 +20,12 @@ struct ct_steps_streamed {
  * gives; CT_EIO, CT_ENOSPC, CT_ENOMEM: nothing is left of it.
  */
 int ct_steps_stream_write(const char *file, const char *path, struct ct_steps_streamed *streamed, struct ct_diag *diag);
+
+/* The same bit by bit, of a file that grows: what blocks the reader has by now. Failures of out are out's. */
+struct ct_steps_stream;
+int ct_steps_stream_create(struct ct_steps_reader *reader, FILE *out, struct ct_steps_stream **stream); /* CT_ENOMEM */
+void ct_steps_stream_more(struct ct_steps_stream *stream);
+void ct_steps_stream_end(struct ct_steps_stream *stream, struct ct_steps_streamed *streamed); /* nothing comes after */
+void ct_steps_stream_free(struct ct_steps_stream *stream);                                    /* accepts NULL */
 
 #endif

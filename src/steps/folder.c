@@ -7,12 +7,19 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { HOLD_TRIES = 1000 };
 
 static int
 compare_ids(const void *a, const void *b)
@@ -106,6 +113,34 @@ ct_steps_folder_list(const char *path, char ***paths, size_t *count, struct ct_d
     *count = found;
   }
   return code;
+}
+
+int
+ct_steps_folder_hold(const char *path)
+{
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const struct timespec wait = {0, 1000000};
+  for (int tries = 0; fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && tries < HOLD_TRIES; tries++) {
+    nanosleep(&wait, NULL); /* somebody looks whether it is held */
+  }
+  return fd;
+}
+
+bool
+ct_steps_folder_is_held(const char *path)
+{
+  char folder[PATH_MAX];
+  struct stat status;
+  if (stat(path, &status) != 0 || (size_t)snprintf(folder, sizeof(folder), "%s", path) >= sizeof(folder)) {
+    return false;
+  }
+  int fd = open(S_ISDIR(status.st_mode) ? folder : dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    return false;
+  }
+  bool is_held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return is_held;
 }
 
 bool

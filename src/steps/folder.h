@@ -14,6 +14,13 @@
  * allocation, to be freed. CT_ENOENT: there are none in it; and as opendir fails.
  */
 int ct_steps_folder_list(const char *path, char ***paths, size_t *count, struct ct_diag *diag);
+/*
+ * While somebody records into a folder it is held, and so it is let go whatever ends him. A descriptor, -1: it cannot
+ * be opened (then nobody sees that more comes).
+ */
+int ct_steps_folder_hold(const char *path);
+/* Does somebody hold the folder that path is, or that has that file? */
+bool ct_steps_folder_is_held(const char *path);
 /* Whether path is a folder that has such a file, or is one. */
 bool ct_steps_folder_is(const char *path);
 

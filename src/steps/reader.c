@@ -36,6 +36,8 @@ struct ct_steps_reader {
   uint32_t check;       /* of the blocks' heads */
   bool after_hole;      /* blocks are missing, and none of records came since */
   bool has_end;
+  bool is_growing; /* what is not whole may become so */
+  uint64_t at;     /* blocks before that have been taken */
   char damage[256];
   struct ct_steps_watch *watch; /* NULL: none */
 };
@@ -364,9 +366,12 @@ read_blocks(struct ct_steps_reader *reader)
 {
   struct ct_steps_block block;
   int code = 0;
-  uint64_t at = reader->head.head_bytes;
+  uint64_t at = reader->at;
   while (at < reader->file_bytes && code == 0 && !reader->has_end) {
     if (!read_head(reader, at, &block)) {
+      if (reader->is_growing) {
+        break;
+      }
       uint64_t next = find_head(reader, at + 1, &block);
       ct_steps_reader_note(reader, "from byte %llu on there is no whole block: %llu bytes are left out",
                            (unsigned long long)at, (unsigned long long)(next - at));
@@ -382,6 +387,10 @@ read_blocks(struct ct_steps_reader *reader)
       code = 0;
     }
     at += reader->block_head_bytes + block.stored;
+  }
+  reader->at = at;
+  if (reader->is_growing) {
+    return code == CT_EFORMAT ? 0 : code;
   }
   if (reader->head.version != CT_STEPS_VERSION_OLDEST && !reader->has_end) {
     ct_steps_reader_note(reader, "the end is missing: the file was cut off, or its recorder has not ended it");
@@ -430,18 +439,20 @@ open_file(struct ct_steps_reader *reader, struct ct_diag *diag)
   }
   reader->units = ct_units_create(reader->head.has_vectors != 0);
   reader->stream = ZSTD_createDStream();
+  reader->at = reader->head.head_bytes;
   code = reader->units != NULL ? read_blocks(reader) : CT_ENOMEM;
   return code == 0 ? 0 : ct_fail(diag, code, "%s: %s", reader->path, ct_err_text(code));
 }
 
-int
-ct_steps_reader_open(const char *path, struct ct_steps_reader **out, struct ct_diag *diag)
+static int
+open_reader(const char *path, bool is_growing, struct ct_steps_reader **out, struct ct_diag *diag)
 {
   struct ct_steps_reader *reader = calloc(1, sizeof(*reader));
   if (reader == NULL || (reader->path = strdup(path)) == NULL) {
     free(reader);
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
+  reader->is_growing = is_growing;
   int code = open_file(reader, diag);
   if (code != 0) {
     ct_steps_reader_close(reader);
@@ -449,6 +460,32 @@ ct_steps_reader_open(const char *path, struct ct_steps_reader **out, struct ct_d
   }
   *out = reader;
   return 0;
+}
+
+int
+ct_steps_reader_open(const char *path, struct ct_steps_reader **out, struct ct_diag *diag)
+{
+  return open_reader(path, false, out, diag);
+}
+
+int
+ct_steps_reader_open_growing(const char *path, struct ct_steps_reader **out, struct ct_diag *diag)
+{
+  return open_reader(path, true, out, diag);
+}
+
+int
+ct_steps_reader_more(struct ct_steps_reader *reader, bool is_last)
+{
+  struct stat status;
+  if (!reader->is_growing) {
+    return 0;
+  }
+  reader->is_growing = !is_last;
+  if (fstat(reader->fd, &status) == 0 && (uint64_t)status.st_size > reader->file_bytes) {
+    reader->file_bytes = (uint64_t)status.st_size;
+  }
+  return read_blocks(reader);
 }
 
 void

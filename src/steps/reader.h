@@ -47,6 +47,12 @@ struct ct_steps_modules {
 
 /* CT_ENOENT and the like; CT_EFORMAT: none of ours. */
 int ct_steps_reader_open(const char *path, struct ct_steps_reader **out, struct ct_diag *diag);
+/*
+ * Of a file that is being written: what is not whole yet is no damage. ct_steps_reader_more takes what has been added;
+ * is_last: nothing will be any more. 0, CT_ENOMEM.
+ */
+int ct_steps_reader_open_growing(const char *path, struct ct_steps_reader **out, struct ct_diag *diag);
+int ct_steps_reader_more(struct ct_steps_reader *reader, bool is_last);
 /* The head of a file alone; false: it cannot be read. */
 bool ct_steps_reader_peek(const char *path, struct ct_steps_file *head);
 void ct_steps_reader_close(struct ct_steps_reader *reader); /* accepts NULL */

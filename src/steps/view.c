@@ -117,6 +117,14 @@ show_block(struct ct_steps_view *view, size_t block)
   }
 }
 
+void
+ct_steps_view_block(struct ct_steps_view *view, size_t block)
+{
+  view->shows_events = !view->chosen.has_ranges;
+  ct_steps_cursor_events(view->cursor, ct_steps_view_event, view);
+  ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, show_step, view);
+}
+
 static void
 show_forward(struct ct_steps_view *view, uint64_t from)
 {
@@ -365,7 +373,9 @@ ct_steps_view_open(const char *path, const struct ct_steps_options *options, boo
 {
   struct ct_steps_reader *reader;
   struct ct_steps_view *view = calloc(1, sizeof(*view));
-  int code = view != NULL ? ct_steps_reader_open(path, &reader, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
+  int code = view == NULL    ? ct_fail(diag, CT_ENOMEM, "out of memory")
+             : options->live ? ct_steps_reader_open_growing(path, &reader, diag)
+                             : ct_steps_reader_open(path, &reader, diag);
   if (code != 0) {
     free(view);
     return code;
@@ -504,7 +514,11 @@ ct_steps_write(const char *path, const struct ct_steps_options *given, FILE *out
   if (code != 0) {
     return code;
   }
-  code = show_all(path, &options, out, &own, diag);
+  if (options.live && (options.back || options.last_write != NULL || options.memory != NULL)) {
+    return ct_fail(diag, CT_EINVAL, "what is asked of the end needs a recording that has ended: not with live");
+  }
+  code = options.live || options.stream ? ct_steps_follow(path, &options, out, &own, diag)
+                                        : show_all(path, &options, out, &own, diag);
   if (code == 0 && (fflush(out) != 0 || ferror(out))) {
     code = ct_fail(diag, CT_EIO, "cannot write: %s", strerror(errno));
   }

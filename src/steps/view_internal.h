@@ -35,6 +35,12 @@ bool ct_steps_view_wants(struct ct_steps_view *view, size_t block);
 /* For ct_steps_cursor_events: shows the event, and follows the state. argument: the view. */
 void ct_steps_view_event(void *argument, const struct ct_steps_event *event);
 
+/* Shows the block, from view->from on, which is the next one after the one before, or the first. */
+void ct_steps_view_block(struct ct_steps_view *view, size_t block);
+/* Of the files of a folder, or one file: as they grow (options->live), or as a stream (follow.c). */
+int ct_steps_follow(const char *path, const struct ct_steps_options *options, FILE *out, struct ct_steps_notes *notes,
+                    struct ct_diag *diag);
+
 /* The steps of several threads by their time stamps; left of the options: of all together. */
 int ct_steps_merge(char **paths, size_t count, const struct ct_steps_options *options, uint64_t start_tsc, FILE *out,
                    struct ct_steps_notes *notes, struct ct_diag *diag);
