@@ -1203,6 +1203,28 @@ def killed(scene):
 
 
 @case
+def killed_in_itrace(scene):
+    """The same while instructions are recorded: a program that was started for it has ended, another process runs on."""
+    chance, ticks = random.Random(8), scene.own(TICKS, "ticks")
+    process = scene.start(scene.own(TICKS, "other"))
+    kinds = ["end of file", signal.SIGTERM, signal.SIGKILL]
+    for turn in range(scene.options.moments // 2):
+        client, whom = Client(scene), kinds[turn // 2 % 3]
+        client.begin("tools/call", {"name": "itrace", "arguments": {"action": "record", "limit_s": 60, **(
+            {"program": ticks} if turn % 2 else {"pid": process.pid, "all_threads": True})}})
+        time.sleep(chance.random() * chance.choice((0.01, 0.1, 0.4)))
+        if whom == "end of file":
+            client.server.stdin.close()
+        else:
+            client.server.send_signal(whom)
+        client.server.wait(timeout=30)
+        wait_for(f"nothing to be left ({whom}): {scene.left()}", lambda: not scene.left(), 20)
+        with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+            expect("TracerPid:\t0\n" in status.read() and process.poll() is None, f"the process is traced, or has ended ({whom})")
+    return f"{scene.options.moments // 2} moments"
+
+
+@case
 def deaf(scene):
     """A client that asks much and reads nothing, and goes: the server ends all the same."""
     server = subprocess.Popen([scene.contrail, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ, TMPDIR=scene.folder))
