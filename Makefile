@@ -44,7 +44,7 @@ torture: setup build
 	@$(NICE) tests/kinds.py --long
 	@$(NICE) tests/equal.py --long
 	@$(NICE) tests/passover.py --long
-	@$(NICE) tests/mcp.py --filter killed --moments 200
+	@$(NICE) tests/mcp.py --filter 'killed*' --moments 200
 	@$(NICE) tests/mcpattack.py --filter killed --moments 200
 	@$(NICE) tests/transparency.py --long --keep --json $(BUILD)/torture.json
 	@$(NICE) tests/transparency.py --translated --once

@@ -385,7 +385,8 @@ def cancelled(scene):
     starting = client.begin("tools/call", {"name": "launch", "arguments": {"program": ticks, "wait_s": 60}})
     wait_for("two sessions", lambda: len(client.tool("session", action="list")["sessions"]) == 2)
     client.note("notifications/cancelled", requestId=starting)
-    wait_for("the end of what nobody knows of", lambda: client.tool("session", action="list")["sessions"][0]["state"] == "done")
+    wait_for("the end of what nobody knows of", lambda: [one["state"] for one in client.tool("session", action="list")["sessions"]] in (
+        ["done", "recording"], ["recording"]))  # the second one: before its hooks were in
     expect(starting not in client.answers, "a cancelled launch was answered")
     expect(wait not in client.answers and query not in client.answers, "a cancelled request was answered")
     expect(client.end() == 0 and not scene.left(), str(scene.left()))
@@ -1198,6 +1199,28 @@ def killed(scene):
     for turn in range(scene.options.moments):
         kill_one(scene, script, ticks, process, chance, kinds[turn % len(kinds)])
     return f"{scene.options.moments} moments"
+
+
+@case
+def killed_in_itrace(scene):
+    """The same while instructions are recorded: a program that was started for it has ended, another process runs on."""
+    chance, ticks = random.Random(8), scene.own(TICKS, "ticks")
+    process = scene.start(scene.own(TICKS, "other"))
+    kinds = ["end of file", signal.SIGTERM, signal.SIGKILL]
+    for turn in range(scene.options.moments // 2):
+        client, whom = Client(scene), kinds[turn // 2 % 3]
+        client.begin("tools/call", {"name": "itrace", "arguments": {"action": "record", "limit_s": 60, **(
+            {"program": ticks} if turn % 2 else {"pid": process.pid, "all_threads": True})}})
+        time.sleep(chance.random() * chance.choice((0.01, 0.1, 0.4)))
+        if whom == "end of file":
+            client.server.stdin.close()
+        else:
+            client.server.send_signal(whom)
+        client.server.wait(timeout=30)
+        wait_for(f"nothing to be left ({whom}): {scene.left()}", lambda: not scene.left(), 20)
+        with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+            expect("TracerPid:\t0\n" in status.read() and process.poll() is None, f"the process is traced, or has ended ({whom})")
+    return f"{scene.options.moments // 2} moments"
 
 
 @case

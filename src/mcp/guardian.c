@@ -91,17 +91,20 @@ note_pipe(char pipes[][PIPE_BYTES], const struct entry *told)
   }
 }
 
+/* As its standard input or output. */
 static bool
 has_pipe(pid_t pid, char pipes[][PIPE_BYTES])
 {
-  char link[64], target[PIPE_BYTES] = "";
-  snprintf(link, sizeof(link), "/proc/%d/fd/1", (int)pid);
-  if (readlink(link, target, sizeof(target) - 1) <= 0) {
-    return false;
-  }
-  for (size_t i = 0; i < PIPES_MAX; i++) {
-    if (pipes[i][0] != '\0' && strcmp(pipes[i], target) == 0) {
-      return true;
+  for (int fd = 0; fd < 2; fd++) {
+    char link[64], target[PIPE_BYTES] = "";
+    snprintf(link, sizeof(link), "/proc/%d/fd/%d", (int)pid, fd);
+    if (readlink(link, target, sizeof(target) - 1) <= 0) {
+      continue;
+    }
+    for (size_t i = 0; i < PIPES_MAX; i++) {
+      if (pipes[i][0] != '\0' && strcmp(pipes[i], target) == 0) {
+        return true;
+      }
     }
   }
   return false;
@@ -152,18 +155,29 @@ pass_over(void *context, const char *id)
   (void)id;
 }
 
-/* That of a session with `last`, whose trace goes too. */
+/* Whose memories are to go. */
+struct killed {
+  const char *directory; /* of the server's traces, which go too */
+  pid_t pid;             /* of the server, by which the files are named */
+};
+
+/* That of a session with `last`; one that was not made to the end does not say whose it is. */
 static void
-remove_memory(void *directory, const struct ct_recover_memory *memory)
+remove_memory(void *context, const struct ct_recover_memory *memory)
 {
-  size_t length = strlen(directory);
-  if (strncmp(memory->directory, directory, length) == 0 && memory->directory[length] == '/') {
+  const struct killed *killed = context;
+  char begin[16];
+  const char *name = strrchr(memory->path, '/');
+  size_t length = strlen(killed->directory);
+  bool is_ours = strncmp(memory->directory, killed->directory, length) == 0 && memory->directory[length] == '/';
+  snprintf(begin, sizeof(begin), "/%d-", (int)killed->pid);
+  if (is_ours || (memory->directory[0] == '\0' && name != NULL && strncmp(name, begin, strlen(begin)) == 0)) {
     unlink(memory->path);
   }
 }
 
 static void
-guard(int fd, const char *directory)
+guard(int fd, const char *directory, pid_t server)
 {
   static struct entry entries[ENTRIES_MAX];
   static char pipes[PIPES_MAX][PIPE_BYTES];
@@ -187,7 +201,8 @@ guard(int fd, const char *directory)
   end_unknown(pipes);
   ct_control_list(pass_over, NULL, NULL); /* which takes away the sockets of sessions that are gone */
   if (directory[0] != '\0') {
-    ct_recover_list(remove_memory, (void *)directory, NULL);
+    struct killed killed = {directory, server};
+    ct_recover_list(remove_memory, &killed, NULL);
     mcp_remove_tree(directory);
   }
 }
@@ -215,11 +230,11 @@ mcp_guardian_start(struct mcp_server *server)
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return;
   }
-  pid_t pid = fork();
+  pid_t own = getpid(), pid = fork();
   if (pid == 0) {
     close_others(ends[0]);
     setsid(); /* signals of the terminal are the server's */
-    guard(ends[0], server->is_temporary ? server->directory : "");
+    guard(ends[0], server->is_temporary ? server->directory : "", own);
     _exit(0);
   }
   close(ends[0]);
@@ -240,13 +255,16 @@ tell_all(struct mcp_server *server, const struct entry *entry)
 }
 
 void
-mcp_guard_pipe(struct mcp_server *server, const char *name, bool is_ours)
+mcp_guard_pipe(struct mcp_server *server, int fd, bool is_ours)
 {
+  char link[64];
   struct entry entry;
   memset(&entry, 0, sizeof(entry));
   entry.kind = is_ours ? PIPE : NO_PIPE;
-  snprintf(entry.pipe, sizeof(entry.pipe), "%s", name);
-  tell_all(server, &entry);
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+  if (fd >= 0 && readlink(link, entry.pipe, sizeof(entry.pipe) - 1) > 0) {
+    tell_all(server, &entry);
+  }
 }
 
 static void

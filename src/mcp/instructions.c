@@ -176,11 +176,64 @@ put_summary(struct mcp_call *call, const struct ct_itrace_summary *summary, cons
   mcp_suggest(call, "itrace action=last_write recording=%s what=rax step=N", directory);
 }
 
+/*
+ * The program's standard input: a pipe that nobody writes to, which ends at once as /dev/null does, and by which the
+ * guardian knows the program before we know its id. Its output goes nowhere. streams[0] -1: none can be had.
+ */
+static void
+open_streams(struct mcp_call *call, int streams[3])
+{
+  int ends[2];
+  streams[1] = streams[2] = open("/dev/null", O_RDWR | O_CLOEXEC);
+  streams[0] = -1;
+  if (pipe2(ends, O_CLOEXEC) == 0) {
+    close(ends[1]);
+    streams[0] = ends[0];
+    mcp_guard_pipe(call->server, ends[0], true);
+  }
+}
+
+static void
+close_streams(const int streams[3])
+{
+  if (streams[0] >= 0) {
+    close(streams[0]);
+  }
+  if (streams[1] >= 0) {
+    close(streams[1]);
+  }
+}
+
+/* The program, if one was started for this, is known to the guardian from the first moment to its last. */
+static int
+begin(struct mcp_call *call, const struct whose *whose, const struct ct_itrace_options *options,
+      struct ct_itrace **tracer, int *exec_errno, struct ct_diag *diag)
+{
+  int streams[3] = {-1, -1, -1};
+  struct ct_itrace_options own = *options;
+  if (whose->argv != NULL) {
+    open_streams(call, streams);
+    if (streams[0] < 0 || streams[1] < 0) {
+      close_streams(streams);
+      snprintf(diag->text, sizeof(diag->text), "out of descriptors");
+      return CT_EIO;
+    }
+    own.streams = streams;
+  }
+  int code = ct_itrace_begin(&own, tracer, exec_errno, diag);
+  if (code == 0 && whose->argv != NULL) {
+    mcp_guard_launched(call->server, ct_itrace_pid(*tracer));
+  }
+  mcp_guard_pipe(call->server, streams[0], false);
+  close_streams(streams);
+  return code;
+}
+
 static bool
 record(struct mcp_call *call, struct whose *whose, const char *directory, uint64_t room)
 {
   const json_t *arguments = call->arguments;
-  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC), streams[3] = {nothing, nothing, nothing}, exec_errno = 0;
+  int exec_errno = 0;
   struct ct_itrace_options options = {.struct_size = sizeof(options),
                                       .pid = whose->pid,
                                       .tid = whose->tid,
@@ -190,24 +243,17 @@ record(struct mcp_call *call, struct whose *whose, const char *directory, uint64
                                       .is_lossless = true,
                                       .function = mcp_get_text(arguments, "function"),
                                       .condition = mcp_get_text(arguments, "when"),
-                                      .streams = streams,
                                       .own_group = true};
   struct ct_itrace_summary summary = {.struct_size = sizeof(summary)};
   struct ct_itrace *tracer;
   struct ct_diag diag = {""};
   options.all_threads = mcp_get_flag(arguments, "all_threads");
   options.stretches = options.function != NULL ? mcp_get_count(arguments, "calls", 1) : 0;
-  int code = ct_itrace_begin(&options, &tracer, &exec_errno, &diag);
-  if (nothing >= 0) {
-    close(nothing);
-  }
+  int code = begin(call, whose, &options, &tracer, &exec_errno, &diag);
   if (code != 0) {
     return mcp_fail(call, "%s", exec_errno != 0 ? strerror(exec_errno) : diag.text);
   }
   pid_t pid = ct_itrace_pid(tracer);
-  if (whose->argv != NULL) {
-    mcp_guard_launched(call->server, pid);
-  }
   bool in_time = await(call, tracer, mcp_get_number(arguments, "limit_s", LIMIT_SECONDS), directory, room);
   code = ct_itrace_end(tracer, &summary, &diag);
   if (whose->argv != NULL && !(code == 0 && summary.has_ended)) {

@@ -84,19 +84,6 @@ spawn(struct mcp_held *held)
   return code;
 }
 
-/* Tells the guardian of the pipe that the program writes to. */
-static void
-guard_output(struct mcp_held *held, bool is_ours)
-{
-  char link[64], name[64] = "";
-  if (held->session->streams[0].from >= 0) {
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", held->session->streams[0].from);
-    if (readlink(link, name, sizeof(name) - 1) > 0) {
-      mcp_guard_pipe(held->server, name, is_ours);
-    }
-  }
-}
-
 static int
 begin_session(struct mcp_held *held, int fds[3])
 {
@@ -107,7 +94,7 @@ begin_session(struct mcp_held *held, int fds[3])
     snprintf(s->diag.text, sizeof(s->diag.text), "the program's streams cannot be made: %s", strerror(errno));
     return CT_EIO;
   }
-  guard_output(held, true);
+  mcp_guard_pipe(held->server, s->streams[0].from, true);
   s->options.streams = s->argv != NULL ? fds : NULL;
   struct ct_session *session;
   int code = ct_session_create(&s->options, &session, &s->diag);
@@ -294,7 +281,7 @@ keeper_main(void *argument)
     await_output(held);
   }
   if (!goes_on || s->is_kept) {
-    guard_output(held, false);
+    mcp_guard_pipe(server, s->streams[0].from, false);
     mcp_guard_forget(server, s->pid);
   }
   s->runs_on = goes_on;

@@ -2,6 +2,7 @@
 /* The methods of MCP but the tools' work: the handshake and its versions, lists, what goes to a worker. */
 #include "mcp/server.h"
 
+#include <contrail/text.h>
 #include <contrail/version.h>
 
 #include <stdio.h>
@@ -124,6 +125,10 @@ get_prompt(struct mcp_request *request)
 
 /* ---- what there is ---- */
 
+static const char *const methods[] = {
+    "initialize",     "ping",         "tools/list",  "tools/call", "resources/list", "resources/templates/list",
+    "resources/read", "prompts/list", "prompts/get", NULL};
+
 void
 mcp_dispatch(struct mcp_request *request, const char *method)
 {
@@ -141,7 +146,10 @@ mcp_dispatch(struct mcp_request *request, const char *method)
     request->run = method[0] == 't' ? mcp_tools_call : mcp_resources_read;
     mcp_enqueue(request);
   } else {
-    mcp_answer_error(request, MCP_NO_METHOD, mcp_textf("there is no method '%.100s'", method));
+    const char *closest = ct_closest_word(method, methods);
+    mcp_answer_error(request, MCP_NO_METHOD,
+                     mcp_textf("there is no method '%.100s'%s%s", method, closest != NULL ? "; perhaps " : "",
+                               closest != NULL ? closest : ""));
   }
 }
 

@@ -212,8 +212,9 @@ mcp_resources_read(struct mcp_request *request)
   }
   if (text == NULL) {
     mcp_answer_error(request, uri == NULL ? MCP_INVALID_PARAMS : MCP_NO_RESOURCE,
-                     uri == NULL ? json_string("resources/read needs a uri")
-                                 : mcp_textf("there is no resource '%.200s'", uri));
+                     uri == NULL
+                         ? json_string("resources/read needs a uri")
+                         : mcp_textf("there is no resource '%.200s': resources/list has those that there are", uri));
     return;
   }
   json_t *result = json_pack("{s:[{s:s, s:s, s:o}]}", "contents", "uri", uri, "mimeType",

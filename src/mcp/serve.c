@@ -256,7 +256,7 @@ end(struct mcp_server *server)
     /* it is readable already */
   }
   bool all_done = mcp_end_requests(server, END_MS), is_clean = mcp_held_end_all(server);
-  mcp_guardian_end(server, is_clean);
+  mcp_guardian_end(server, is_clean && all_done); /* a worker may have a program, of itrace */
   if (server->is_temporary) {
     mcp_remove_tree(server->directory);
   }

@@ -179,8 +179,9 @@ void mcp_guardian_start(struct mcp_server *server);
 void mcp_guard_launched(struct mcp_server *server, pid_t pid);
 void mcp_guard_attached(struct mcp_server *server, pid_t pid);
 void mcp_guard_forget(struct mcp_server *server, pid_t pid);
-/* Before a program begins that has this pipe ("pipe:[123]") as its standard output, and when it has ended. */
-void mcp_guard_pipe(struct mcp_server *server, const char *name, bool is_ours);
+/* Before a program begins that has the pipe, one end of which is fd, as its standard input or output; and when it has
+ * ended, or its id has been told. */
+void mcp_guard_pipe(struct mcp_server *server, int fd, bool is_ours);
 /* The server ends. is_clean: there is nothing left to be done. */
 void mcp_guardian_end(struct mcp_server *server, bool is_clean);
 /* Removes a directory with all in it. */
