@@ -623,9 +623,8 @@ static bool
 is_step(const struct ct_insn *in)
 {
   const uint8_t *code = in->code;
-  unsigned rm = code[2] & 7;
-  return in->length == 3 && (code[0] == 0x48 || code[0] == 0x4d) && code[1] == 0x8b && code[2] >> 3 == rm && rm != 4 &&
-         rm != 5;
+  return in->length == 3 && (code[0] == 0x48 || code[0] == 0x4d) && code[1] == 0x8b && code[2] >> 3 == (code[2] & 7) &&
+         (code[2] & 7) != 4 && (code[2] & 7) != 5;
 }
 
 /* mov 8(%reg), %other: the slot of the frame that reg points to. */

@@ -119,7 +119,8 @@ shown(void **state)
               "it: records of detail, lost events");
   json_t *json = ct_cost_json(&cost);
   assert_true(ct_cost_of_json(json, &back));
-  assert_memory_equal(&back, &cost, sizeof(cost));
+  assert_true(back.is_known == cost.is_known && back.hooks_ns == cost.hooks_ns && back.left_out == cost.left_out);
+  assert_true(back.program_cpu_ns == cost.program_cpu_ns && back.recorder_cpu_ns == cost.recorder_cpu_ns);
   json_object_set_new(json, "hooks_ns", json_integer(2000000000));
   assert_true(ct_cost_of_json(json, &back) && back.hooks_ns == back.program_cpu_ns);
   json_decref(json);
