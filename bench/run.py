@@ -24,6 +24,7 @@ By name only, since they take long (bench/overhead.py):
     budget      what --budget 2%, 5%, 10% leave of servers and other programs, and none (bench/budget.py)
     detail      what --args and --detail cost more than events alone (bench/detail.py)
     translated  what a thread costs that runs translated code, and programs from start to end (bench/translated.py)
+    itrace_calls  what record --itrace F costs, calls that are recorded as instructions and others (bench/itrace_calls.py)
     queries     what questions to a trace take, cold and warm, and its report, beside uftrace's (bench/queries.py)
     exports     how fast exports are written, and how large they are (bench/exports.py)
 
@@ -413,6 +414,11 @@ def queries(bench):
     bench.results["queries"] = of_traces.queries(bench.options, bench.folder)
 
 
+def itrace_calls(bench):
+    import itrace_calls as code
+    bench.results["itrace_calls"] = code.itrace_calls(bench.options, bench.folder)
+
+
 def translated(bench):
     import translated as code
     bench.results["translated"] = code.translated(bench.options, bench.folder)
@@ -424,7 +430,7 @@ def exports(bench):
 
 
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget, detail, queries, exports, translated]
+BY_NAME = [event, overhead, hot, budget, detail, queries, exports, itrace_calls, translated]
 
 
 def main():

@@ -772,6 +772,27 @@ def live(scene):
     return f"{len(whole)} bytes by a stream and by a ring of 65,536"
 
 
+@case("sequences")
+def sequences(scene):
+    """Restartable sequences are restarted, of all threads, with records and without: all is counted, and no handler sees one. What is
+    executed in one is a gap."""
+    program, directory = scene.made("rseq"), scene.path("steps")
+    if scene.execute(program, "1").returncode == 77:
+        raise harness.Skip("no rseq (glibc 2.35, Linux 4.18)")
+    bare = scene.outcome(scene.tool, "-a", "--", program, "400000")
+    recorded = scene.outcome(scene.contrail, "itrace", "-q", "-a", "-o", directory, "--", program, "2000")
+    for status, out, err in (bare, recorded):
+        expect((status, out) == (0, "rseq: all right\n"), f"{status} {out} {err}")
+    steps = 0
+    for name in os.listdir(directory):
+        walked = scene.execute(os.path.join(scene.options.build, "tests", "stepped"), "walk", os.path.join(directory, name))
+        expect(walked.returncode == 0 and " 0 inconsistent" in walked.stdout, f"{name} {walked.stdout}{walked.stderr}")
+        steps += int(walked.stdout.split()[0])
+    gaps = int(scene.run(scene.contrail, "sql", "--csv", directory, "SELECT count(*) FROM step_events WHERE type = 'after gap'").split()[1])
+    expect(gaps >= 4 * 2000, f"{gaps} gaps of {4 * 2000} sequences")
+    return f"{bare[2].strip()}; recorded: {recorded[2].strip()}, {gaps} gaps, {steps} steps"
+
+
 @case("records/saves")
 def saves(scene):
     """The loader's xsavec stores no more than it has made room for: what lies above stays known."""

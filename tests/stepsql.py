@@ -117,6 +117,10 @@ def writes(scene, name):
     middle = rows[len(rows) // 2]["step"]
     some = {(row["step"], row["address"], row["size"]): row["old_bytes"] for row in
             scene.sql(f"SELECT *, old_bytes FROM writes WHERE step BETWEEN {middle - 500} AND {middle + 500}")}
+    often = collections.Counter((row["address"], number(row["size"])) for row in rows if number(row["size"]) and number(row["size"]) <= 8).most_common(3)
+    for (address, size), count in often:  # forwards what was there is followed from row to row, backwards it is looked for each time
+        both = [scene.sql(f"SELECT step, old_bytes FROM writes({address}, {size}) ORDER BY step {way}") for way in ("ASC", "DESC")]
+        expect(len(both[0]) >= count and sorted(both[0], key=str) == sorted(both[1], key=str), f"what was at {address} before")
     got = [(row["step"], number(row["address"]), number(row["size"]), row["by"], number(row["value"]), row["code"]) for row in rows]
     order = lambda row: (row[0], row[1] or 0, row[2] or 0)  # noqa: E731
     for one, other in zip(sorted(got, key=order), sorted(expected, key=order)):

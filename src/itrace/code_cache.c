@@ -65,7 +65,9 @@ struct ct_code_cache {
   uint32_t *waiting; /* exits that are not linked, by target: the last one of each */
   size_t waiting_count, waiting_used;
   uint64_t *watched; /* of place */
-  uint64_t *pages;   /* which pages units were made of, a hash; 0: none */
+  struct ct_sequences sequences;
+  bool is_stale;   /* units may be of sequences that were not known */
+  uint64_t *pages; /* which pages units were made of, a hash; 0: none */
   size_t page_count, page_used;
   struct ct_code_cache_stats stats;
   struct ct_unit unit; /* the one that is being made */
@@ -241,6 +243,7 @@ ct_code_cache_free(struct ct_code_cache *cache)
   free(cache->buckets);
   free(cache->waiting);
   free(cache->watched);
+  free(cache->sequences.list);
   free(cache->pages);
   free(cache);
 }
@@ -340,6 +343,7 @@ ct_code_cache_has_region_near(const struct ct_code_cache *cache, uint64_t pc)
 void
 ct_code_cache_flush(struct ct_code_cache *cache)
 {
+  cache->is_stale = false;
   cache->piece_count = cache->exit_count = cache->note_count = cache->unit_count = 0;
   cache->waiting_used = 0;
   memset(cache->waiting, 0, cache->waiting_count * sizeof(*cache->waiting));
@@ -458,6 +462,27 @@ add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const
   return piece;
 }
 
+/* Restartable sequences, as far as they were not known. */
+static void
+look_for_sequences(struct ct_code_cache *cache, uint64_t pc, const uint8_t *code, size_t size, void *context)
+{
+  cache->is_stale |= ct_sequences_look(&cache->sequences, pc, code, size, context);
+  cache->place.sequences = cache->sequences.list;
+  cache->place.sequence_count = cache->sequences.count;
+}
+
+void
+ct_code_cache_set_rseq(struct ct_code_cache *cache, uint64_t rseq, uint32_t signature, ct_sequences_data_fn read_data)
+{
+  if (cache->place.rseq == rseq && cache->place.rseq_signature == signature) {
+    return;
+  }
+  cache->place.rseq = rseq;
+  cache->place.rseq_signature = signature;
+  ct_sequences_reset(&cache->sequences, rseq != 0 ? read_data : NULL, signature);
+  ct_code_cache_flush(cache);
+}
+
 /* The unit's piece, as an index; SIZE_MAX: out of memory. */
 static size_t
 make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
@@ -466,6 +491,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
   struct ct_unit *unit = &cache->unit;
   bool may_change = false;
   size_t size = read(context, pc, bytes, CT_UNIT_SOURCE_MAX, &may_change);
+  look_for_sequences(cache, pc, bytes, size, context);
   for (int tries = 0; tries < 2; tries++) {
     struct ct_code_cache_region *region = region_near(cache, pc);
     region = region == NULL ? &cache->regions[0] : region;
@@ -555,6 +581,9 @@ static size_t
 find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
   struct ahead ahead = {.count = 0};
+  if (cache->is_stale) {
+    ct_code_cache_flush(cache);
+  }
   uint32_t found = *bucket_of(cache, pc);
   if (found != 0) {
     return found - 1;

@@ -6,6 +6,7 @@
 #ifndef CT_ITRACE_CODE_CACHE_H
 #define CT_ITRACE_CODE_CACHE_H
 
+#include "itrace/sequences.h"
 #include "itrace/unit_log.h"
 #include "x86/translate.h"
 
@@ -46,6 +47,13 @@ bool ct_code_cache_has_region_near(const struct ct_code_cache *cache, uint64_t p
 
 /* Reads up to size bytes of the program's code; how many there are. *may_change: whoever writes there is not seen. */
 typedef size_t (*ct_code_cache_read_fn)(void *context, uint64_t pc, uint8_t *bytes, size_t size, bool *may_change);
+
+/*
+ * The thread's struct rseq is there (0: it has none), and signature is before where restartable sequences are aborted.
+ * From now on these are looked for. May forget all units.
+ */
+void ct_code_cache_set_rseq(struct ct_code_cache *cache, uint64_t rseq, uint32_t signature,
+                            ct_sequences_data_fn read_data);
 
 /* The address of the unit of the block at pc, which is translated if it is not there. 0: out of memory. */
 uint64_t ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);

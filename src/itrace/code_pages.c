@@ -108,6 +108,13 @@ ct_code_pages_read(void *context, uint64_t pc, uint8_t *bytes, size_t size, bool
   return got;
 }
 
+bool
+ct_code_pages_data(void *context, uint64_t address, void *bytes, size_t size)
+{
+  const struct ct_code_pages *pages = context;
+  return ct_process_read(pages->process, address, bytes, size) == 0;
+}
+
 void
 ct_code_pages_forget(struct ct_code_pages *pages)
 {

@@ -120,13 +120,13 @@ call_of(uint64_t number, const struct user_regs_struct *regs)
                                  .result = (int64_t)regs->rax};
 }
 
-/* Does it wait for the tracer to read what a system call has written, or has not gone on since? */
+/* Does it wait for the tracer by an exit of that kind, or has not gone on since? */
 static bool
-waits_for_written(const struct ct_tracer *tracer, const struct ct_recovery *recovery)
+waits_by(const struct ct_tracer *tracer, const struct ct_recovery *recovery, enum ct_exit_kind kind)
 {
   const struct ct_unit_exit *from =
       ct_code_cache_exit(tracer->space->cache, __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED));
-  return is_after_exit(recovery) && from != NULL && from->kind == CT_EXIT_WRITTEN;
+  return is_after_exit(recovery) && from != NULL && from->kind == kind;
 }
 
 /* The thread has stopped, and its records are closed: what its last system call has written belongs to them. */
@@ -164,7 +164,8 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
   }
   if (ct_tracer_records(tracer)) {
     out->place = take_record(slots, &recovery, regs);
-    out->waits = waits_for_written(tracer, &recovery);
+    out->waits = waits_by(tracer, &recovery, CT_EXIT_WRITTEN); /* for what a system call has written to be read */
+    out->is_sequence = recovery.is_sequence || waits_by(tracer, &recovery, CT_EXIT_SEQUENCE);
     out->place = out->waits || recovery.place_is_slot ? slots->spill_place : out->place;
     out->is_by_exit = !out->waits && take_exit(tracer, &recovery);
   }
@@ -183,6 +184,9 @@ settle(struct ct_tracer *tracer, const struct ct_found_state *found, const struc
 {
   ct_recorder_close(tracer->recorder, &found->recovery, found->place, regs);
   settle_call(tracer, found->waits || found->recovery.done != 0, regs);
+  if (found->is_sequence) {
+    ct_recorder_context(tracer->recorder, regs, CT_CONTEXT_GAP);
+  }
 }
 
 bool
@@ -197,7 +201,7 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
   if (!is_translated || found.is_spoilt || !ct_tracer_records(tracer)) {
     return is_translated;
   }
-  if (found.waits || found.is_by_exit) {
+  if (found.waits || found.is_by_exit || found.is_sequence) {
     tracer->space->slots->exit = CT_ITRACE_EXIT_MISS; /* once */
   }
   if (tracer->held.is_held) {
@@ -287,6 +291,10 @@ ct_tracer_enter(struct ct_tracer *tracer)
                ? CT_ESRCH
                : ct_tracer_step(tracer, &regs, ct_tracer_is_syscall(tracer, regs.rip));
   }
+  uint64_t rseq = 0;
+  uint32_t signature = 0;
+  ct_traced_rseq(tracer->tid, &rseq, &signature);
+  ct_code_cache_set_rseq(tracer->space->cache, rseq, signature, ct_code_pages_data);
   uint64_t unit = tracer->is_at_call ? find_begin(tracer, regs.rip) : find_unit(tracer, regs.rip, false);
   tracer->is_at_call = false;
   if (unit == 0) {
@@ -489,7 +497,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
       return CT_ESRCH;
     }
     __atomic_store_n(&tracer->space->slots->request, 0, __ATOMIC_RELAXED);
-    tracer->wants_step = tracer->wants_room = tracer->wants_watched = false;
+    tracer->wants_step = tracer->wants_room = tracer->wants_watched = tracer->wants_sequence = false;
     if (is_before && is_fault(event)) { /* the instruction is about to do the same, or not */
       return ct_tracer_step(tracer, &regs, false);
     }
@@ -729,6 +737,9 @@ ct_tracer_answer(struct ct_tracer *tracer)
     return ct_traced_interrupt(tracer->tid);
   } else if (from->kind == CT_EXIT_STEP) {
     return ask_for_step(tracer, false);
+  } else if (from->kind == CT_EXIT_SEQUENCE) {
+    tracer->wants_sequence = true;
+    return ct_traced_interrupt(tracer->tid);
   } else if (from->kind == CT_EXIT_ROOM) {
     tracer->wants_room = true;
     return ct_traced_interrupt(tracer->tid);

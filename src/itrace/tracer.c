@@ -376,10 +376,11 @@ interrupted(struct ct_tracer *tracer)
   bool is_step = tracer->wants_step, is_watched = tracer->wants_watched, is_room = tracer->wants_room;
   bool is_flush = tracer->wants_flush && tracer->state == CT_TRACER_TRANSLATED, is_first = tracer->is_parked;
   tracer->wants_flush = false;
-  if (!is_step && !is_room && !is_watched && !is_flush && !is_first) {
+  bool is_sequence = tracer->wants_sequence;
+  if (!is_step && !is_room && !is_watched && !is_flush && !is_first && !is_sequence) {
     return ct_tracer_go_on(tracer, 0);
   }
-  tracer->wants_step = tracer->wants_room = tracer->wants_watched = false;
+  tracer->wants_step = tracer->wants_room = tracer->wants_watched = tracer->wants_sequence = false;
   unpark(tracer);
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;

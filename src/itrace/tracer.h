@@ -37,6 +37,8 @@ struct ct_code_pages {
 size_t ct_code_pages_read(void *pages, uint64_t pc, uint8_t *bytes, size_t size, bool *may_change);
 /* What was read may have changed. */
 void ct_code_pages_forget(struct ct_code_pages *pages);
+/* As it is now, code or not. */
+bool ct_code_pages_data(void *pages, uint64_t address, void *bytes, size_t size);
 
 /* A recording: of one thread, or of all of a process; see itrace.c. */
 struct ct_itrace {
@@ -76,10 +78,11 @@ struct ct_kept_recorder {
 /* How the program's state was made out of a thread's. */
 struct ct_found_state {
   struct ct_recovery recovery;
-  uint64_t place;  /* where the record that is under way begins, or the next one */
-  bool is_spoilt;  /* there is no way to tell */
-  bool waits;      /* for what a system call has written to be read */
-  bool is_by_exit; /* the exit that has led there says what was executed */
+  uint64_t place;   /* where the record that is under way begins, or the next one */
+  bool is_spoilt;   /* there is no way to tell */
+  bool waits;       /* for what a system call has written to be read */
+  bool is_by_exit;  /* the exit that has led there says what was executed */
+  bool is_sequence; /* before it something is not recorded */
 };
 
 /*
@@ -125,6 +128,7 @@ struct ct_tracer {
   bool looks_again;              /* code has been mapped since the watched functions were looked for */
   bool has_new_mappings;         /* since they were noted with its records */
   bool wants_room;               /* has been interrupted for that: the segment of records is full */
+  bool wants_sequence;           /* has been interrupted for that: it comes from a restartable sequence */
   bool wants_watched;            /* has been interrupted for that: it is at a watched address */
   bool wants_step; /* has been interrupted for that: the instruction where it waits is executed where it is */
   bool steps_call; /* the instruction is a system call */

@@ -277,6 +277,22 @@ ct_traced_set_mask(pid_t tid, uint64_t mask)
   return ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0 ? 0 : CT_ESRCH;
 }
 
+bool
+ct_traced_rseq(pid_t tid, uint64_t *address, uint32_t *signature)
+{
+  struct {
+    uint64_t address;
+    uint32_t size, signature, flags, unused;
+  } configuration = {.address = 0};
+  const enum __ptrace_request ask = (enum __ptrace_request)0x420f; /* PTRACE_GET_RSEQ_CONFIGURATION */
+  if (ptrace(ask, tid, (void *)sizeof(configuration), &configuration) != sizeof(configuration)) {
+    return false;
+  }
+  *address = configuration.address;
+  *signature = configuration.signature;
+  return configuration.address != 0;
+}
+
 int
 ct_traced_set_info(pid_t tid, const siginfo_t *info)
 {

@@ -63,6 +63,8 @@ int ct_traced_set_regs(pid_t tid, const struct user_regs_struct *regs);
 int ct_traced_extended(pid_t tid, void *state, size_t size);
 /* Which signals it has blocked, bit 0 for signal 1. 0 or CT_ESRCH. */
 int ct_traced_mask(pid_t tid, uint64_t *mask);
+/* Where its struct rseq is, if it has registered one. */
+bool ct_traced_rseq(pid_t tid, uint64_t *address, uint32_t *signature);
 int ct_traced_set_mask(pid_t tid, uint64_t mask);
 /*
  * The first thread of a process, which this thread traces, is dead, and waits for others to end. Is there one among

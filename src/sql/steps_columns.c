@@ -158,7 +158,9 @@ put_old(struct ct_sql_recorded *recorded, const struct ct_sql_row *row, bool as_
   if (size == 0 || size > (as_number ? 8 : CT_SQL_BYTES_MAX) || row->write.address + size < row->write.address) {
     return;
   }
-  if (ct_steps_memory(recorded->reader, &recorded->index, row->write.address, size, row->step, bytes, known) != 0) {
+  recorded->recall = recorded->recall != NULL ? recorded->recall : ct_steps_recall_open(recorded->reader);
+  if (recorded->recall == NULL || ct_steps_recall_memory(recorded->recall, &recorded->index, row->write.address, size,
+                                                         row->step, bytes, known) != 0) {
     sqlite3_result_error_nomem(out);
   } else if (!as_number) {
     put_bytes(out, bytes, known, size);

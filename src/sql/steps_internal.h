@@ -10,6 +10,7 @@
 
 #include "steps/chosen.h"
 #include "steps/cursor.h"
+#include "steps/memory.h"
 
 struct ct_sql_named {
   uint64_t pc;
@@ -24,9 +25,10 @@ struct ct_sql_recorded {
   const char *file; /* the end of path */
   struct ct_steps_reader *reader;
   struct ct_steps_names *names;
-  struct ct_steps_index *index; /* NULL: not needed yet */
-  uint64_t start_tsc;           /* when its recording began; times are from then on */
-  struct ct_sql_named *named;   /* CT_SQL_NAMES of them, by address */
+  struct ct_steps_index *index;   /* NULL: not needed yet */
+  struct ct_steps_recall *recall; /* likewise */
+  uint64_t start_tsc;             /* when its recording began; times are from then on */
+  struct ct_sql_named *named;     /* CT_SQL_NAMES of them, by address */
 };
 
 /* Until the next call. */

@@ -12,6 +12,7 @@ static void
 close_one(struct ct_sql_recorded *one)
 {
   if (one != NULL) {
+    ct_steps_recall_close(one->recall);
     ct_steps_index_close(one->index);
     ct_steps_names_free(one->names);
     ct_steps_reader_close(one->reader);

@@ -7,6 +7,7 @@
 
 #include "steps/cursor.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { OPEN, KNOWN, LOST }; /* of a byte: nothing is said of it so far; its value is; it was written, but with what */
@@ -162,5 +163,101 @@ ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, u
     bytes[i] = known[i] != 0 ? bytes[i] : 0;
   }
   ct_steps_cursor_close(cursor);
+  return code;
+}
+
+/* ---- again and again ---- */
+
+struct ct_steps_recall {
+  struct ct_steps_reader *reader;
+  struct ct_steps_cursor *cursor; /* before step memory.before, if is_there */
+  struct memory memory;
+  size_t block;
+  bool is_there;
+};
+
+struct ct_steps_recall *
+ct_steps_recall_open(struct ct_steps_reader *reader)
+{
+  struct ct_steps_recall *recall = calloc(1, sizeof(*recall));
+  if (recall != NULL) {
+    recall->reader = reader;
+    recall->cursor = ct_steps_cursor_open(reader);
+  }
+  if (recall != NULL && recall->cursor == NULL) {
+    free(recall);
+    recall = NULL;
+  }
+  return recall;
+}
+
+void
+ct_steps_recall_close(struct ct_steps_recall *recall)
+{
+  if (recall != NULL) {
+    ct_steps_cursor_close(recall->cursor);
+    free(recall);
+  }
+}
+
+static bool
+is_at(const struct ct_steps_recall *recall, uint64_t step)
+{
+  return ct_steps_cursor_block(recall->cursor) == recall->block && ct_steps_cursor_at(recall->cursor) == step;
+}
+
+/* From where it stands up to there, in the same block. False: it cannot. */
+static bool
+go_on(struct ct_steps_recall *recall, uint64_t before)
+{
+  uint64_t holes = ct_steps_cursor_holes(recall->cursor);
+  recall->memory.before = before;
+  ct_steps_cursor_events(recall->cursor, visit_event, &recall->memory);
+  ct_steps_cursor_resume(recall->cursor, before, visit_step, &recall->memory);
+  ct_steps_cursor_pass_events(recall->cursor);
+  return is_at(recall, before) && ct_steps_cursor_holes(recall->cursor) == holes;
+}
+
+/* Where the answer is from, for the next question. */
+static void
+stand_at(struct ct_steps_recall *recall, const struct ct_steps_index *index, const uint8_t *bytes, const uint8_t *known)
+{
+  struct memory *m = &recall->memory;
+  for (size_t i = 0; i < m->size; i++) {
+    m->state[i] = known[i] != 0 ? KNOWN : LOST;
+    m->value[i] = bytes[i];
+  }
+  ct_steps_cursor_events(recall->cursor, NULL, NULL);
+  ct_steps_cursor_use_index(recall->cursor, index);
+  recall->is_there = ct_steps_cursor_seek(recall->cursor, m->before) && is_at(recall, m->before);
+}
+
+int
+ct_steps_recall_memory(struct ct_steps_recall *recall, struct ct_steps_index **index, uint64_t address, size_t size,
+                       uint64_t before, uint8_t *bytes, uint8_t *known)
+{
+  struct memory *m = &recall->memory;
+  size_t blocks = ct_steps_reader_blocks(recall->reader);
+  size_t block = blocks != 0 ? ct_steps_reader_find(recall->reader, before) : 0;
+  bool follows = recall->is_there && m->address == address && m->size == size && block == recall->block &&
+                 before >= m->before &&
+                 before < ct_steps_reader_place(recall->reader, block)->first_step +
+                              ct_steps_reader_place(recall->reader, block)->steps;
+  recall->is_there = follows && go_on(recall, before);
+  if (recall->is_there) {
+    for (size_t i = 0; i < size; i++) {
+      known[i] = m->state[i] == KNOWN;
+      bytes[i] = known[i] != 0 ? m->value[i] : 0;
+    }
+    return 0;
+  }
+  int code = ct_steps_memory(recall->reader, index, address, size, before, bytes, known);
+  if (code == 0 && blocks != 0) {
+    m->address = address;
+    m->size = size;
+    m->before = before;
+    recall->block = block;
+    stand_at(recall, *index, bytes, known);
+  }
   return code;
 }

@@ -18,4 +18,14 @@
 int ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, size_t size,
                     uint64_t before, uint8_t *bytes, uint8_t *known);
 
+/*
+ * The same for one who asks again and again for the same bytes, of later and later steps: within a block only what is
+ * between the two steps is read. NULL: out of memory; the reader must outlive it.
+ */
+struct ct_steps_recall;
+struct ct_steps_recall *ct_steps_recall_open(struct ct_steps_reader *reader);
+void ct_steps_recall_close(struct ct_steps_recall *recall); /* accepts NULL */
+int ct_steps_recall_memory(struct ct_steps_recall *recall, struct ct_steps_index **index, uint64_t address, size_t size,
+                           uint64_t before, uint8_t *bytes, uint8_t *known);
+
 #endif

@@ -88,6 +88,16 @@ emit_asking(struct ct_writer *w, enum ct_exit_kind kind, uint64_t pc)
   ct_emit_jmp_label(w->out, &w->exit_labels[number]);
 }
 
+void
+ct_translate_leave(struct ct_writer *w, uint64_t target, enum ct_exit_kind kind)
+{
+  if (kind == CT_EXIT_LINK) {
+    emit_jump(w, target);
+  } else {
+    emit_asking(w, kind, target);
+  }
+}
+
 static void
 emit_step(struct ct_writer *w, uint64_t pc)
 {
@@ -633,7 +643,9 @@ read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t 
   block->recording = (struct ct_recording){.uses = 0};
   while (block->is_open) {
     struct ct_source_insn *insn = &block->insns[block->count];
-    if (block->count == most || (block->count != 0 && is_watched(place, pc + block->used))) {
+    uint64_t next = pc + block->used;
+    bool begins = block->count != 0 && (is_watched(place, next) || ct_sequence_at(place, next) != NULL);
+    if (block->count == most || begins) {
       block->is_cut = true;
       break;
     }
@@ -755,6 +767,13 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   if (is_watched(place, pc)) {
     unit->source_bytes = unit->insns = unit->id = 0;
     emit_asking(&w, CT_EXIT_WATCHED, pc);
+    finish(&w);
+    return;
+  }
+  const struct ct_sequence *sequence = is_checked ? NULL : ct_sequence_at(place, pc);
+  if (sequence != NULL && ct_sequence_emit(&w, sequence, code, size)) {
+    unit->source_bytes = (uint32_t)(sequence->end - sequence->start);
+    unit->insns = unit->id = 0;
     finish(&w);
     return;
   }

@@ -22,6 +22,22 @@ enum {
   CT_RECOVERY_MAX = 8 * CT_UNIT_INSNS_MAX,
 };
 
+/* Instructions from start up to before end that the kernel restarts at abort. */
+struct ct_sequence {
+  uint64_t start, end, abort;
+};
+/*
+ * The one whose descriptor (struct rseq_cs) these bytes are; false: they are none. *signature: where it has to be
+ * before abort is at abort - 4.
+ */
+enum { CT_SEQUENCE_BYTES = 32 };
+bool ct_sequence_of(const uint8_t bytes[CT_SEQUENCE_BYTES], struct ct_sequence *sequence);
+/*
+ * The next place in the code at pc, from *at on, that has the address of something which may be a descriptor; false:
+ * there is none. *at: behind it.
+ */
+bool ct_sequence_find(uint64_t pc, const uint8_t *code, size_t size, size_t *at, uint64_t *descriptor);
+
 /* What stands where the translated code is to run. Addresses in the target. */
 struct ct_translation_place {
   uint32_t shared;         /* struct ct_itrace_slots and what follows it; below 2 GiB */
@@ -31,6 +47,9 @@ struct ct_translation_place {
   bool has_bmi2;           /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */
   const uint64_t *watched; /* addresses, ascending, where the program does not go on without the tracer */
   uint32_t watched_count;
+  const struct ct_sequence *sequences; /* restartable ones of the thread, whose struct rseq is at rseq */
+  uint32_t sequence_count, rseq_signature;
+  uint64_t rseq;       /* 0: it has none */
   bool steps_switches; /* what moves the stack pointer elsewhere is executed where it is (of units with records) */
 };
 
@@ -55,6 +74,7 @@ struct ct_recovery {
   uint8_t record;             /* the register whose value is in slots.spill_record, and has that place; or CT_NO_REG */
   uint8_t scratch;            /* the register whose value is in slots.spill_scratch; or CT_NO_REG */
   uint8_t done;               /* instructions of the unit that are executed here */
+  uint8_t is_sequence : 1;    /* nothing that was executed is recorded (translate_sequence.c) */
   uint8_t side;               /* on the way out by that side exit, of those of records: 1 ..; 0: by none */
   uint32_t unit;              /* its id, or that of the side exit; of the code cache */
   uint64_t pc;
@@ -63,13 +83,14 @@ enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */ };
 enum ct_recovery_rcx { CT_RCX_OWN, CT_RCX_SPILLED /* in slots.spill_rcx */, CT_RCX_PC /* the same as pc */ };
 
 enum ct_exit_kind {
-  CT_EXIT_LINK,    /* to another unit, by a jump that can be made to go there */
-  CT_EXIT_STEP,    /* the instruction at target has to be executed where it is */
-  CT_EXIT_STALE,   /* the code has changed */
-  CT_EXIT_SYSCALL, /* the system call at target: the tracer looks at it first */
-  CT_EXIT_ROOM,    /* the segment of records is full */
-  CT_EXIT_WATCHED, /* the instruction at target is watched: nothing of it is executed yet */
-  CT_EXIT_WRITTEN, /* the system call has been made, and what it wrote has to be read */
+  CT_EXIT_LINK,     /* to another unit, by a jump that can be made to go there */
+  CT_EXIT_STEP,     /* the instruction at target has to be executed where it is */
+  CT_EXIT_STALE,    /* the code has changed */
+  CT_EXIT_SYSCALL,  /* the system call at target: the tracer looks at it first */
+  CT_EXIT_ROOM,     /* the segment of records is full */
+  CT_EXIT_WATCHED,  /* the instruction at target is watched: nothing of it is executed yet */
+  CT_EXIT_SEQUENCE, /* out of a restartable sequence, which is not recorded */
+  CT_EXIT_WRITTEN,  /* the system call has been made, and what it wrote has to be read */
 };
 
 struct ct_unit_exit {

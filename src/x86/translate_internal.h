@@ -120,6 +120,13 @@ void ct_record_before_syscall(struct ct_writer *w, uint64_t pc);
 /* Behind a system call, in place of ct_record_after and ct_record_end; rcx is free. */
 void ct_record_syscall(struct ct_writer *w, uint64_t next);
 
+/* The restartable sequence that begins at pc; NULL: none does. */
+const struct ct_sequence *ct_sequence_at(const struct ct_translation_place *place, uint64_t pc);
+/* The whole unit of it; code is at its start. False: that cannot be, nothing is emitted. */
+bool ct_sequence_emit(struct ct_writer *w, const struct ct_sequence *sequence, const uint8_t *code, size_t size);
+/* A jump to the unit of target (CT_EXIT_LINK), or to the tracer, the program being there. */
+void ct_translate_leave(struct ct_writer *w, uint64_t target, enum ct_exit_kind kind);
+
 /* False: it is no instruction, or does not end within size. */
 bool ct_source_decode(uint64_t pc, const uint8_t *code, size_t size, struct ct_source_insn *insn);
 
