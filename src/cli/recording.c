@@ -420,11 +420,12 @@ const struct ct_option ct_recording_options[] = {
      MEMBER(selection)},
     {.name = "no-args", .help = "of none", .apply = apply_values, MEMBER(selection)},
     {.name = "detail",
-     .argument = "PATTERN",
+     .argument = "[PATTERN]",
      .help =
          "record calls of what a pattern matches with all argument registers, results, a piece of the stack, and the "
          "texts that arguments point to (of the C library's calls, and of functions with debug information); "
-         "all: of all functions that are hooked in full; may be given several times",
+         "all, or nothing before the next option: of all functions that are hooked in full; may be given several times",
+     .otherwise = "all",
      .values = CT_COMPLETE_PATTERN,
      .adds_up = true,
      .apply = apply_detail,
