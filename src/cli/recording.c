@@ -476,7 +476,7 @@ warn_drops(const struct ct_session_options *options, const char *what, const uin
 {
   char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
   for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
-    bool room = reason == CT_DROP_OVERWRITTEN || reason == CT_DROP_NO_SEGMENT;
+    bool room = reason == CT_DROP_OVERWRITTEN || reason == CT_DROP_NO_SEGMENT || reason == CT_DROP_LATE;
     if (dropped_by[reason] != 0) {
       fprintf(stderr, "contrail: %s %s were dropped (%s recorded): %s", ct_format_count(a, dropped_by[reason]), what,
               ct_format_count(b, events), ct_drop_text(reason));
