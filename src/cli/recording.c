@@ -423,7 +423,8 @@ const struct ct_option ct_recording_options[] = {
      .argument = "[PATTERN]",
      .help =
          "record calls of what a pattern matches with all argument registers, results, a piece of the stack, and the "
-         "texts that arguments point to (of the C library's calls, and of functions with debug information); "
+         "texts that arguments point to (of the C library's calls, and of functions with debug information that a "
+         "pattern names); "
          "all, or nothing before the next option: of all functions that are hooked in full; may be given several times",
      .otherwise = "all",
      .values = CT_COMPLETE_PATTERN,
