@@ -42,6 +42,8 @@ torture: setup build
 	@tools/torture.sh $(BUILD)
 	@$(NICE) tests/run.py --every
 	@$(NICE) tests/kinds.py --long
+	@$(NICE) tests/killed.py
+	@$(NICE) tests/fuzz/run.py --seconds 60
 	@$(NICE) tests/equal.py --long
 	@$(NICE) tests/passover.py --long
 	@$(NICE) tests/mcp.py --filter 'killed*' --moments 200

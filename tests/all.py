@@ -56,7 +56,7 @@ GROUPS = {
     "follow": Group(["follow.py"], "waits", marked="late"),
     "changes": Group(["changes.py"], "late", parts=2),
     "losses": Group(["losses.py"], "late", parts=2),
-    "killed": Group(["killed.py --seconds 3"], "late", parts=2),
+    "killed": Group(["killed.py --seconds 2"], "late", parts=2),
     "hostile": Group(["hostile.py --seconds 10"], "late"),
     "cache": Group(["cache.py"], "waits"),
     "graph": Group(["graph.py"], parts=2, marked="late"),
@@ -102,7 +102,7 @@ GROUPS = {
     "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 3"]),
+    "fuzz": Group(["fuzz/run.py --seconds 1"]),
 }
 HOW = ("busy", "waits", "late", "alone")  # in this order, the first two at a time
 REASON_LINES = 8  # of a failure, that are said again at the end

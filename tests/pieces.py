@@ -124,9 +124,13 @@ def as_the_whole(scene):
 @case
 def of_the_last_stretch(scene):
     """A trace whose begin was not kept."""
-    scene.record("--last", "1M,60ms")
-    whole = scene.replay()
-    times = [line["ts_ns"] for line in whole if not line.get("entered_before")]
+    for ms in (60, 120, 250, 500, 1000, 2000):  # on a busy machine the recording ends long after the last call
+        scene.record("--last", f"1M,{ms}ms")
+        whole = scene.replay()
+        times = [line["ts_ns"] for line in whole if line["kind"] != "warning" and not line.get("entered_before")]
+        if len(times) > 1000:
+            break
+    expect(len(times) > 1000, f"{len(times)} calls were kept of the last 2 s")
     draw = random.Random(8)
     for _ in range(6):
         a, b = sorted((draw.randrange(times[0], times[-1]), draw.randrange(times[0], times[-1])))

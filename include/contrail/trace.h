@@ -218,7 +218,8 @@ enum ct_drop {
   CT_DROP_NO_THREAD = 5,   /* too many threads in a trace */
   CT_DROP_DISK_SLOW = 6,   /* as the first two, while contrail waited for the disk */
   CT_DROP_MEMORY = 7,      /* contrail had no memory for their thread */
-  CT_DROP_COUNT = 8,
+  CT_DROP_LATE = 8,        /* as the first two, while contrail did not run: it was stopped, or had no processor */
+  CT_DROP_COUNT = 9,
 };
 /* As dropped_by_reason of the manifest has it: "no_stack". What was the matter, in words. "?" for none of them. */
 const char *ct_drop_name(enum ct_drop reason);

@@ -178,6 +178,29 @@ apply(const struct ct_command *command, struct rows *rows, struct row *row, cons
   return option->apply(&applied);
 }
 
+/* Whether a word that stands where a value is wanted is another option, or the end of them. */
+static bool
+is_option(struct rows *rows, const char *word)
+{
+  return word[0] == '-' && (word[1] == '-' || (word[1] != '\0' && word[2] == '\0' && row_of(rows, word[1]) != NULL));
+}
+
+/* The value of an option: what follows it, or, where that is an option, what stands for none. NULL after a message. */
+static const char *
+value_of(const struct ct_command *command, struct rows *rows, const struct ct_option *option, char **argv)
+{
+  if (option->argument == NULL || optarg != argv[optind - 1] || !is_option(rows, optarg)) {
+    return optarg;
+  }
+  if (option->otherwise != NULL) {
+    optind--; /* it comes next */
+    return option->otherwise;
+  }
+  ct_usage_error(command, "option '--%s' needs a value, and '%s' looks like an option: --%s=%s if that is meant",
+                 option->name, optarg, option->name, optarg);
+  return NULL;
+}
+
 int
 ct_parse(const struct ct_command *command, int argc, char **argv, void *target)
 {
@@ -187,15 +210,20 @@ ct_parse(const struct ct_command *command, int argc, char **argv, void *target)
   to_getopt(&rows, command->stops_at_operand, longs, shorts);
   int got;
   while ((got = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-    if (got == '?' || got == ':') {
+    struct row *row = got == '?' ? NULL : row_of(&rows, got == ':' ? optopt : got);
+    bool is_last = got == ':' && row != NULL && row->option->otherwise != NULL; /* nothing follows it */
+    if (got == '?' || (got == ':' && !is_last)) {
       return refused(command, &rows, argv, got);
     }
-    struct row *row = row_of(&rows, got);
     if (row->option == &help_option) {
       ct_print_usage(command);
       return CT_EXIT_OK;
     }
-    int code = apply(command, &rows, row, optarg);
+    const char *value = is_last ? row->option->otherwise : value_of(command, &rows, row->option, argv);
+    if (value == NULL && row->option->argument != NULL) {
+      return CT_EXIT_USAGE;
+    }
+    int code = apply(command, &rows, row, value);
     if (code != CT_EXIT_OK) {
       return code;
     }

@@ -30,13 +30,14 @@ struct ct_option {
   int (*apply)(const struct ct_applied *applied);
   const struct ct_option *group; /* in place of all the others: these, in the member at offset */
   size_t offset;
-  const char *against;  /* names, separated by blanks, of options that contradict it */
-  const char *values;   /* for completions: words separated by blanks, or one of the kinds below */
-  uint64_t least, most; /* for ct_apply_count */
-  const char *unit;     /* for its message: " (MiB)", " (percent)" */
-  char letter;          /* 0: none */
-  char old_letter;      /* one more for this release, with a note */
-  bool adds_up;         /* may be given several times; others that take an argument may not */
+  const char *against;   /* names, separated by blanks, of options that contradict it */
+  const char *values;    /* for completions: words separated by blanks, or one of the kinds below */
+  const char *otherwise; /* its value where an option or nothing follows; NULL: it needs one */
+  uint64_t least, most;  /* for ct_apply_count */
+  const char *unit;      /* for its message: " (MiB)", " (percent)" */
+  char letter;           /* 0: none */
+  char old_letter;       /* one more for this release, with a note */
+  bool adds_up;          /* may be given several times; others that take an argument may not */
 };
 
 /* The ends of tables, and groups in them. */

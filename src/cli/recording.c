@@ -420,11 +420,13 @@ const struct ct_option ct_recording_options[] = {
      MEMBER(selection)},
     {.name = "no-args", .help = "of none", .apply = apply_values, MEMBER(selection)},
     {.name = "detail",
-     .argument = "PATTERN",
+     .argument = "[PATTERN]",
      .help =
          "record calls of what a pattern matches with all argument registers, results, a piece of the stack, and the "
-         "texts that arguments point to (of the C library's calls, and of functions with debug information); "
-         "all: of all functions that are hooked in full; may be given several times",
+         "texts that arguments point to (of the C library's calls, and of functions with debug information that a "
+         "pattern names); "
+         "all, or nothing before the next option: of all functions that are hooked in full; may be given several times",
+     .otherwise = "all",
      .values = CT_COMPLETE_PATTERN,
      .adds_up = true,
      .apply = apply_detail,
@@ -475,7 +477,7 @@ warn_drops(const struct ct_session_options *options, const char *what, const uin
 {
   char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
   for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
-    bool room = reason == CT_DROP_OVERWRITTEN || reason == CT_DROP_NO_SEGMENT;
+    bool room = reason == CT_DROP_OVERWRITTEN || reason == CT_DROP_NO_SEGMENT || reason == CT_DROP_LATE;
     if (dropped_by[reason] != 0) {
       fprintf(stderr, "contrail: %s %s were dropped (%s recorded): %s", ct_format_count(a, dropped_by[reason]), what,
               ct_format_count(b, events), ct_drop_text(reason));

@@ -92,24 +92,32 @@ const struct ct_option ct_select_options[] = {
     CT_OPTIONS_END,
 };
 
-void
-ct_select_warn(const struct ct_selection *selection)
+/* Which patterns of this option have matched nothing. */
+static void
+warn_of(const struct ct_selection *selection, const char *option)
 {
   struct ct_select_info info = {.struct_size = sizeof(info)};
   size_t unmatched = 0;
   for (size_t n = 0; ct_selection_info(selection, n, &info) == 0; n++) {
     if (info.matched == 0 && unmatched++ < LINES_MAX) {
       const char *more = info.note[0] != '\0' ? info.note : info.likely;
-      fprintf(stderr, "contrail: --trace '%s' matched no function%s", info.pattern, more[0] != '\0' ? ": " : "");
+      fprintf(stderr, "contrail: %s '%s' matched no function%s", option, info.pattern, more[0] != '\0' ? ": " : "");
       ct_put_printable(stderr, more, SIZE_MAX);
       fputc('\n', stderr);
     } else if (info.matched != 0 && info.note[0] != '\0') {
-      fprintf(stderr, "contrail: --trace '%s': %s\n", info.pattern, info.note);
+      fprintf(stderr, "contrail: %s '%s': %s\n", option, info.pattern, info.note);
     }
   }
   if (unmatched > LINES_MAX) {
     fprintf(stderr, "contrail: ... nor did %zu more patterns\n", unmatched - LINES_MAX);
   }
+}
+
+void
+ct_select_warn(const struct ct_selection *selection)
+{
+  warn_of(selection, "--trace");
+  warn_of(ct_selection_detail(selection), "--detail");
 }
 
 json_t *

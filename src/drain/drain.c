@@ -213,8 +213,8 @@ new_thread(struct ct_drain *drain, uint32_t slot)
 }
 
 /* Of events, as the target has counted them: sums of a few thousand of these do not overflow. */
-static uint64_t
-lost_count(const uint64_t *count)
+uint64_t
+drain_lost_count(const uint64_t *count)
 {
   uint64_t value = __atomic_load_n(count, __ATOMIC_RELAXED);
   return value < LOST_MAX ? value : 0;
@@ -239,10 +239,13 @@ take_lost(struct ct_drain *drain, const struct drain_thread *thread, uint32_t sl
                                               [CT_DROP_NO_STACK] = &at->dropped_unsupported};
   uint64_t sum = 0;
   for (unsigned reason = 0; reason < SLOT_DROPS; reason++) {
-    uint64_t lost = lost_count(counts[reason]), *reported = &drain->slot_reported[slot][reason];
+    uint64_t lost = drain_lost_count(counts[reason]), *reported = &drain->slot_reported[slot][reason];
     if (lost > *reported) {
       bool by_disk = reason != CT_DROP_NO_STACK && ct_trace_writer_waits(drain->writer);
-      drain_drop(drain, thread, by_disk ? CT_DROP_DISK_SLOW : (enum ct_drop)reason, lost - *reported);
+      drain_see_late(drain);
+      uint64_t late = by_disk ? 0 : drain_late_of(drain, slot, reason, *reported, lost);
+      drain_drop(drain, thread, CT_DROP_LATE, late);
+      drain_drop(drain, thread, by_disk ? CT_DROP_DISK_SLOW : (enum ct_drop)reason, lost - *reported - late);
       sum += lost - *reported;
       *reported = lost;
     }
@@ -564,6 +567,7 @@ drain_main(void *context)
     uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&drain->ring->drain_liveness, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(drain->lock);
+    drain_see_late(drain);
     drain->idle_rounds++;
     bool busy = drain_round(drain, false);
     busy |= drain_take_captures(drain);
@@ -724,7 +728,8 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
     take_lost(drain, NULL, slot); /* of threads that never had a segment */
     memset(drain->slot_reported[slot], 0, sizeof(drain->slot_reported[slot]));
   }
-  drain_drop(drain, NULL, CT_DROP_NO_SLOT, lost_count(&drain->ring->dropped_no_slot));
+  drain_late_end(drain);
+  drain_drop(drain, NULL, CT_DROP_NO_SLOT, drain_lost_count(&drain->ring->dropped_no_slot));
   drain->details_before = ct_drain_detail_stats(drain);
   drain->details = (struct drain_details){.count = 0};
   add_switches(&drain->switches_before, drain_switches_stats(drain->switches));

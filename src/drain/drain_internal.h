@@ -25,6 +25,13 @@ struct retired {
   uint64_t holes[CT_SEGMENT_EVENTS / 64];
 };
 
+/* late.c */
+enum { DRAIN_LATE_REASONS = 2 }; /* overwritten, no segment */
+struct drain_late {
+  uint64_t seen_ns, seen_used_ns; /* when time was looked at: the clock, and the drain's processor time */
+  uint64_t until[CT_SLOT_COUNT][DRAIN_LATE_REASONS]; /* the slots' counters at the end of the last gap */
+};
+
 struct ct_drain {
   struct ct_trace_writer *writer;
   pthread_mutex_t *lock;
@@ -46,6 +53,7 @@ struct ct_drain {
   struct drain_thread *threads[CT_SLOT_COUNT];
   uint64_t slot_reported[CT_SLOT_COUNT]
                         [SLOT_DROPS]; /* of each slot's counters of lost events, what has been reported */
+  struct drain_late late;             /* what was lost while the drain did not run */
   struct drain_thread *kept;          /* the thread that went on through exec */
   uint8_t *modes;                     /* one byte per possible function id, reserved address space */
   _Atomic uint32_t function_count;
@@ -110,6 +118,13 @@ void drain_serve_detail(struct ct_drain *drain);
 /* What the thread's slot, as long as it is the thread's, says of it. */
 void drain_read_slot(struct ct_drain *drain, uint32_t slot, const struct drain_thread *thread);
 /* Records of this image that found no room, and segments of them that were taken again too early. */
+/* Of events, as the target has counted them. */
+uint64_t drain_lost_count(const uint64_t *count);
+/* late.c: looks at the time. */
+void drain_see_late(struct ct_drain *drain);
+void drain_late_end(struct ct_drain *drain);
+/* How many of those that a slot's counter has counted from `from` to `to` were lost while the drain did not run. */
+uint64_t drain_late_of(const struct ct_drain *drain, uint32_t slot, unsigned reason, uint64_t from, uint64_t to);
 uint64_t drain_detail_skipped(const struct ct_drain *drain, uint64_t *overwritten);
 
 /* retire.c: threads that have ended, and of which nothing is kept, become a sum. */

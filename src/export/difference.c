@@ -319,3 +319,19 @@ ct_difference_destroy(struct ct_difference *difference)
   free(difference->changes);
   *difference = (struct ct_difference){0};
 }
+
+int
+ct_difference_put(const struct ct_export_job *job, ct_put_paths put, void *arg, struct ct_diag *diag)
+{
+  struct ct_export_sums sums = {0};
+  struct ct_difference difference = {0};
+  bool is_difference = job->options->before != NULL;
+  int err = is_difference ? ct_difference_collect(job, &difference, diag) : ct_export_sums_collect(job, &sums, diag);
+  if (err == CT_OK) {
+    err = put(arg, is_difference ? &difference.paths : &sums.paths, difference.changes);
+    err = err == CT_ENOMEM ? ct_fail(diag, err, "out of memory for the paths of calls") : err;
+  }
+  ct_difference_destroy(&difference);
+  ct_export_sums_destroy(&sums);
+  return err;
+}

@@ -419,23 +419,19 @@ draw(struct flame *flame)
 }
 
 static int
+put_paths(void *arg, struct ct_paths *paths, const struct ct_change *changes)
+{
+  struct flame *flame = arg;
+  flame->paths = paths;
+  flame->changes = changes;
+  return draw(flame);
+}
+
+static int
 write_flamegraph(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag)
 {
-  struct ct_export_sums sums = {0};
-  struct ct_difference difference = {0};
-  bool is_difference = job->options->before != NULL;
-  int err = is_difference ? ct_difference_collect(job, &difference, diag) : ct_export_sums_collect(job, &sums, diag);
-  if (err == CT_OK) {
-    struct flame flame = {.out = out,
-                          .job = job,
-                          .paths = is_difference ? &difference.paths : &sums.paths,
-                          .changes = difference.changes};
-    err = draw(&flame);
-    err = err == CT_ENOMEM ? ct_fail(diag, err, "out of memory for the paths of calls") : err;
-  }
-  ct_difference_destroy(&difference);
-  ct_export_sums_destroy(&sums);
-  return err;
+  struct flame flame = {.out = out, .job = job};
+  return ct_difference_put(job, put_paths, &flame, diag);
 }
 
 static int

@@ -14,10 +14,17 @@ put_name(struct ct_sink *out, const struct ct_paths *paths, uint32_t path)
   ct_out_line(out, ct_paths_name(paths, paths->paths[path].name), ';', ':');
 }
 
+struct folded {
+  const struct ct_export_job *job;
+  struct ct_sink *out;
+};
+
 static int
-put_lines(const struct ct_export_job *job, const struct ct_paths *paths, const struct ct_change *changes,
-          struct ct_sink *out)
+put_lines(void *arg, struct ct_paths *paths, const struct ct_change *changes)
 {
+  const struct folded *folded = arg;
+  const struct ct_export_job *job = folded->job;
+  struct ct_sink *out = folded->out;
   uint32_t *line = NULL, depth, room = 0;
   for (uint32_t at = CT_PATH_TOP; (at = ct_paths_next(paths, at, true)) != CT_PATH_NONE;) {
     uint64_t weight = changes != NULL ? changes[at].self[1] : ct_export_weight(job, &paths->paths[at]);
@@ -55,17 +62,8 @@ put_lines(const struct ct_export_job *job, const struct ct_paths *paths, const s
 static int
 write_folded(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag)
 {
-  struct ct_export_sums sums = {0};
-  struct ct_difference difference = {0};
-  bool is_difference = job->options->before != NULL;
-  int err = is_difference ? ct_difference_collect(job, &difference, diag) : ct_export_sums_collect(job, &sums, diag);
-  if (err == CT_OK) {
-    err = put_lines(job, is_difference ? &difference.paths : &sums.paths, difference.changes, out);
-    err = err == CT_ENOMEM ? ct_fail(diag, err, "out of memory for the paths of calls") : err;
-  }
-  ct_difference_destroy(&difference);
-  ct_export_sums_destroy(&sums);
-  return err;
+  struct folded folded = {job, out};
+  return ct_difference_put(job, put_lines, &folded, diag);
 }
 
 static int

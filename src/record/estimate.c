@@ -37,7 +37,8 @@ ct_estimate_cost(const struct ct_hook_costs *costs, const uint64_t events[CT_HOO
                  const uint64_t dropped_by[CT_DROP_COUNT], double ns_per_tick, uint64_t program_cpu_ns)
 {
   struct ct_cost cost = {.is_known = costs->known, .program_cpu_ns = program_cpu_ns};
-  uint64_t all = 0, lost = 0, overwritten = dropped_by[CT_DROP_OVERWRITTEN] + dropped_by[CT_DROP_DISK_SLOW];
+  uint64_t all = 0, lost = 0,
+           overwritten = dropped_by[CT_DROP_OVERWRITTEN] + dropped_by[CT_DROP_DISK_SLOW] + dropped_by[CT_DROP_LATE];
   for (int kind = 0; kind < CT_HOOK_EVENT_COUNT; kind++) {
     all += kind != CT_HOOK_EVENT_PASSED_OVER && kind != CT_HOOK_EVENT_COUNTED ? events[kind] : 0;
   }

@@ -530,6 +530,7 @@ build(struct ct_spans *spans)
 {
   const struct ct_event *ev = spans->events + spans->event_pos;
   const struct ct_event *end = spans->events + spans->event_count;
+  uint64_t events_before = spans->total_events;
   int rc = 0;
   while (ev != end && spans->count + CT_SPANS_SLACK <= CT_SPANS_BATCH && rc == 0) {
     if (CT_UNLIKELY(spans->clock.in_gap) && ct_span_clock_goes_on(ev)) {
@@ -543,6 +544,9 @@ build(struct ct_spans *spans)
     if (ev != end && spans->count + CT_SPANS_SLACK <= CT_SPANS_BATCH) {
       rc = build_noted(spans, ev++);
     }
+  }
+  if (spans->before != 0) { /* frames that were open: they are no calls of what is read */
+    spans->total_events = events_before;
   }
   if (ev != spans->events) {
     spans->last_tsc = ev[-1].tsc;

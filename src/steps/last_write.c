@@ -5,6 +5,8 @@
  */
 #include "steps/view.h"
 
+#include "base/branch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +86,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
 {
   struct search *search = context;
   (void)cursor;
-  if (__builtin_expect(writes(step, search->target), 0)) {
+  if (CT_UNLIKELY(writes(step, search->target))) {
     search->found.kind = CT_STEPS_WRITE_STEP;
     search->found.step = step->number;
   }

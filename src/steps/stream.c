@@ -2,6 +2,8 @@
 /* See stream.h. */
 #include "steps/stream.h"
 
+#include "base/branch.h"
+
 bool
 ct_stream_context_is_good(const uint8_t *data, size_t bytes, struct ct_stream_context *out)
 {
@@ -178,11 +180,11 @@ count_lanes(struct ct_units *units, struct lane lanes[LANES], uint32_t lane_coun
       struct lane *lane = &lanes[i];
       size_t left = (size_t)(lane->end - lane->at);
       uint32_t word = 0;
-      if (__builtin_expect(left >= sizeof(word), 1)) {
+      if (CT_LIKELY(left >= sizeof(word))) {
         memcpy(&word, lane->at, sizeof(word));
       }
       const struct ct_units_slot *slot = &table->slots[word & table->mask];
-      if (__builtin_expect(slot->id == word && slot->bytes != 0 && slot->bytes <= left, 1)) {
+      if (CT_LIKELY(slot->id == word && slot->bytes != 0 && slot->bytes <= left)) {
         steps += slot->insns;
         lane->at += slot->bytes;
         continue;

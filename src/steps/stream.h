@@ -5,6 +5,7 @@
 #ifndef CT_STEPS_STREAM_H
 #define CT_STEPS_STREAM_H
 
+#include "base/branch.h"
 #include "steps/units.h"
 
 #include <string.h>
@@ -66,17 +67,17 @@ ct_stream_take(struct ct_units *units, const struct ct_units_table *table, const
                struct ct_record *out)
 {
   uint32_t word;
-  if (__builtin_expect(left < sizeof(word), 0)) {
+  if (CT_UNLIKELY(left < sizeof(word))) {
     out->kind = left == 0 ? CT_RECORD_NONE : CT_RECORD_DAMAGED;
     return;
   }
   memcpy(&word, at, sizeof(word));
-  if (__builtin_expect((word & CT_STREAM_EVENT) != 0, 0)) {
+  if (CT_UNLIKELY((word & CT_STREAM_EVENT) != 0)) {
     ct_stream_take_other(units, at, left, out);
     return;
   }
   const struct ct_steps_plan *plan = ct_units_plan(units, table, word);
-  if (__builtin_expect(plan == NULL || left - sizeof(word) < plan->bytes, 0)) {
+  if (CT_UNLIKELY(plan == NULL || left - sizeof(word) < plan->bytes)) {
     out->kind = CT_RECORD_DAMAGED;
     return;
   }

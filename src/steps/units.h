@@ -8,6 +8,7 @@
 #ifndef CT_STEPS_UNITS_H
 #define CT_STEPS_UNITS_H
 
+#include "base/branch.h"
 #include "ring/itrace_stream.h"
 #include "x86/recorded.h"
 
@@ -80,9 +81,9 @@ static inline const struct ct_steps_plan *
 ct_units_plan(struct ct_units *units, const struct ct_units_table *table, uint32_t id)
 {
   const struct ct_units_slot *slot = &table->slots[id & table->mask];
-  if (__builtin_expect(slot->id == id && slot->number != 0, 1)) {
+  if (CT_LIKELY(slot->id == id && slot->number != 0)) {
     const struct ct_steps_plan *plan = table->plans[slot->number - 1];
-    if (__builtin_expect(plan->known != 0 && !plan->is_bad, 1)) {
+    if (CT_LIKELY(plan->known != 0 && !plan->is_bad)) {
       return plan;
     }
   }

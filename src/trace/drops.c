@@ -14,6 +14,7 @@ static const struct {
     [CT_DROP_NO_SLOT] = {"no_slot", "more threads at a time than contrail records"},
     [CT_DROP_NO_THREAD] = {"no_thread", "more threads than a trace has room for"},
     [CT_DROP_DISK_SLOW] = {"disk_slow", "the disk was slower than the events came"},
+    [CT_DROP_LATE] = {"drain_late", "contrail did not run then: it was stopped, or had no processor"},
     [CT_DROP_MEMORY] = {"memory_limit", "no memory for contrail to record their thread"},
 };
 

@@ -9,6 +9,7 @@
 
 #include <contrail/trace.h>
 
+#include "base/branch.h"
 #include "trace/format.h"
 
 #include <string.h>
@@ -46,7 +47,7 @@ ct_ops_delta(const uint8_t *p, uint64_t *delta)
 {
   uint16_t word;
   memcpy(&word, p, sizeof(word));
-  if (__builtin_expect((word & 0x8080) == 0x8080, 0)) {
+  if (CT_UNLIKELY((word & 0x8080) == 0x8080)) {
     return ct_ops_long_delta(p, delta);
   }
   uint32_t more = (word >> 7) & 1u;

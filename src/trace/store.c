@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,11 +71,11 @@ memory_available(void)
 static int
 create_file(struct ct_store *store, uint64_t bytes)
 {
-  static uint32_t number;
+  static _Atomic uint32_t number;
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
   int fd = -1;
   for (int tries = 0; tries < NAMES && fd < 0; tries++) {
-    uint32_t n = __atomic_fetch_add(&number, 1, __ATOMIC_RELAXED);
+    uint32_t n = atomic_fetch_add_explicit(&number, 1, memory_order_relaxed);
     snprintf(store->name, sizeof(store->name), "%ld-%u" CT_STORE_SUFFIX, (long)getpid(), n);
     fd = openat(store->dir.fd, store->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0 && errno != EEXIST) {

@@ -96,6 +96,12 @@ void ct_report_put_ns(json_t *json, const char *key, bool known, uint64_t ns);
 struct ct_view_reading; /* reading.h */
 /* A footer as that of the functions: events, threads, processes. */
 void ct_report_put_reading(FILE *out, const struct ct_view_reading *reading);
+/* How the trace is read, as the options say. */
+struct ct_view_reading ct_report_reading(struct ct_trace *trace, const struct ct_report_options *options);
+/* The end of a report, also of one that failed: what was written gets out, notes say what was shown. Returns code, or
+ * an error. */
+int ct_report_end(int code, FILE *out, const struct ct_view_reading *reading, size_t shown, struct ct_view_notes *notes,
+                  struct ct_diag *diag);
 /* CT_EINVAL: rows of callers and groups have no such key. */
 int ct_report_check_sort(enum ct_report_sort sort, struct ct_diag *diag);
 

@@ -30,6 +30,30 @@ struct edges_view {
   size_t count;
 };
 
+struct ct_view_reading
+ct_report_reading(struct ct_trace *trace, const struct ct_report_options *options)
+{
+  return (struct ct_view_reading){.trace = trace,
+                                  .filter = options->filter,
+                                  .family = options->family,
+                                  .time = options->time,
+                                  .progress = &options->progress,
+                                  .workers = options->workers};
+}
+
+int
+ct_report_end(int code, FILE *out, const struct ct_view_reading *reading, size_t shown, struct ct_view_notes *notes,
+              struct ct_diag *diag)
+{
+  if (code == 0 && (fflush(out) != 0 || ferror(out))) {
+    code = ct_fail(diag, CT_EIO, "cannot write the report: %s", strerror(errno));
+  }
+  notes->shown = shown;
+  notes->damaged_threads = reading->notes.damaged_threads;
+  notes->first_damaged_tid = reading->notes.first_damaged_tid;
+  return code;
+}
+
 int
 ct_report_check_sort(enum ct_report_sort sort, struct ct_diag *diag)
 {
@@ -326,12 +350,7 @@ ct_report_write_edges(struct ct_trace *trace, const struct ct_report_options *op
                       struct ct_view_notes *notes, struct ct_diag *diag)
 {
   struct edges_view view = {.options = options, .trace = trace};
-  view.reading = (struct ct_view_reading){.trace = trace,
-                                          .filter = options->filter,
-                                          .family = options->family,
-                                          .time = options->time,
-                                          .progress = &options->progress,
-                                          .workers = options->workers};
+  view.reading = ct_report_reading(trace, options);
   int rc = ct_report_check_sort(options->sort, diag);
   if (rc == 0) {
     rc = options->rows == CT_ROWS_CALLERS ? ct_edges_collect_callers(&view.edges, &view.reading, diag)
@@ -345,12 +364,7 @@ ct_report_write_edges(struct ct_trace *trace, const struct ct_report_options *op
   } else if (rc == 0) {
     put_text(&view, out);
   }
-  if (rc == 0 && (fflush(out) != 0 || ferror(out))) {
-    rc = ct_fail(diag, CT_EIO, "cannot write the report: %s", strerror(errno));
-  }
-  notes->shown = view.count;
-  notes->damaged_threads = view.reading.notes.damaged_threads;
-  notes->first_damaged_tid = view.reading.notes.first_damaged_tid;
+  rc = ct_report_end(rc, out, &view.reading, view.count, notes, diag);
   free(view.rows);
   free(view.sections);
   ct_view_reading_destroy(&view.reading);

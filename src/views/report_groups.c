@@ -7,7 +7,6 @@
 #include "views/filter.h"
 #include "views/warnings.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,12 +185,7 @@ ct_report_write_groups(struct ct_trace *trace, const struct ct_report_options *o
 {
   struct groups_view view = {.options = options, .trace = trace, .groups = {.rows = options->rows}};
   struct ct_group gap = {.key = (char *)"(events lost)"};
-  view.reading = (struct ct_view_reading){.trace = trace,
-                                          .filter = options->filter,
-                                          .family = options->family,
-                                          .time = options->time,
-                                          .progress = &options->progress,
-                                          .workers = options->workers};
+  view.reading = ct_report_reading(trace, options);
   int rc = ct_report_check_sort(options->sort, diag);
   if (rc == 0) {
     rc = ct_groups_collect(&view.groups, &view.reading, diag);
@@ -204,12 +198,7 @@ ct_report_write_groups(struct ct_trace *trace, const struct ct_report_options *o
   } else if (rc == 0) {
     put_text(&view, out);
   }
-  if (rc == 0 && (fflush(out) != 0 || ferror(out))) {
-    rc = ct_fail(diag, CT_EIO, "cannot write the report: %s", strerror(errno));
-  }
-  notes->shown = view.count;
-  notes->damaged_threads = view.reading.notes.damaged_threads;
-  notes->first_damaged_tid = view.reading.notes.first_damaged_tid;
+  rc = ct_report_end(rc, out, &view.reading, view.count, notes, diag);
   free(view.rows);
   ct_view_reading_destroy(&view.reading);
   ct_groups_destroy(&view.groups);

@@ -13,6 +13,7 @@
 #ifndef CT_X86_EMULATE_H
 #define CT_X86_EMULATE_H
 
+#include "base/branch.h"
 #include "x86/effects.h"
 
 struct ct_cpu {
@@ -46,7 +47,7 @@ ct_address(const struct ct_effects *effects, const struct ct_access *access, con
   uint64_t at = (uint64_t)access->disp;
   at += access->base != CT_NO_REG ? cpu->reg[access->base & 15] : 0;
   at += access->index != CT_NO_REG ? cpu->reg[access->index & 15] << access->scale : 0;
-  if (__builtin_expect(access->bits_reg != CT_NO_REG || (access->how & ~3) != 0 || access->segment != 0, 0)) {
+  if (CT_UNLIKELY(access->bits_reg != CT_NO_REG || (access->how & ~3) != 0 || access->segment != 0)) {
     if ((access->how & CT_ACCESS_RIP) != 0) {
       at += cpu->rip + effects->length;
     }

@@ -7,6 +7,7 @@
 
 #include "ring/layout.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,9 +57,9 @@ __asm__(".text\n"
         "  jmp *%r11\n"
         "agency_callout:\n" GO_ON(64) /* CT_DESC_AFTER_CALLOUT */
         "agency_stubs_end:\n");
-_Static_assert(CT_DESC_RELOCATED == 8 && CT_DESC_RET_DONE == 24 && CT_DESC_AFTER_CALLOUT == 64 && CT_DESC_MODE == 52 &&
-                   CT_HOOK_ENTER == 1,
-               "assembly");
+static_assert(CT_DESC_RELOCATED == 8 && CT_DESC_RET_DONE == 24 && CT_DESC_AFTER_CALLOUT == 64 && CT_DESC_MODE == 52 &&
+                  CT_HOOK_ENTER == 1,
+              "assembly");
 
 bool
 agency_is_stub(uint64_t rip)

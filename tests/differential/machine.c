@@ -10,6 +10,7 @@
  */
 #include "machine.h"
 
+#include <assert.h>
 #include <cpuid.h>
 #include <signal.h>
 #include <stdio.h>
@@ -539,7 +540,7 @@ __asm__(".text\n"
         "  cld\n"
         "  ret\n"
         ".size machine_call_raw, .-machine_call_raw\n");
-_Static_assert(offsetof(struct machine, extended) == 192, "assembly");
+static_assert(offsetof(struct machine, extended) == 192, "assembly");
 
 void
 machine_call(const struct machine *from, uint64_t code, struct machine *end, struct ending *ending)

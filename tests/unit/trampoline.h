@@ -10,6 +10,7 @@
 #ifndef CT_TESTS_TRAMPOLINE_H
 #define CT_TESTS_TRAMPOLINE_H
 
+#include <assert.h>
 #include <cpuid.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -37,7 +38,7 @@ struct state {
   uint64_t pad[8];
   uint8_t vectors[STATE_BYTES];
 };
-_Static_assert(offsetof(struct state, vectors) == 192, "harness");
+static_assert(offsetof(struct state, vectors) == 192, "harness");
 
 /* All four 64-byte aligned; the harness and the function use them by name. */
 extern struct state tramp_before, tramp_inside, tramp_answer, tramp_after;

@@ -13,6 +13,7 @@
  *
  * An exit is `movl $id, cell(%rip); jmp *out(%rip)`: neither flags nor a register changes on the way out.
  */
+#include <assert.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +38,7 @@ struct machine {
   uint64_t code;
   uint8_t xmm3[16];
 };
-_Static_assert(offsetof(struct machine, flags) == 128 && offsetof(struct machine, xmm3) == 144, "harness");
+static_assert(offsetof(struct machine, flags) == 128 && offsetof(struct machine, xmm3) == 144, "harness");
 
 void relocate_harness(struct machine *machine);
 extern const char relocate_harness_out[]; /* where exits jump to */
