@@ -633,6 +633,8 @@ def forms(scene):
     expect(limited.stdout == 'x,y z\n"a,""b",1\n"a,""b",1\n' and "more rows" in limited.stderr, str(limited))
     big = scene.sql("SELECT 9007199254740993 AS a, 5 AS b, NULL AS c, 1.5 AS d")
     expect(big == [{"a": "9007199254740993", "b": 5, "c": None, "d": 1.5}], str(big))
+    endless = scene.sql("SELECT 1e999 AS a, -1e999 AS b, 1 AS c")
+    expect(endless == [{"a": "Inf", "b": "-Inf", "c": 1}], str(endless))
     table = scene.run(scene.contrail, "sql", scene.trace, "SELECT name, 1 AS one FROM functions WHERE name = 'fib'")
     expect([line.split() for line in table.splitlines()] == [["name", "one"], ["fib", "1"]], table)
     piped = subprocess.run([scene.contrail, "sql", "--json", scene.trace], input="SELECT 1 AS a;\nSELECT 2 AS b", capture_output=True, text=True)

@@ -243,5 +243,35 @@ def attach_live(scene):
     expect(scene.rows()["quick"]["calls"] > 0, "nothing was recorded")
 
 
+@case
+def sql_asks(scene):
+    """Queries on a terminal: completion, .schema, Ctrl-C, and a history that the next session has."""
+    scene.recorded()
+    home = scene.path("home")
+    os.mkdir(home)
+
+    def session(*steps):
+        pid, fd = scene.begin("sql", scene.trace, HOME=home, XDG_STATE_HOME="")
+        out = b""
+        for keys, wanted in steps:
+            seen, end = len(out), time.monotonic() + 60
+            os.write(fd, keys)
+            while wanted not in out[seen:]:
+                expect(time.monotonic() < end, f"{wanted} does not come: {out[-500:]}")
+                if select.select([fd], [], [], 0.2)[0]:
+                    out += os.read(fd, 65536)
+        os.write(fd, b"\x04")
+        return scene.rest(pid, fd)
+
+    forever = b"WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c;\n"
+    _, status = session((b"SELECT 40 + 2 AS answer FROM proces\t", b"process"), (b"es;\n", b"42"), (b".schema edges\n", b"callee_id"),
+                        (b".nothing\n", b"no such command"), (forever, b"FROM c;"), (b"\x03", b"interrupted"), (b"SELECT 7 * 11;\n", b"77"))
+    expect(status == 0, f"status {status}")
+    history = os.path.join(home, ".local/state/contrail/sql_history")
+    expect(os.stat(history).st_mode & 0o777 == 0o600, "anybody can read the history")
+    _, status = session((b"\x1b[A\n", b"77"))
+    expect(status == 0, f"status {status}")
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

@@ -121,18 +121,66 @@ complete_word(const char *text, int start, int end)
   return rl_completion_matches(text, next_word);
 }
 
+/* What is missing of the directories of a path in the user's own home, from the end of that on. */
+static bool
+make_directories(char *path, size_t home)
+{
+  struct stat st;
+  char saved = path[home];
+  path[home] = '\0';
+  bool is_own = stat(path, &st) == 0 && st.st_uid == geteuid();
+  path[home] = saved;
+  for (char *at = path + home; is_own && (at = strchr(at + 1, '/')) != NULL;) {
+    *at = '\0';
+    mkdir(path, 0700);
+    *at = '/';
+  }
+  return mkdir(path, 0700) == 0 || errno == EEXIST;
+}
+
 /* The file of the history, in the user's state directory; false: there is none. */
 static bool
 history_path(char *path, size_t size)
 {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-  int n = state != NULL && state[0] == '/' ? snprintf(path, size, "%s/contrail", state)
-          : home != NULL                   ? snprintf(path, size, "%s/.local/state/contrail", home)
-                                           : -1;
-  if (n < 0 || (size_t)n + sizeof("/sql_history") > size || (mkdir(path, 0700) != 0 && errno != EEXIST)) {
+  bool is_given = state != NULL && state[0] == '/';
+  const char *base = is_given ? state : home;
+  int n = base != NULL ? snprintf(path, size, is_given ? "%s/contrail" : "%s/.local/state/contrail", base) : -1;
+  if (n < 0 || (size_t)n + sizeof("/sql_history") > size || !make_directories(path, strlen(base))) {
     return false;
   }
   strcat(path, "/sql_history");
+  return true;
+}
+
+static void
+put_tables(void)
+{
+  fputs("Tables: spans events functions threads processes modules edges histogram blocks values windows output crash;\n"
+        "views: long_spans open_frames lost, slice thread track process;\n"
+        "of instructions: steps writes changes step_events step_calls blocks.\n",
+        stderr);
+}
+
+/* A line for who has learned these with sqlite3; false: it asks to end. */
+static bool
+run_dot(const char *line)
+{
+  char name[64] = "", query[128];
+  if (strcmp(line, ".quit") == 0 || strcmp(line, ".exit") == 0) {
+    return false;
+  }
+  if (sscanf(line, ".schema %63[A-Za-z_]", name) == 1) {
+    snprintf(query, sizeof(query), "SELECT * FROM \"%s\" LIMIT 0", name);
+    run_query(query);
+  } else if (strcmp(line, ".tables") == 0 || strcmp(line, ".schema") == 0) {
+    put_tables();
+  } else {
+    fputs(strcmp(line, ".help") == 0 ? "" : "contrail sql: there is no such command\n", stderr);
+    fputs(".tables, .schema TABLE (its columns), .quit; all else is SQL, up to a semicolon (docs/sql.md).\n"
+          "Ctrl-C ends a query that runs.\n",
+          stderr);
+  }
   return true;
 }
 
@@ -148,12 +196,22 @@ ask(void)
     read_history(path);
   }
   rl_attempted_completion_function = complete_word;
-  fputs("Tables: spans events functions threads processes modules edges histogram blocks values windows output crash;\n"
-        "of instructions: steps writes changes step_events step_calls blocks.\n"
-        "Ctrl-D ends.\n",
-        stderr);
+  put_tables();
+  fputs(".schema TABLE shows columns; Ctrl-D ends.\n", stderr);
   while ((line = readline(length == 0 ? "sql> " : "...> ")) != NULL) {
     size_t bytes = strlen(line);
+    if (length == 0 && line[0] == '.') {
+      while (bytes != 0 && (line[bytes - 1] == ' ' || line[bytes - 1] == ';')) {
+        line[--bytes] = '\0';
+      }
+      add_history(line);
+      bool goes_on = run_dot(line);
+      free(line);
+      if (!goes_on) {
+        break;
+      }
+      continue;
+    }
     char *more = realloc(text, length + bytes + 2);
     if (more == NULL) {
       free(line);

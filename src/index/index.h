@@ -94,10 +94,9 @@ void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct 
 
 /*
  * For who reads a piece of the trace and shows a call of it as the whole does: the clock right after the call was
- * entered, and a reading some time before that from which on to read. CT_ENOENT: it is not known.
+ * entered. CT_ENOENT: it is not known.
  */
-int ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock,
-                      uint64_t *from_tsc);
+int ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock);
 
 /*
  * For who shows some functions' calls with what is inside of them, and passes over what has none of that. functions: as

@@ -591,8 +591,7 @@ ct_scan_next(struct ct_scan *scan, const struct ct_span **span)
 
 /* From a granule before the call's: what is told after its enter of the time before it is in the piece too. */
 int
-ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock,
-                  uint64_t *from_tsc)
+ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock)
 {
   const struct ct_index_part *part = &index->threads[thread].part;
   struct ct_spans *spans;
@@ -611,9 +610,6 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
   code = ct_spans_restore(spans, g->offset, part->blob + g->blob, g->state_bytes);
   code = code == 0 ? ct_spans_clock_at(spans, ordinal, clock) : code;
   ct_spans_close(spans);
-  if (code == 0) {
-    *from_tsc = at > 1 ? g[-1].first_tsc : 0;
-  }
   return code;
 }
 

@@ -5,8 +5,8 @@
 #include "base/branch.h"
 
 #include <assert.h>
+#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 static_assert(sizeof(struct ct_fn_stats) == 64, "one cache line per function");
 
@@ -16,17 +16,18 @@ ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
   size_t slots = (size_t)fn_count + 1;
   *stats = (struct ct_stats){.fn_count = fn_count};
   stats->touched = malloc(slots * sizeof(*stats->touched));
-  stats->fns = aligned_alloc(64, slots * sizeof(*stats->fns));
+  /* As zero pages, which cost nothing where no function is seen: a damaged table may have an id of millions. */
+  stats->fns_memory = calloc(slots + 1, sizeof(*stats->fns));
   stats->unwound = calloc(slots, sizeof(*stats->unwound));
   stats->passed_over = calloc(slots, sizeof(*stats->passed_over));
   stats->counted = calloc(slots, sizeof(*stats->counted));
   stats->off = calloc(slots, sizeof(*stats->off));
   stats->partial = calloc(slots, sizeof(*stats->partial));
   stats->before = calloc(slots, sizeof(*stats->before));
-  if (stats->touched == NULL || stats->fns == NULL || stats->unwound == NULL || stats->passed_over == NULL ||
+  if (stats->touched == NULL || stats->fns_memory == NULL || stats->unwound == NULL || stats->passed_over == NULL ||
       stats->counted == NULL || stats->off == NULL || stats->partial == NULL || stats->before == NULL) {
     free(stats->touched);
-    free(stats->fns);
+    free(stats->fns_memory);
     free(stats->unwound);
     free(stats->passed_over);
     free(stats->counted);
@@ -36,7 +37,7 @@ ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
     *stats = (struct ct_stats){0};
     return CT_ENOMEM;
   }
-  memset(stats->fns, 0, slots * sizeof(*stats->fns));
+  stats->fns = (void *)(((uintptr_t)stats->fns_memory + 63) & ~(uintptr_t)63);
   return 0;
 }
 
@@ -64,7 +65,7 @@ ct_stats_destroy(struct ct_stats *stats)
 {
   ct_stats_clear(stats);
   free(stats->touched);
-  free(stats->fns);
+  free(stats->fns_memory);
   free(stats->unwound);
   free(stats->passed_over);
   free(stats->counted);

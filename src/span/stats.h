@@ -39,6 +39,7 @@ ct_fn_stats_spans(const struct ct_fn_stats *fn)
 
 struct ct_stats {
   struct ct_fn_stats *fns;  /* fn_count + 1; the last one stands for ids outside the table */
+  void *fns_memory;         /* where they lie, from a cache line's begin on */
   uint64_t *passed_over;    /* as many: calls among the points that sampling passed over, so no exact number */
   uint64_t *counted;        /* as many: calls among the points that were counted, and have no event */
   uint64_t *off;            /* as many: ticks off the processor, of the fresh time; with bounds: at most */

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +74,11 @@ json_cell(const struct printer *p, int column)
   case SQLITE_NULL:
     return json_null();
   case SQLITE_FLOAT:
-    return json_real(sqlite3_column_double(p->statement, column));
+    /* JSON has no infinity: it becomes a text. */
+    if (isfinite(sqlite3_column_double(p->statement, column))) {
+      return json_real(sqlite3_column_double(p->statement, column));
+    }
+    break;
   case SQLITE_INTEGER:
     if (number < 1ll << 53 && number > -(1ll << 53)) {
       return json_integer(number);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See slowest_index.h. A call lies in the piece of the trace that ends with it, and begins some blocks before: there is
- * all that is told of the time in it. The thread's clock in the piece is not that of the whole, which goes on from what
- * hooks took before, so the index tells what it is when the call is entered. Pieces of a thread that overlap are one,
- * so that a call inside of another one is seen there. They are read from the last one to the first: the range of a
- * trace can be made to end earlier, not later.
+ * See slowest_index.h. A call lies in the piece of the trace from its enter to its end: there is all that is told of
+ * the time in it. The thread's clock in the piece is not that of the whole, which goes on from what hooks took before,
+ * so the index tells what it is when the call is entered. Pieces of a thread that overlap are one, so that a call
+ * inside of another one is seen there. They are read from the last one to the first: the range of a trace can be made
+ * to end earlier, not later.
  */
 #include "views/slowest_index.h"
 
@@ -84,7 +84,7 @@ scan(struct ct_index *index, const struct wanted *wanted, size_t limit, struct c
   ct_scan_close(scan);
   for (size_t i = 0; i < found && ok; i++) {
     struct ct_slow_call *call = &calls[i];
-    ok = ct_index_clock_at(index, call->thread, call->ordinal, &call->clock, &call->from_tsc) == 0;
+    ok = ct_index_clock_at(index, call->thread, call->ordinal, &call->clock) == 0;
   }
   *count = ok ? found : 0;
   return ok;
@@ -174,7 +174,7 @@ ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
   }
   for (size_t i = 0; i < count && rc == 0; i++) {
-    pieces[i] = (struct piece){calls[i].from_tsc, calls[i].end_tsc, calls[i].thread};
+    pieces[i] = (struct piece){calls[i].enter_tsc, calls[i].end_tsc, calls[i].thread};
   }
   count = rc == 0 ? merge(pieces, count) : 0;
   for (size_t i = 0; i < count && rc == 0; i++) {

@@ -10,7 +10,7 @@
 struct ct_slow_call {
   uint64_t key; /* ticks that it is chosen by */
   uint64_t ordinal, enter_tsc;
-  uint64_t end_tsc, from_tsc; /* with the clock: of a call found by the index, what is to be read for its tree ... */
+  uint64_t end_tsc; /* of a call found by the index: what is to be read for its tree, from the enter to here ... */
   struct ct_span_clock clock; /* ... and the thread's clock when it was entered */
   uint32_t process, thread, fn;
   size_t root; /* its place among those of its process */
