@@ -234,8 +234,8 @@ show(const char *path, struct wanted *wanted)
   if (out == NULL) {
     return ct_command_failed(&ct_command_steps, "%s", diag.text);
   }
-  bool is_text = out == stdout && !wanted->steps.json && !wanted->steps.stream;
-  FILE *shown = is_text ? ct_shown_open_as(CT_SHOWN_STEPS, &wanted->look, !wanted->steps.live) : out;
+  bool is_text = out == stdout && !wanted->steps.json && !wanted->steps.stream && !wanted->steps.live;
+  FILE *shown = is_text ? ct_shown_open_as(CT_SHOWN_STEPS, &wanted->look, true) : out;
   if (shown == NULL) {
     return ct_command_failed(&ct_command_steps, "out of memory");
   }
