@@ -27,6 +27,7 @@ By name only, since they take long (bench/overhead.py):
     itrace_calls  what record --itrace F costs, calls that are recorded as instructions and others (bench/itrace_calls.py)
     queries     what questions to a trace take, cold and warm, and its report, beside uftrace's (bench/queries.py)
     exports     how fast exports are written, and how large they are (bench/exports.py)
+    streams     what sending a trace while it is recorded costs, how much it carries, how soon it is there (bench/streams.py)
 
 Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
 """
@@ -429,8 +430,14 @@ def exports(bench):
     bench.results["exports"] = of_formats.exports(bench.options, bench.folder)
 
 
+def streams(bench):
+    import streams as of_traces
+    print("streams")
+    bench.results["streams"] = of_traces.streams(bench)
+
+
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget, detail, queries, exports, itrace_calls, translated]
+BY_NAME = [event, overhead, hot, budget, detail, queries, exports, itrace_calls, streams, translated]
 
 
 def main():
@@ -441,7 +448,7 @@ def main():
     parser.add_argument("--only", help="these programs of overhead, hot, budget and detail, by a part of the name")
     parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
     parser.add_argument("--record", default="", help="hot: options for contrail record")
-    parser.add_argument("--events", type=int, default=0, help="queries, exports: a trace with so many events")
+    parser.add_argument("--events", type=int, default=0, help="queries, exports, streams: a trace with so many events")
     parser.add_argument("sections", nargs="*")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)

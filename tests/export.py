@@ -1280,7 +1280,7 @@ def bad_words(scene):
     """What makes no sense is refused in one line, with status 2."""
     scene.record("-q", "--", "/bin/true")
     for words in (("--to", "nothing"), ("--to", "folded", "--weight", "x"), ("--to", "folded", "--limit", "3"), (),
-                  ("--to", "folded", "--min-duration", "x"), ("--to", "atf2"),
+                  ("--to", "folded", "--min-duration", "x"), ("--to", "atf2"), ("--to", "parquet", "-o", scene.path("p.gz")), ("--to", "contrail", "-o", scene.path("c.zst")),
                   ("--to", "atf2", "-o", scene.path("a"), "--function", "main"), ("--to", "folded", "--function", "[")):
         result = scene.execute(scene.contrail, "export", *words, scene.trace)
         expect(result.returncode == 2 and result.stderr.count("\n") in (1, 2), f"{words}: {result}")

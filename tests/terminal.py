@@ -99,6 +99,43 @@ def colours(scene):
     expect(wrong.returncode == 2 and "auto, always or never" in wrong.stderr, f"{wrong}")
 
 
+@case("colours and pager of sql, steps, plan")
+def others(scene):
+    """The same rules; what is painted is not what the rows have in them. In a pipe and as JSON the bytes are the plain ones."""
+    scene.recorded()
+    steps = scene.path("steps")
+    scene.run(scene.contrail, "itrace", "-q", "-o", steps, "--", "/bin/true")
+    odd = "SELECT ' -- a remark' AS text, name FROM functions WHERE calls > 0 ORDER BY name LIMIT 20"
+    program = pager(scene, f"cat >{scene.path('taken')}; echo the pager ends\n")
+    for words, json_words in ((("sql", scene.trace, odd), ("sql", "--json", scene.trace, odd)),
+                              (("steps", "-n", "300", steps), ("steps", "--json", "-n", "300", steps)),
+                              (("plan", scene.path("names")), ("plan", "--json", scene.path("names")))):
+        plain = timeless(scene.run(scene.contrail, *words))
+        colored = timeless(scene.shown(*words)[0])
+        expect("\x1b[" in colored and re.sub(r"\x1b\[\d*m", "", colored) == plain and "\x1b[" not in plain, f"{words}: {colored[:300]!r}")
+        always = timeless(scene.run(scene.contrail, words[0], "--color", "always", *words[1:]))
+        expect(always == colored, f"{words} --color always: {always[:300]!r}")
+        for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            expect(timeless(scene.shown(*words, **more)[0]) == plain, f"{words} {more}")
+        text, status = scene.shown(*words, PAGER=program, NO_COLOR="1")
+        with open(scene.path("taken"), encoding="utf-8") as file:
+            expect(text == "the pager ends\n" and status == 0 and timeless(file.read()) == plain, f"{words}: {text!r} {status}")
+        for chosen in (json_words, (words[0], "--no-pager", *words[1:])):
+            text, status = scene.shown(*chosen, PAGER=program)
+            expect("the pager ends" not in text and status == 0, f"{chosen}: {text[:300]}")
+        text, status = scene.shown(*words, PAGER=pager(scene, "exit 0\n"), NO_COLOR="1")
+        expect((text, status) == ("", 0), f"{words}: a pager that ends: {text!r} {status}")
+        program = pager(scene, f"cat >{scene.path('taken')}; echo the pager ends\n")
+    colored, _ = scene.shown("sql", scene.trace, odd)
+    bold = re.findall(r"\x1b\[1m(.*)\x1b\[m", colored)
+    expect([line.split() for line in bold] == [["text", "name"]] and colored.count("\x1b[") == 2, f"headings: {bold} {colored[:300]!r}")
+
+
+def timeless(text):
+    """Without the time that a plan took."""
+    return re.sub(r"planned in [\d.]+ ms", "planned", text)
+
+
 def pager(scene, text):
     path = scene.path("pager")
     with open(path, "w", encoding="utf-8") as file:

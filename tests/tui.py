@@ -254,6 +254,36 @@ def growing(scene):
     scene.leave()
 
 
+@case("calls from before the trace")
+def entered_before(scene):
+    """Of a process that was attached to, the outermost functions were called before: report and graph have their names; and the
+    graph's numbers grow as the report's do."""
+    ticks = scene.compile("programs/ticks.c", "-O1", "-pthread", name="ticks", compiler="cc")
+    program = subprocess.Popen([ticks], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        expect(program.stdout.readline() == "ready\n", "the program does not begin")
+        scene.child = subprocess.Popen([scene.contrail, "attach", "-q", "-o", scene.trace, str(program.pid)], text=True, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=scene.environment)
+        wait_for("calls", lambda: os.path.exists(os.path.join(scene.trace, "manifest.json")) and "quick" in scene.rows())
+        scene.open(scene.trace)
+
+        def calls():
+            """Of quick: in the report, and in the graph."""
+            screen = scene.screen()
+            found = (re.search(r"([\d,]+) +[\d.]+ [mun]?s quick \[ticks\]", screen), re.search(r"([\d,]+) +[\d.]+% +quick", screen))
+            return [int(one[1].replace(",", "")) if one else 0 for one in found]
+        scene.shows("quick [ticks]", "- work")
+        wait_for("quick in the graph", lambda: min(calls()) > 0)
+        first = calls()
+        wait_for("more calls in both", lambda: all(now > then + 100 for now, then in zip(calls(), first)))
+        screen = scene.screen()
+        expect("work [ticks]" in screen and not re.search(r"[-+] \?", screen), f"a function without its name: {screen}")
+        scene.leave()
+    finally:
+        program.kill()
+        program.wait()
+
+
 @case("a file that is no file")
 def source_files(scene):
     """A source that is a pipe is not opened for reading; one with control characters is shown without; --sources."""

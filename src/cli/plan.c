@@ -2,12 +2,14 @@
 /* contrail plan: what would be hooked in a file, how, and what not and why. */
 #include "cli/command.h"
 #include "cli/select.h"
+#include "cli/shown.h"
 
 #include <contrail/cache.h>
 #include <contrail/exclude.h>
 #include <contrail/plan.h>
 #include <contrail/text.h>
 
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -130,7 +132,7 @@ print_json(const struct selected *selected)
 
 /* What patterns do not match is not shown. */
 static int
-print_text(const struct selected *selected)
+print_text(const struct selected *selected, FILE *out)
 {
   const struct ct_plan *plan = selected->plan;
   bool all = ct_selection_is_everything(selected->selection);
@@ -143,37 +145,53 @@ print_text(const struct selected *selected)
       continue;
     }
     if (function.refusal == CT_REFUSED_NOT) {
-      printf("%12" PRIx64 " %7" PRIu64 "  %-5s %-8s %s\n", function.address, function.size,
-             ct_hooked_name(function.hooked), ct_tactic_name(function.tactic), label);
+      fprintf(out, "%12" PRIx64 " %7" PRIu64 "  %-5s %-8s %s\n", function.address, function.size,
+              ct_hooked_name(function.hooked), ct_tactic_name(function.tactic), label);
     } else {
-      printf("%12" PRIx64 " %7" PRIu64 "  -     -        %s: %s%s\n", function.address, function.size, label,
-             ct_refusal_text(function.refusal), function.passthrough ? ", with a trampoline that records nothing" : "");
+      fprintf(out, "%12" PRIx64 " %7" PRIu64 "  -     -        %s: %s%s\n", function.address, function.size, label,
+              ct_refusal_text(function.refusal),
+              function.passthrough ? ", with a trampoline that records nothing" : "");
     }
   }
   if (ct_plan_enter_only_text(plan) != NULL) {
-    printf("\nenter only: %s\n", ct_plan_enter_only_text(plan));
+    fprintf(out, "\nenter only: %s\n", ct_plan_enter_only_text(plan));
   }
-  printf("\n%s functions, %s hooked, planned in %.1f ms%s\n", ct_format_count(a, ct_plan_function_count(plan)),
-         ct_format_count(b, ct_plan_hooked(plan, selected->filter_result)), (double)ct_plan_ns(plan) / 1e6,
-         ct_plan_is_cached(plan) ? " (from the cache)" : "");
+  fprintf(out, "\n%s functions, %s hooked, planned in %.1f ms%s\n", ct_format_count(a, ct_plan_function_count(plan)),
+          ct_format_count(b, ct_plan_hooked(plan, selected->filter_result)), (double)ct_plan_ns(plan) / 1e6,
+          ct_plan_is_cached(plan) ? " (from the cache)" : "");
   if (ct_plan_code_bytes(plan) != 0) {
     double share = 100.0 * (double)ct_plan_known_bytes(plan) / (double)ct_plan_code_bytes(plan);
-    printf("%.*f %% of %s of text belongs to known functions%s\n", share < 10 ? 2 : 0, share,
-           ct_format_bytes(bytes, ct_plan_code_bytes(plan)), share < 50 ? "; calls in the rest are not recorded" : "");
+    fprintf(out, "%.*f %% of %s of text belongs to known functions%s\n", share < 10 ? 2 : 0, share,
+            ct_format_bytes(bytes, ct_plan_code_bytes(plan)), share < 50 ? "; calls in the rest are not recorded" : "");
   }
   for (int r = 1; r < CT_REFUSED_COUNT; r++) {
     if (refused_count(selected, r) != 0) {
-      printf("%8s not hooked: %s\n", ct_format_count(a, refused_count(selected, r)), ct_refusal_text(r));
+      fprintf(out, "%8s not hooked: %s\n", ct_format_count(a, refused_count(selected, r)), ct_refusal_text(r));
     }
   }
-  ct_select_print(selected->selection);
-  return 0;
+  ct_select_print(selected->selection, out);
+  return fflush(out) != 0 || ferror(out) ? CT_EIO : 0;
+}
+
+/* On a terminal in colours, and by the pager. */
+static int
+show_text(const struct selected *selected, const struct ct_look *look)
+{
+  FILE *out = ct_shown_open_as(CT_SHOWN_PLAN, look, true);
+  if (out == NULL) {
+    return ct_command_failed(&ct_command_plan, "out of memory");
+  }
+  int failed = print_text(selected, out);
+  bool was_left = failed != 0 && errno == EPIPE && out != stdout; /* the pager */
+  ct_shown_close(out);
+  return was_left ? 0 : failed;
 }
 
 struct wanted {
   bool json, int3, no_cache;
   struct ct_selection *selection;
   struct ct_exclude *exclude;
+  struct ct_look look;
 };
 
 /* There are patterns, and no function matches one of them. */
@@ -210,7 +228,8 @@ plan_it(const char *path, const struct wanted *wanted)
   failed = ct_filter_result_create(plan, wanted->selection, wanted->exclude, path, &selected.filter_result);
   if (failed == 0) {
     ct_plan_suggest(plan, wanted->selection, wanted->exclude, path);
-    failed = wanted->json ? print_json(&selected) || chooses_nothing(wanted->selection) : print_text(&selected);
+    failed = wanted->json ? print_json(&selected) || chooses_nothing(wanted->selection)
+                          : show_text(&selected, &wanted->look);
     ct_exclude_warn(wanted->exclude);
     ct_select_warn(wanted->selection);
   }
@@ -231,6 +250,7 @@ static const struct ct_option options[] = {
      .help = "analyse the file anew, and keep nothing (see contrail help cache)",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, no_cache)},
+    CT_OPTION_GROUP(ct_look_options, struct wanted, look),
     CT_OPTIONS_END,
 };
 

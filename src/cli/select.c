@@ -130,19 +130,19 @@ ct_select_json(const struct ct_selection *selection)
 }
 
 void
-ct_select_print(const struct ct_selection *selection)
+ct_select_print(const struct ct_selection *selection, FILE *out)
 {
   struct ct_select_info info = {.struct_size = sizeof(info)};
   for (size_t n = 0; ct_selection_info(selection, n, &info) == 0; n++) {
     if (n == 0) {
-      printf("\n%9s %9s %9s  %-5s %-8s pattern\n", "matched", "hooked", "refused", "mode", "class");
+      fprintf(out, "\n%9s %9s %9s  %-5s %-8s pattern\n", "matched", "hooked", "refused", "mode", "class");
     }
-    printf("%9zu %9zu %9zu  %-5s %-8s %s\n", info.matched, info.hooked, info.matched - info.hooked,
-           ct_select_mode_name(info.mode), ct_select_kind_name(info.kind), info.pattern);
+    fprintf(out, "%9zu %9zu %9zu  %-5s %-8s %s\n", info.matched, info.hooked, info.matched - info.hooked,
+            ct_select_mode_name(info.mode), ct_select_kind_name(info.kind), info.pattern);
     for (int r = 1; r < CT_REFUSED_COUNT; r++) {
       size_t count = ct_selection_refused(selection, n, (enum ct_refusal)r);
       if (count != 0) {
-        printf("%29zu  %s\n", count, ct_refusal_text((enum ct_refusal)r));
+        fprintf(out, "%29zu  %s\n", count, ct_refusal_text((enum ct_refusal)r));
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <contrail/select.h>
 
 #include <jansson.h>
+#include <stdio.h>
 
 /* Member: struct ct_selection *, made when there is none. */
 extern const struct ct_option ct_select_options[];
@@ -16,8 +17,8 @@ extern const struct ct_option ct_select_options[];
 int ct_select_pattern(const struct ct_command *command, const char *pattern, struct ct_selection **selection);
 /* On stderr: patterns that matched nothing, and what @usercode stood for. */
 void ct_select_warn(const struct ct_selection *selection);
-/* The patterns with their numbers: as an array, and as a table on stdout. */
+/* The patterns with their numbers: as an array, and as a table. */
 json_t *ct_select_json(const struct ct_selection *selection);
-void ct_select_print(const struct ct_selection *selection);
+void ct_select_print(const struct ct_selection *selection, FILE *out);
 
 #endif

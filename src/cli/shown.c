@@ -27,7 +27,9 @@ struct shown {
   int fd;
   pid_t pager; /* 0: none is running */
   bool pages, paints;
-  char *line; /* of a line whose end is not there yet */
+  enum ct_shown_kind kind;
+  bool is_heading; /* of a table: no line was there yet */
+  char *line;      /* of a line whose end is not there yet */
   size_t length, capacity;
   struct sigaction interrupt, quit; /* as they were */
 };
@@ -255,6 +257,42 @@ paint(struct shown *shown, const char *line, size_t length)
   return put(shown, line, (size_t)(at - line)) && put_in(shown, color, at, length - (size_t)(at - line));
 }
 
+/* The number of a step, behind it what views have. */
+static bool
+paint_step(struct shown *shown, const char *line, size_t length)
+{
+  size_t digits = 0;
+  while (digits < length && (line[digits] == ' ' || (line[digits] >= '0' && line[digits] <= '9'))) {
+    digits++;
+  }
+  bool has_number = digits > 0 && line[digits - 1] == ' ' && memmem(line, digits, "  ", 2) != NULL;
+  const char *remark = memmem(line, length, " -- ", 4);
+  if (remark != NULL) {
+    return put(shown, line, (size_t)(remark - line)) && put_in(shown, YELLOW, remark, length - (size_t)(remark - line));
+  }
+  return has_number ? put_in(shown, DIM, line, digits) && put(shown, line + digits, length - digits)
+                    : put(shown, line, length);
+}
+
+static bool
+paint_line(struct shown *shown, const char *line, size_t length)
+{
+  if (shown->kind == CT_SHOWN_VIEW) {
+    return paint(shown, line, length);
+  }
+  if (shown->kind == CT_SHOWN_STEPS) {
+    return paint_step(shown, line, length);
+  }
+  if (shown->kind == CT_SHOWN_PLAN) {
+    bool is_refused =
+        memmem(line, length, "  -     -        ", 17) != NULL || memmem(line, length, " not hooked: ", 13) != NULL;
+    return is_refused ? put_in(shown, YELLOW, line, length) : put(shown, line, length);
+  }
+  bool is_heading = shown->is_heading;
+  shown->is_heading = false;
+  return is_heading ? put_in(shown, BOLD, line, length) : put(shown, line, length);
+}
+
 static bool
 keep(struct shown *shown, const char *text, size_t length)
 {
@@ -287,7 +325,7 @@ write_shown(void *cookie, const char *text, size_t size)
     size_t length = end != NULL ? (size_t)(end - text) - at : size - at;
     bool is_done = keep(shown, text + at, length);
     if (is_done && end != NULL) {
-      is_done = paint(shown, shown->line, shown->length) && put(shown, "\n", 1);
+      is_done = paint_line(shown, shown->line, shown->length) && put(shown, "\n", 1);
       shown->length = 0;
     }
     if (!is_done) {
@@ -302,7 +340,7 @@ static int
 close_shown(void *cookie)
 {
   struct shown *shown = cookie;
-  bool is_done = shown->length == 0 || paint(shown, shown->line, shown->length);
+  bool is_done = shown->length == 0 || paint_line(shown, shown->line, shown->length);
   end_pager(shown);
   free(shown->line);
   free(shown);
@@ -311,6 +349,12 @@ close_shown(void *cookie)
 
 FILE *
 ct_shown_open(const struct ct_look *look, bool may_page)
+{
+  return ct_shown_open_as(CT_SHOWN_VIEW, look, may_page);
+}
+
+FILE *
+ct_shown_open_as(enum ct_shown_kind kind, const struct ct_look *look, bool may_page)
 {
   bool pages = may_page && !look->no_pager && is_terminal() && pager_command() != NULL;
   bool paints = look->color == CT_WHEN_ALWAYS || (look->color == CT_WHEN_AUTO && is_terminal() && !is_set("NO_COLOR"));
@@ -321,7 +365,7 @@ ct_shown_open(const struct ct_look *look, bool may_page)
   if (shown == NULL) {
     return NULL;
   }
-  *shown = (struct shown){.fd = STDOUT_FILENO, .pages = pages, .paints = paints};
+  *shown = (struct shown){.fd = STDOUT_FILENO, .pages = pages, .paints = paints, .kind = kind, .is_heading = true};
   FILE *out = fopencookie(shown, "w", (cookie_io_functions_t){.write = write_shown, .close = close_shown});
   if (out == NULL) {
     free(shown);

@@ -12,6 +12,14 @@
 
 enum ct_when { CT_WHEN_AUTO = 0, CT_WHEN_ALWAYS, CT_WHEN_NEVER };
 
+/* What is painted. */
+enum ct_shown_kind {
+  CT_SHOWN_VIEW,  /* by the words that views write */
+  CT_SHOWN_TABLE, /* the heading alone, the first line: rows may have any text */
+  CT_SHOWN_STEPS, /* the numbers, and remarks */
+  CT_SHOWN_PLAN,  /* what is not hooked */
+};
+
 /* What the options choose. */
 struct ct_look {
   enum ct_when color;
@@ -25,6 +33,7 @@ extern const struct ct_option ct_names_options[]; /* --names */
 
 /* Standard output, or what stands before it; it goes to ct_shown_close. NULL: there is no memory. */
 FILE *ct_shown_open(const struct ct_look *look, bool may_page);
+FILE *ct_shown_open_as(enum ct_shown_kind kind, const struct ct_look *look, bool may_page);
 /* What was written is shown, and the pager has ended; errors of writing are out's own. */
 void ct_shown_close(FILE *out);
 /* Whether names of functions are to be shortened. */

@@ -4,6 +4,7 @@
  * (libedit).
  */
 #include "cli/progress.h"
+#include "cli/shown.h"
 #include "cli/view.h"
 
 #include <contrail/filter.h>
@@ -23,9 +24,11 @@ enum { TERMINAL_ROWS = 100, HISTORY_LINES = 1000 };
 struct wanted {
   bool json, csv, is_limited;
   uint64_t limit, timeout_s;
+  struct ct_look look;
 };
 
-static struct ct_sql *database; /* for the signal handler and the completion, which get no argument */
+static const struct ct_look *look; /* NULL: as JSON or CSV, which nobody colours */
+static struct ct_sql *database;    /* for the signal handler and the completion, which get no argument */
 
 static int
 apply_rows(const struct ct_applied *applied)
@@ -57,6 +60,7 @@ static const struct ct_option options[] = {
      .most = UINT32_MAX,
      .apply = ct_apply_count64,
      .offset = offsetof(struct wanted, timeout_s)},
+    CT_OPTION_GROUP(ct_look_options, struct wanted, look),
     CT_OPTIONS_END,
 };
 
@@ -75,7 +79,16 @@ run_query(const char *text)
 {
   struct ct_sql_result result = {.struct_size = sizeof(result)};
   struct ct_diag diag = {""};
-  int code = ct_sql_run(database, text, stdout, &result, &diag);
+  FILE *out = look != NULL ? ct_shown_open_as(CT_SHOWN_TABLE, look, true) : stdout;
+  if (out == NULL) {
+    return ct_command_failed(&ct_command_sql, "out of memory");
+  }
+  int code = ct_sql_run(database, text, out, &result, &diag);
+  int why = errno;
+  ct_shown_close(out);
+  if (code == CT_EIO && why == EPIPE && out != stdout) { /* the pager has been left */
+    return CT_EXIT_OK;
+  }
   if (code != 0) {
     return ct_command_failed(&ct_command_sql, "%s", diag.text);
   }
@@ -332,6 +345,7 @@ run(int argc, char **argv)
       .workers = ct_reading_workers(),
       .progress = {ct_progress_update, ct_progress_end, &line},
   };
+  look = wanted.json || wanted.csv ? NULL : &wanted.look;
   ct_progress_start(&line, "making the index");
   if (ct_sql_open(&sql, &database, &diag) != 0) {
     return ct_command_failed(&ct_command_sql, "%s", diag.text);

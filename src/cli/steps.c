@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail steps: the instructions that a thread has executed. */
 #include "cli/command.h"
+#include "cli/shown.h"
 
 #include <contrail/control.h>
 #include <contrail/steps.h>
@@ -20,6 +21,7 @@ struct wanted {
   struct ct_steps_options steps;
   const char *stream, *ring;
   uint64_t ring_size;
+  struct ct_look look;
 };
 
 static int
@@ -131,6 +133,7 @@ static const struct ct_option options[] = {
      .help = "one JSON object for each step; status 1 when nothing matches",
      .apply = ct_apply_flag,
      MEMBER(json)},
+    CT_OPTION_GROUP(ct_look_options, struct wanted, look),
     CT_OPTIONS_END,
 };
 
@@ -231,13 +234,20 @@ show(const char *path, struct wanted *wanted)
   if (out == NULL) {
     return ct_command_failed(&ct_command_steps, "%s", diag.text);
   }
-  int code = ct_steps_write(path, &wanted->steps, out, &notes, &diag), saved = errno;
+  bool is_text = out == stdout && !wanted->steps.json && !wanted->steps.stream && !wanted->steps.live;
+  FILE *shown = is_text ? ct_shown_open_as(CT_SHOWN_STEPS, &wanted->look, true) : out;
+  if (shown == NULL) {
+    return ct_command_failed(&ct_command_steps, "out of memory");
+  }
+  int code = ct_steps_write(path, &wanted->steps, shown, &notes, &diag), saved = errno;
+  bool was_shown = shown != out;
+  ct_shown_close(was_shown ? shown : NULL);
   if (out != stdout && fclose(out) != 0 && code == CT_OK) {
     code = CT_EIO;
     snprintf(diag.text, sizeof(diag.text), "cannot write: %s", strerror(errno));
   }
-  if (code == CT_EIO && saved == EPIPE) {
-    return CT_EXIT_FAILED;
+  if (code == CT_EIO && saved == EPIPE) { /* the pager has been left, or a pipe */
+    return was_shown ? CT_EXIT_OK : CT_EXIT_FAILED;
   }
   return code != CT_OK ? ct_command_failed(&ct_command_steps, "%s", diag.text) : tell(&wanted->steps, &notes);
 }

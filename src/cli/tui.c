@@ -173,6 +173,10 @@ tui_refresh(struct tui *tui, struct ct_diag *diag)
   for (size_t i = 0; i < tui->row_count; i++) {
     tui->row_chosen = tui->rows[i]->id == chosen ? i : tui->row_chosen;
   }
+  rc = tui_graph_renew(&tui->graph, &tui->data);
+  if (rc != CT_OK) {
+    return rc;
+  }
   bool was_at_end = tui->replay.is_at_end;
   rc = tui_replay_open(&tui->replay, ct_trace_path(tui->view.trace), &tui->view.filter, diag);
   rc = rc == CT_OK && was_at_end ? tui_replay_reread(&tui->replay, &tui->data, diag) : rc;

@@ -85,6 +85,7 @@ struct tui_node {
   uint32_t level;
   bool is_open, is_recursion, has_more; /* is_recursion: the function is above it, too */
   size_t others;                        /* a line that stands for so many more; 0: none */
+  size_t origin;                        /* while it is renewed: the node of before, from 1; 0: there was none */
 };
 
 struct tui_graph {
@@ -98,6 +99,8 @@ struct tui_graph {
 
 /* Makes it anew, with a part of it unfolded. CT_ENOMEM. */
 int tui_graph_begin(struct tui_graph *graph, const struct tui_data *data, int64_t root, bool up);
+/* The numbers of new data, with what was unfolded and chosen. CT_ENOMEM: as it was. */
+int tui_graph_renew(struct tui_graph *graph, const struct tui_data *data);
 int tui_graph_unfold(struct tui_graph *graph, const struct tui_data *data, size_t at);
 void tui_graph_fold(struct tui_graph *graph, size_t at);
 void tui_graph_free(struct tui_graph *graph);

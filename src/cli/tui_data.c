@@ -82,7 +82,7 @@ read_functions(struct tui_data *data, uint32_t limit, struct ct_diag *diag)
 {
   data->rows = tui_data_ask(data, diag,
                             "SELECT id, name, module, file, line, calls, total, self, p50, p99, max FROM functions "
-                            "WHERE calls > 0 AND id < %u",
+                            "WHERE (calls > 0 OR total > 0) AND id < %u",
                             limit);
   if (data->rows == NULL) {
     return CT_EINVAL;

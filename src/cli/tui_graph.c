@@ -154,8 +154,9 @@ unfold_heavy(struct tui_graph *graph, const struct tui_data *data)
   return rc;
 }
 
-int
-tui_graph_begin(struct tui_graph *graph, const struct tui_data *data, int64_t root, bool up)
+/* The outermost nodes, nothing of them unfolded. */
+static int
+begin_nodes(struct tui_graph *graph, const struct tui_data *data, int64_t root, bool up)
 {
   const struct tui_function *function = tui_data_function(data, root);
   graph->count = graph->first = graph->chosen = 0;
@@ -179,7 +180,71 @@ tui_graph_begin(struct tui_graph *graph, const struct tui_data *data, int64_t ro
   for (size_t i = 0; rc == CT_OK && i < graph->count; i++) {
     graph->whole += graph->nodes[i].total > 0 ? graph->nodes[i].total : 0;
   }
-  return rc == CT_OK ? function != NULL ? tui_graph_unfold(graph, data, 0) : unfold_heavy(graph, data) : rc;
+  return rc;
+}
+
+int
+tui_graph_begin(struct tui_graph *graph, const struct tui_data *data, int64_t root, bool up)
+{
+  int rc = begin_nodes(graph, data, root, up);
+  return rc != CT_OK                      ? rc
+         : graph->root != TUI_NO_FUNCTION ? tui_graph_unfold(graph, data, 0)
+                                          : unfold_heavy(graph, data);
+}
+
+/* Which node of before, from 1, the one at that place is: the same function below the same one; 0: none. */
+static size_t
+origin_of(const struct tui_graph *graph, size_t at, const struct tui_graph *before)
+{
+  const struct tui_node *node = &graph->nodes[at];
+  size_t parent = at, first = 0;
+  if (node->others != 0) {
+    return 0;
+  }
+  while (parent > 0 && graph->nodes[parent].level >= node->level) {
+    parent--;
+  }
+  if (node->level > 0) {
+    first = graph->nodes[parent].origin;
+    if (first == 0) {
+      return 0;
+    }
+  }
+  for (size_t i = first; i < before->count && before->nodes[i].level >= node->level; i++) {
+    if (before->nodes[i].level == node->level && before->nodes[i].function == node->function &&
+        before->nodes[i].others == 0) {
+      return i + 1;
+    }
+  }
+  return 0;
+}
+
+int
+tui_graph_renew(struct tui_graph *graph, const struct tui_data *data)
+{
+  if (graph->count == 0) {
+    return tui_graph_begin(graph, data, graph->root, graph->up);
+  }
+  struct tui_graph new = {0};
+  int rc = begin_nodes(&new, data, graph->root, graph->up);
+  for (size_t i = 0; rc == CT_OK && i < new.count; i++) {
+    size_t origin = origin_of(&new, i, graph);
+    new.nodes[i].origin = origin;
+    if (origin != 0 && origin - 1 == graph->chosen) {
+      new.chosen = i;
+    }
+    if (origin != 0 && graph->nodes[origin - 1].is_open) {
+      rc = tui_graph_unfold(&new, data, i);
+    }
+  }
+  if (rc != CT_OK) {
+    tui_graph_free(&new);
+    return rc;
+  }
+  new.first = graph->first < new.count ? graph->first : 0;
+  tui_graph_free(graph);
+  *graph = new;
+  return CT_OK;
 }
 
 void

@@ -84,6 +84,10 @@ ct_export_write(struct ct_trace *trace, const struct ct_export_options *given, s
     err = ct_fail(diag, CT_EINVAL, "%s needs a path%s", options.format,
                   writer->format.is_directory ? ", a directory" : " or a descriptor");
   }
+  if (err == CT_OK && writer->format.is_directory && ct_out_packing_of(options.path, CT_OUT_PLAIN) != CT_OUT_PLAIN) {
+    err = ct_fail(diag, CT_EINVAL, "%s makes a directory, which is not compressed: leave .gz or .zst out",
+                  options.format);
+  }
   options.filter = &filter;
   options.tids = filter.tids;
   options.tid_count = filter.tid_count;

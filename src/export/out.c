@@ -325,8 +325,8 @@ create(struct ct_sink_pool *pool, const char *path, struct ct_diag *diag)
   return pool->fd >= 0 ? CT_OK : ct_fail(diag, ct_err_from_errno(errno), "cannot write %s: %s", path, strerror(errno));
 }
 
-static enum ct_out_packing
-packing_of(const char *path, enum ct_out_packing packing)
+enum ct_out_packing
+ct_out_packing_of(const char *path, enum ct_out_packing packing)
 {
   size_t length = path != NULL ? strlen(path) : 0;
   if (length > 3 && strcmp(path + length - 3, ".gz") == 0) {
@@ -388,7 +388,7 @@ ct_out_open(struct ct_sink *out, const char *path, int fd, enum ct_out_packing p
   }
   pool->fd = fd;
   pool->path = path != NULL ? strdup(path) : NULL;
-  pool->packing = packing_of(path, packing);
+  pool->packing = ct_out_packing_of(path, packing);
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->is_full, NULL);
   pthread_cond_init(&pool->is_packed, NULL);

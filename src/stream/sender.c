@@ -138,9 +138,9 @@ ct_sender_put(struct ct_sender *sender)
 }
 
 bool
-ct_sender_ping(struct ct_sender *sender)
+ct_sender_ping(struct ct_sender *sender, uint64_t after_ms)
 {
-  if (ct_now_ns() - sender->sent_ns < CT_LINK_PING_MS * 1000000ull) {
+  if (ct_now_ns() - sender->sent_ns < after_ms * 1000000ull) {
     return true;
   }
   ct_frame_begin(&sender->frame, CT_FRAME_PING);
@@ -345,7 +345,8 @@ follow_main(void *context)
     }
     bool is_last = sender->is_ending; /* the recording had ended before this round began */
     uint64_t begin = ct_now_ns();
-    if ((sender->fanout != NULL && !ct_fanout_answer(sender)) || !ct_sender_round(sender) || !ct_sender_ping(sender)) {
+    if ((sender->fanout != NULL && !ct_fanout_answer(sender)) || !ct_sender_round(sender) ||
+        !ct_sender_ping(sender, CT_LINK_PING_MS)) {
       lose(sender);
       continue;
     }

@@ -133,7 +133,7 @@ checksum(struct ct_sender *sender, int fd, uint64_t size, uint64_t *read, uint32
     if (got < want) {
       break;
     }
-    good = ct_sender_ping(sender);
+    good = ct_sender_ping(sender, CT_LINK_PING_MS);
   }
   free(piece);
   return good;

@@ -60,8 +60,8 @@ struct ct_claim {
 
 /* sender.c: sends the frame. False: the connection is lost. */
 bool ct_sender_put(struct ct_sender *sender);
-/* Says that we are there, when nothing was said for some time. */
-bool ct_sender_ping(struct ct_sender *sender);
+/* Says that we are there, when nothing was said for so long. */
+bool ct_sender_ping(struct ct_sender *sender, uint64_t after_ms);
 
 /* Whether the owner has had enough. */
 bool ct_sender_is_abandoned(struct ct_sender *sender);

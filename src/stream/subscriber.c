@@ -38,6 +38,7 @@ struct subscriber {
   bool is_foreign_said;
   uint64_t heard_ns; /* the sender, last */
   uint64_t asked_ns, acked_ns, acked;
+  uint64_t met; /* the run that was asked at once */
   uint32_t checks;
 };
 
@@ -297,6 +298,10 @@ take_message(struct subscriber *subscriber, const uint8_t *head, struct ct_diag 
   }
   if (!subscriber->is_following) {
     subscriber->heard_ns = ct_now_ns();
+    if (run != subscriber->met) { /* what was asked before it came, nobody has heard */
+      subscriber->met = run;
+      subscriber->asked_ns = 0;
+    }
     return is_for_us(subscriber) ? begin_following(subscriber, head, diag) : CT_OK;
   }
   if (run != subscriber->run || number != subscriber->number + 1) {
