@@ -15,7 +15,7 @@ import shutil
 
 import fixture as fx
 import harness
-from harness import case, expect, main
+from harness import case, expect, main, parse_lines
 
 OWN = r"""
 #include <pthread.h>
@@ -313,9 +313,12 @@ def processes(scene):
     expect(len(children) == 2, children)
     for child in children:
         own = scene.path(scene.trace, child["directory"])
-        for view in ("replay", "report", "output", "info"):
+        for view in ("report", "info"):
             got = scene.run(scene.contrail, view, "--json", "--process", str(child["pid"]), scene.trace)
             expect(got == scene.run(scene.contrail, view, "--json", own), f"{view} of process {child['pid']}")
+        for view in ("replay", "output"):
+            got = parse_lines(scene.run(scene.contrail, view, "--json", "--process", str(child["pid"]), scene.trace))
+            expect(without_ids(got) == without_ids(parse_lines(scene.run(scene.contrail, view, "--json", own))), f"{view} of process {child['pid']}")
     pids = [child["pid"] for child in children]
     family = scene.rows("--family", *[word for pid in pids for word in ("--process", str(pid))])
     alone = [scene.rows("--process", str(pid)) for pid in pids]
@@ -326,6 +329,33 @@ def processes(scene):
     expect("no process 1 in the trace" in scene.refused("replay", "--process", "1", scene.trace), "process 1")
     expect("no trace of a process 1" in scene.refused("report", "--family", "--process", "1", scene.trace), "process 1 of a family")
     expect("one --process at a time" in scene.refused("report", "--process", str(pids[0]), "--process", str(pids[1]), scene.trace), "two")
+
+
+def without_ids(lines):
+    return [{name: value for name, value in line.items() if name not in ("id", "parent")} for line in lines]
+
+
+@case
+def ids_of_processes(scene):
+    """A call has one id in SQL, replay --process and slowest --family, and no other call of the family has that."""
+    scene.own("fork", options=["--follow"])
+    first = scene.manifest()["pid"]
+    pids = [first] + [child["pid"] for child in scene.manifest()["children"] if child.get("directory")]
+    rows = json.loads(scene.run(scene.contrail, "sql", "--json", scene.trace,
+                                "SELECT id, parent_id, process, duration, function AS name FROM spans"))
+    calls = {row["id"]: row for row in rows}
+    expect(len(calls) == len(rows) > 0 and {row["process"] for row in rows} == set(pids), f"{len(calls)} of {len(rows)} ids, {pids}")
+    for pid in pids:
+        lines = [line for line in scene.lines("--process", str(pid)) if line["kind"] in ("enter", "tail", "point")]
+        expect({line["id"]: line["parent"] for line in lines} ==
+               {row["id"]: row["parent_id"] for row in rows if row["process"] == pid}, f"ids of process {pid}")
+        after = scene.lines("--process", str(pid), "--after", str(lines[5]["id"]))
+        expect(after and lines[6]["id"] in [line.get("id") for line in after], f"--after in process {pid}")
+    slowest = json.loads(scene.run(scene.contrail, "slowest", "--json", "--family", "-n", "50", "leaf", scene.trace))["slowest"]
+    expect({call["pid"] for call in slowest} >= set(pids[1:]), f"{[call['pid'] for call in slowest]}")
+    for call in slowest:
+        row = calls[call["id"]]
+        expect((row["process"], row["name"]) == (call["pid"], "leaf") and abs(row["duration"] - call["duration_ns"]) <= 1, f"{call}: {row}")
 
 
 @case

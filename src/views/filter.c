@@ -85,7 +85,11 @@ ct_filter_open_process(struct ct_trace *first, uint32_t pid, struct ct_trace **o
     if (snprintf(path, sizeof(path), "%s/%s", ct_trace_path(first), directory) >= (int)sizeof(path)) {
       return ct_fail(diag, CT_EINVAL, "the path of the trace of process %u is too long", pid);
     }
-    return ct_trace_open(path, out, diag);
+    int code = ct_trace_open(path, out, diag);
+    if (code == CT_OK) { /* ids of its calls are those that SQL gives, of the whole family */
+      ct_trace_set_place(*out, 0, (uint32_t)i + 1);
+    }
+    return code;
   }
   return ct_fail(diag, CT_ERANGE, "no process %u in the trace; `contrail info` lists those that were followed", pid);
 }

@@ -3,6 +3,7 @@
 #include "views/reading.h"
 
 #include "base/json.h"
+#include "trace/batch.h"
 #include "views/filter.h"
 #include "views/process_tree.h"
 #include "views/select.h"
@@ -351,7 +352,7 @@ warn(json_t *list, json_int_t pid, const char *what, const char *text)
 
 /* One that was followed. A trace that cannot be read is reported, and the others are shown. */
 static int
-read_child(struct ct_view_reading *reading, const json_t *child, struct ct_diag *diag)
+read_child(struct ct_view_reading *reading, const json_t *child, uint32_t number, struct ct_diag *diag)
 {
   const char *directory = ct_process_tree_directory(child);
   json_int_t pid = json_integer_value(json_object_get(child, "pid"));
@@ -366,6 +367,7 @@ read_child(struct ct_view_reading *reading, const json_t *child, struct ct_diag 
     warn(reading->warnings, pid, " is not in it", length >= (int)sizeof(path) ? "its path is too long" : why.text);
     return 0;
   }
+  ct_trace_set_place(trace, 0, number);
   if (ct_trace_set_same_range(trace, reading->trace) != CT_OK) {
     ct_trace_close(trace);
     return ct_fail(diag, CT_ENOMEM, "out of memory for the range of the trace");
@@ -420,7 +422,7 @@ ct_view_read(struct ct_view_reading *reading, struct ct_diag *diag)
   rc = rc == 0 && first ? read_trace(reading, reading->trace, diag) : rc;
   json_array_foreach(json_object_get(manifest, "children"), i, child)
   {
-    rc = rc == 0 && reading->family ? read_child(reading, child, diag) : rc;
+    rc = rc == 0 && reading->family ? read_child(reading, child, (uint32_t)i + 1, diag) : rc;
   }
   if (rc == 0 && reading->threads == 0 && reading->filter->tid_count != 0) {
     rc = ct_fail(diag, CT_ERANGE, "%s has no thread %u", ct_trace_path(reading->trace), reading->filter->tids[0]);

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/sized.h"
+#include "trace/batch.h"
 #include "views/call_tree.h"
 #include "views/filter.h"
 #include "views/reading.h"
@@ -36,6 +37,7 @@ struct part {
 struct process {
   char *path;
   uint32_t pid;
+  uint32_t place;         /* in the family, for ids: 0 the first, N the N-th of its children */
   struct ct_trace *trace; /* while its calls are shown; NULL: it has none of them */
   uint32_t *tids;
   size_t *ranks; /* of its roots: their places among all calls */
@@ -177,6 +179,8 @@ add_process(struct slowest *slowest, struct ct_trace *trace)
     processes[slowest->process_count++] = (struct process){0};
   }
   struct process *process = &processes[count - 1];
+  uint32_t number;
+  ct_trace_place(trace, &number, &process->place);
   process->path = strdup(ct_trace_path(trace));
   process->pid = (uint32_t)json_integer_value(json_object_get(ct_trace_manifest(trace), "pid"));
   return process->path != NULL ? 0 : CT_ENOMEM;
@@ -287,7 +291,11 @@ make_trees(struct slowest *slowest, uint32_t number, struct ct_view_notes *notes
   if (rc != 0) {
     return rc;
   }
-  process->trace = is_first ? slowest->first : process->trace;
+  if (is_first) {
+    process->trace = slowest->first;
+  } else {
+    ct_trace_set_place(process->trace, 0, process->place);
+  }
   if (take_roots(slowest, number) != 0) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
   }
