@@ -149,7 +149,8 @@ void
 ct_functions_free(struct ct_trace *trace)
 {
   for (uint32_t i = 0; i < trace->function_count; i++) {
-    if (trace->functions[i].name != trace->functions[i].raw_name) {
+    const struct ct_trace_function *function = &trace->functions[i];
+    if (function->name != function->raw_name && !ct_function_is_unknown(function)) {
       free((char *)trace->functions[i].name);
     }
   }
@@ -163,9 +164,35 @@ ct_trace_function_count(const struct ct_trace *trace)
   return trace->function_count;
 }
 
-static const char *
-make_name(const struct ct_trace *trace, const struct ct_trace_function *function)
+/* Its line has not been read, or is gone. */
+bool
+ct_function_is_unknown(const struct ct_trace_function *function)
 {
+  return function->module == UINT32_MAX && function->address == 0 && function->raw_name != NULL &&
+         function->raw_name[0] == '\0';
+}
+
+/* Until the trace is closed: its line may come yet, and the name that it had be pointed to. */
+static const char *
+name_unknown(struct ct_trace *trace, const struct ct_trace_function *function)
+{
+  enum { NAME_CHARS = 24 };
+  struct ct_functions_text *text = malloc(sizeof(*text) + NAME_CHARS);
+  if (text == NULL) {
+    return function->raw_name;
+  }
+  snprintf(text->text, NAME_CHARS, "(function %u)", function->id);
+  text->next = trace->more_functions;
+  trace->more_functions = text;
+  return text->text;
+}
+
+static const char *
+make_name(struct ct_trace *trace, const struct ct_trace_function *function)
+{
+  if (ct_function_is_unknown(function)) {
+    return name_unknown(trace, function);
+  }
   if (function->raw_name[0] != '\0') {
     const char *name = ct_demangle(function->raw_name);
     return name != NULL ? name : function->raw_name;
@@ -176,11 +203,7 @@ make_name(const struct ct_trace *trace, const struct ct_trace_function *function
   if (name == NULL) {
     return function->raw_name;
   }
-  if (function->module == UINT32_MAX && function->address == 0) {
-    snprintf(name, size, "(function %u)", function->id);
-  } else {
-    snprintf(name, size, "%s+0x%llx", module, (unsigned long long)function->address);
-  }
+  snprintf(name, size, "%s+0x%llx", module, (unsigned long long)function->address);
   return name;
 }
 

@@ -30,6 +30,12 @@ struct ct_trace_source {
 
 struct ct_atf;
 
+/* A part of functions.tsv that came later, or the name of a function whose line is not there; names point into it. */
+struct ct_functions_text {
+  struct ct_functions_text *next;
+  char text[];
+};
+
 struct ct_trace {
   char *path;
   int dir_fd;
@@ -50,7 +56,7 @@ struct ct_trace {
   bool threads_sorted;
   uint16_t newer_version; /* of a thread's file, which this reader cannot read; 0: there is none */
   uint32_t newer_index;   /* the thread's */
-  uint64_t folders; /* links of the directory when threads were looked for, by ct_trace_add_threads */
+  uint64_t folders;       /* links of the directory when threads were looked for, by ct_trace_add_threads */
   struct ct_trace_module *modules;
   uint32_t module_count;
 
@@ -65,13 +71,13 @@ struct ct_trace {
   struct ct_trace_prototypes *prototypes; /* NULL: not read yet */
 
   uint64_t tsc0, ns0, start_ns;
-  uint64_t end_tsc;                         /* 0: not known yet */
-  uint64_t last_tsc;                        /* of the blocks that were looked at */
-  uint32_t place_trace, place_process;      /* batch.h: ct_trace_set_place */
-  struct stat manifest_seen;                /* the file that the manifest was read from */
-  uint64_t functions_bytes;                 /* of the function table, that were read */
-  struct ct_functions_text *more_functions; /* refresh.c */
-  json_t **past;                            /* texts of manifests before that are pointed to */
+  uint64_t end_tsc;                    /* 0: not known yet */
+  uint64_t last_tsc;                   /* of the blocks that were looked at */
+  uint32_t place_trace, place_process; /* batch.h: ct_trace_set_place */
+  struct stat manifest_seen;           /* the file that the manifest was read from */
+  uint64_t functions_bytes;            /* of the function table, that were read */
+  struct ct_functions_text *more_functions;
+  json_t **past; /* texts of manifests before that are pointed to */
   size_t past_count;
   bool has_range; /* cursors give the events of [range_from, range_to] only, see range.c */
   uint64_t range_from, range_to;
@@ -111,6 +117,7 @@ int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);
 void ct_stacks_load(struct ct_trace *trace);
 /* functions.c: one line that ends in a zero byte: id, module, address, size, mode, raw name; false: it is none. */
 bool ct_function_line(const char *line, struct ct_trace_function *out);
+bool ct_function_is_unknown(const struct ct_trace_function *function);
 /* functions.c: an absent table is an empty one. */
 int ct_functions_load(struct ct_trace *trace, struct ct_diag *diag);
 void ct_functions_free(struct ct_trace *trace);

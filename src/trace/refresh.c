@@ -21,12 +21,6 @@
 
 #define IDS_MAX (1u << 24) /* the ring has 23 bits for one */
 
-/* A part of functions.tsv that came later, whose names the table points into. */
-struct ct_functions_text {
-  struct ct_functions_text *next;
-  char text[];
-};
-
 void
 ct_trace_refresh_free(struct ct_trace *trace)
 {
@@ -59,8 +53,7 @@ add_function(struct ct_trace *trace, const struct ct_trace_function *function)
     trace->function_count = (uint32_t)count;
   }
   struct ct_trace_function *slot = &trace->functions[function->id];
-  bool is_unknown = slot->module == UINT32_MAX && slot->raw_name != NULL && slot->raw_name[0] == '\0';
-  if (slot->raw_name == NULL || (is_unknown && slot->name == NULL)) { /* a name that was given stays */
+  if (slot->raw_name == NULL || ct_function_is_unknown(slot)) {
     *slot = *function;
   }
   return 0;
