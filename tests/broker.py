@@ -142,7 +142,8 @@ class Scene(streams.Scene):
         return self.receive(*options, address=to or f"nats://127.0.0.1:{port or self.port}/{SUBJECT}", directory=self.path(name))
 
     def follows(self, name):
-        wait_for(f"events at {name}", lambda: os.path.exists(self.path(name, "thread_1", "index.ctb")))
+        path = self.path(name, "thread_1", "index.ctb")
+        wait_for(f"events at {name}", lambda: os.path.exists(path) and os.path.getsize(path) > 1000)
 
     def ended(self, receivers):
         """What each said; all have the same as was recorded."""

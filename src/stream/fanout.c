@@ -16,6 +16,7 @@ enum {
   STALL_MS = 2000,      /* so long the slowest is waited for */
   TURN_MS = 20,
   END_PING_MS = 200, /* after END, whose loss shows by what comes next */
+  GATHER_MS = 1000,  /* since the sender came: who listened before has said so by then */
 };
 
 struct listener {
@@ -32,6 +33,7 @@ struct listener {
 struct ct_fanout {
   struct ct_broker *broker;
   uint64_t run, number;
+  uint64_t begun_ns;   /* connected for the first time */
   uint64_t end_number; /* of the last END */
   uint8_t *message;    /* CT_FANOUT_HEAD_BYTES + a frame */
   struct listener *listeners;
@@ -88,6 +90,7 @@ ct_fanout_connect(struct ct_sender *sender, struct ct_diag *diag)
   }
   size_t room = most - 1024; /* for heads and the name */
   sender->chunk = room < CT_LINK_CHUNK ? room : CT_LINK_CHUNK;
+  fanout->begun_ns = fanout->begun_ns != 0 ? fanout->begun_ns : ct_now_ns();
   return CT_OK;
 }
 
@@ -335,10 +338,14 @@ ct_fanout_is_asked(const struct ct_fanout *fanout)
   return fanout != NULL && fanout->is_asked;
 }
 
-/* 1: those that are there have all, and there is one; 0: not yet. One that has gone without is waited for. */
+/* Those that are there have all, and there is one. One that has gone without is waited for, and one that has not said
+ * yet. */
 static bool
 are_done(const struct ct_fanout *fanout)
 {
+  if (ct_now_ns() - fanout->begun_ns < GATHER_MS * 1000000ull) {
+    return false;
+  }
   for (size_t i = 0; i < fanout->count; i++) {
     if (!fanout->listeners[i].is_done) {
       return false;
