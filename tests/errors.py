@@ -16,7 +16,7 @@ import time
 
 import harness
 from harness import HERE, Running, Skip, case, main, need, need_root, wait_for
-from processes import state_of
+from processes import end_family, state_of
 
 # A program with output of its own, and enough calls to fill a small disk.
 BUSY = "print('begin'); import json; x = [json.loads(json.dumps(list(range(200)))) for _ in range(1500)]; print('end')"
@@ -453,7 +453,7 @@ class Odd:
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
+        end_family(self.process.pid, seconds=0)
         self.process.wait()
         self.process.stdout.close()
 
