@@ -673,7 +673,7 @@ class Calls:
                 self.end(stack.pop(), line)
             if line["kind"] in ("enter", "tail"):
                 stack.append(line["id"])
-                self.known[line["id"]] = {"function": (line["module"], line["name"]), "ts": line["ts_ns"]}
+                self.known[line["id"]] = {"function": (line["module"], line["name"]), "ts": line["ts_ns"], "depth": line["depth"]}
                 if line["parent"] is not None:
                     self.called[line["parent"]].append(line["id"])
             elif line["kind"] in ("return", "left") and stack:
@@ -694,9 +694,9 @@ class Calls:
             todo += self.called[number]
         return count
 
-    def slowest(self, name, count):
+    def slowest(self, name, count, passes=lambda call: True):
         found = [(-call["duration"], call["ts"], number) for number, call in self.known.items()
-                 if call["function"][1] == name and not call["uncertain"] and call["reason"] not in ("lost", "stack switched")]
+                 if call["function"][1] == name and passes(call) and not call["uncertain"] and call["reason"] not in ("lost", "stack switched")]
         return [(number, -duration) for duration, _, number in sorted(found)[:count]]
 
     def check(self, node, least=0):
@@ -759,6 +759,37 @@ def slowest(scene):
             else:
                 expect(call["tree"] is None and call["inside_of"] in [other["id"] for other in shown], f"{call}")
     return f"{trees} trees"
+
+
+@case
+def slowest_of_some(scene):
+    """The slowest of the calls that took so long at most, that ended so, or at some depths."""
+    scene.made()
+    calls = Calls(scene.lines())
+    shown = 0
+    for name in ("fib", "leaf", "work", "thrower", "tail_begin"):
+        durations = sorted(call["duration"] for call in calls.known.values() if call["function"][1] == name)
+        middle = durations[len(durations) // 2]
+        for words, passes in ((("--max-duration", f"{middle}ns"), lambda call: call["duration"] <= middle),
+                              (("--reason", "returned"), lambda call: call["reason"] == "returned"),
+                              (("--reason", "exception,tail-call"), lambda call: call["reason"] in ("exception", "tail call")),
+                              (("--depth", "4..6"), lambda call: 4 <= call["depth"] <= 6),
+                              (("--depth", "..7", "--max-duration", f"{middle}ns"), lambda call: call["depth"] <= 7 and call["duration"] <= middle)):
+            mine = calls.slowest(name, 7, passes)
+            text = scene.run(scene.contrail, "slowest", name, "-n", "7", "--json", *words, scene.trace, status=0 if mine else 1)
+            its = json.loads(text)
+            expect([call["duration_ns"] for call in its["slowest"]] == [duration for _, duration in mine], f"{name} {words}: {its}, by the events {mine}")
+            expect(all(passes(calls.known[call["id"]]) for call in its["slowest"]) and its["filter"].startswith("calls"), f"{name} {words}: {its}")
+            for call in its["slowest"]:
+                if call["tree"] is not None:
+                    calls.check(call["tree"])
+                    shown += 1
+    text = scene.run(scene.contrail, "slowest", "fib", "--max-duration", "1ms", scene.trace)
+    expect(text.startswith("looked at: calls of at most 1.000 ms\n"), text[:200])
+    for words, part in ((("--type", "call"), "unknown option"), (("--reason", "foo"), "is no end of a call")):
+        result = scene.execute(scene.contrail, "slowest", "fib", *words, scene.trace)
+        expect(result.returncode == 2 and part in result.stderr, f"{words}: {result}")
+    return f"{shown} trees"
 
 
 @case
