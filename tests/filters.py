@@ -190,6 +190,17 @@ def compare_report(scene, whole, low, high):
         differs = next(((name, want[name], got.get(name, 0)) for name in {*want, *got} if want[name] != got.get(name, 0)), None)
         expect(differs is None, f"report {words}: function, calls, calls of report: {differs}")
         expect(report["counted"].startswith("calls"), report["counted"])
+    want = {"call": counts(lambda one: True), "point": collections.Counter()}
+    for line in whole:
+        if line["kind"] in ("point", "counted"):
+            want["point"][line["name"]] += line["calls"] if line["kind"] == "counted" else line.get("interval", 1)
+    want["call,point"] = want["call"] + want["point"]
+    for name, calls in want.items():
+        report = json.loads(scene.execute(scene.contrail, "report", "--json", "--type", name, scene.trace).stdout)
+        got = collections.Counter()
+        for row in report["functions"]:
+            got[row["name"]] += row["calls"]
+        expect(+got == +calls, f"report --type {name}: {sum(got.values())} calls, not {sum(calls.values())}")
 
 
 @case
@@ -467,8 +478,11 @@ def bad_values(scene):
     expect("the piece is in the name" in scene.refused("report", "--from", "1", scene.trace + "@..2"), "two pieces")
     expect("the thread is in the name" in scene.refused("report", "--thread", "1", scene.trace + "#2"), "two threads")
     expect("whole traces" in scene.refused("report", "--family", scene.trace + "@..2"), "a piece of a family")
-    for command, option in (("report", "--type"), ("output", "--depth"), ("info", "--from")):
+    for command, option in (("graph", "--type"), ("slowest", "--type"), ("output", "--depth"), ("info", "--from")):
         expect("unknown option" in scene.refused(command, option, "1", scene.trace), f"{command} {option}")
+    for words, part in ((["--type", "output"], "its types are call and point"), (["--type", "x"], "'x' is no type"),
+                        (["--by", "module", "--type", "call"], "sums of all calls"), (["--callees", "fib", "--type", "call"], "--type")):
+        expect(part in scene.refused("report", *words, scene.trace), f"report {words}")
     result = scene.execute(scene.contrail, "report", "--json", "--min-duration", "1h", scene.trace)
     expect(result.returncode == 1 and "nothing passes the filters" in result.stderr, f"{result.returncode} {result.stderr}")
     result = scene.execute(scene.contrail, "report", "--function", "fib", "--min-duration", "1h", scene.trace)

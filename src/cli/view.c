@@ -73,8 +73,8 @@ apply_reason(const struct ct_applied *applied)
   return check_parsed(applied, code, &diag);
 }
 
-static int
-apply_type(const struct ct_applied *applied)
+int
+ct_apply_type(const struct ct_applied *applied)
 {
   struct ct_diag diag = {""};
   uint32_t more, *types = applied->member;
@@ -213,7 +213,7 @@ const struct ct_option ct_type_options[] = {
              "several with commas between them",
      .values = "call point output switch lost crash",
      .adds_up = true,
-     .apply = apply_type,
+     .apply = ct_apply_type,
      .offset = offsetof(struct ct_view_selection, filter.types)},
     CT_OPTIONS_END,
 };

@@ -61,6 +61,7 @@ extern const struct ct_option ct_quiet_options[];  /* --quiet */
     .offset = offsetof(type, where)                                                                                    \
   }
 int ct_apply_limit(const struct ct_applied *applied);
+int ct_apply_type(const struct ct_applied *applied); /* member: filter.types */
 /* --depth of a tree: so many levels of it (3), or the depths of the calls that count (2..5), into the filter. */
 int ct_apply_levels(const struct ct_applied *applied, struct ct_filter *filter, uint32_t *levels);
 
