@@ -478,7 +478,7 @@ def bad_values(scene):
     expect("the piece is in the name" in scene.refused("report", "--from", "1", scene.trace + "@..2"), "two pieces")
     expect("the thread is in the name" in scene.refused("report", "--thread", "1", scene.trace + "#2"), "two threads")
     expect("whole traces" in scene.refused("report", "--family", scene.trace + "@..2"), "a piece of a family")
-    for command, option in (("graph", "--type"), ("slowest", "--type"), ("output", "--depth"), ("info", "--from")):
+    for command, option in (("graph", "--type"), ("slowest", "--type"), ("output", "--depth"), ("info", "--depth")):
         expect("unknown option" in scene.refused(command, option, "1", scene.trace), f"{command} {option}")
     for words, part in ((["--type", "output"], "its types are call and point"), (["--type", "x"], "'x' is no type"),
                         (["--by", "module", "--type", "call"], "sums of all calls"), (["--callees", "fib", "--type", "call"], "--type")):
@@ -537,11 +537,14 @@ def info_of_pieces(scene):
             expect(info["events"] == report["events"], f"{name}: {info['events']} events, not {report['events']}")
             expect(abs(info["duration_ns"] - (high - low)) < 1000, f"{name}: {info['duration_ns']} ns, not {high - low}")
             expect(info["output"]["stdout_bytes"] == info["output"]["recorded_bytes"] == output, f"{name}: {info['output']}")
+        by_options = scene.run(scene.contrail, "info", "--json", *words, scene.trace)
+        expect(by_options == scene.run(scene.contrail, "info", "--json", scene.trace + form), f"{words}")
         info = scene.info(scene.trace + form)
         expect(abs(info["piece"]["from_ns"] - low) < 10 and abs(info["piece"]["to_ns"] - high) < 10, str(info["piece"]))
         expect(scene.run(scene.contrail, "info", scene.trace + form).startswith("piece "), "not said")
     for tid in tids:
         info = scene.info(f"{scene.trace}#{tid}")
+        expect(json.loads(scene.run(scene.contrail, "info", "--json", "--thread", str(tid), scene.trace)) == info, f"--thread {tid}")
         expect([row["tid"] for row in info["threads"]] == [tid] == info["piece"]["tids"], str(info["threads"]))
         expect(info["events"] == next(row["events"] for row in full["threads"] if row["tid"] == tid), str(info["events"]))
     expect("no thread" in scene.refused("info", scene.trace + "#7777777"), "not refused")
