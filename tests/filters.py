@@ -480,6 +480,16 @@ def bad_values(scene):
     expect("whole traces" in scene.refused("report", "--family", scene.trace + "@..2"), "a piece of a family")
     for command, option in (("graph", "--type"), ("slowest", "--type"), ("output", "--depth"), ("info", "--depth")):
         expect("unknown option" in scene.refused(command, option, "1", scene.trace), f"{command} {option}")
+    of_filters = ("from", "to", "window", "thread", "process", "function", "module", "file", "min-duration", "max-duration", "depth", "reason", "type", "limit")
+    had = {command["name"]: {option["name"] for option in command["options"]}
+           for command in json.loads(scene.run(scene.contrail, "help", "--json"))["commands"]}
+    for command in ("report", "graph", "slowest", "diff", "info", "output", "replay", "export", "html", "cut", "sql", "tui"):
+        for option in of_filters:  # what a command does not have it refuses
+            if option not in had[command]:
+                expect("unknown option" in scene.refused(command, f"--{option}", "1", scene.trace), f"{command} --{option}")
+    for command in ("report", "replay", "export"):
+        expect(set(of_filters) <= had[command], f"{command} has no {set(of_filters) - had[command]}")
+    expect(set(of_filters) - had["graph"] == {"type"} and set(of_filters) - had["slowest"] == {"type", "function"}, "graph, slowest")
     for words, part in ((["--type", "output"], "its types are call and point"), (["--type", "x"], "'x' is no type"),
                         (["--by", "module", "--type", "call"], "sums of all calls"), (["--callees", "fib", "--type", "call"], "--type")):
         expect(part in scene.refused("report", *words, scene.trace), f"report {words}")
