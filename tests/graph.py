@@ -395,10 +395,9 @@ class CallsOf:
     def __init__(self, scene):
         self.calls, self.first = [], None
         manifest = scene.manifest()
-        traces = [(manifest["pid"], scene.trace)] + [(child["pid"], os.path.join(scene.trace, child["directory"]))
-                                                     for child in manifest["children"] if child.get("directory")]
-        for order, (pid, trace) in enumerate(traces):
-            model = Model().add(parse_lines(scene.view("replay", "--json", trace=trace)), pid)
+        pids = [manifest["pid"]] + [child["pid"] for child in manifest["children"] if child.get("directory")]
+        for order, pid in enumerate(pids):  # with the ids of the family, which a child's own directory has not
+            model = Model().add(parse_lines(scene.view("replay", "--json", "--process", str(pid))), pid)
             self.calls += [(call, number, pid, order) for number, call in model.calls.items()]
 
     def slowest(self, name, count):
