@@ -124,6 +124,39 @@ def family(scene):
 
 
 @case
+def process(scene):
+    """One process of a family, alone; a piece of it; as export has it."""
+    scene.record("--follow", *NO_LOADER, "--", scene.build(), "fork")
+    manifest = scene.manifest()
+    pids = [manifest["pid"]] + [child["pid"] for child in manifest["children"] if child.get("directory")]
+    expect(len(pids) > 1, manifest["children"])
+    for pid in pids:
+        times = [line["ts_ns"] for line in json_lines(scene.run(scene.contrail, "replay", "--json", "--process", str(pid), scene.trace))
+                 if line["kind"] == "enter"]
+        begin, end = times[len(times) // 4], times[len(times) * 3 // 4]
+        for number, words in enumerate(((), ("--from", f"{begin}ns", "--to", f"{end}ns"))):
+            for form, command in (("cut", ("cut",)), ("export", ("export", "--to", "contrail"))):
+                if form == "export" and words and pid != pids[0]:
+                    continue  # it counts from the begin of the first process's recording
+                target = scene.path(f"{form}{pid}_{number}")
+                scene.run(scene.contrail, *command, "--process", str(pid), *words, "-o", target, scene.trace)
+                whole, own = scene.report(scene.trace, "--process", str(pid), *words), scene.report(target)
+                expect(own["functions"] == whole["functions"] and own["functions"],
+                       f"{form} {pid} {words}: {differences(own['functions'], whole['functions'])}")
+                with open(os.path.join(target, "manifest.json")) as file:
+                    own = json.load(file)
+                expect(own["pid"] == pid and not own.get("children"), f"{form} {pid}: {own['pid']}, {own.get('children')}")
+    for words in (("cut", "--process", "1"), ("export", "--to", "contrail", "--process", "1"),
+                  ("cut", "--process", str(pids[0]), "--process", str(pids[1]))):
+        result = scene.execute(scene.contrail, *words, "-o", scene.path("x"), scene.trace)
+        expect(result.returncode == 2 and result.stderr.count("\n") == 1 and not os.path.exists(scene.path("x")), f"{words}: {result}")
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@case
 def refusals(scene):
     scene.record("--", "/bin/true")
     scene.write("full", "x")

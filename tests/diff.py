@@ -101,6 +101,21 @@ def as_the_report(scene):
 
 
 @case
+def of_a_file(scene):
+    """--file: the functions that report --file has; of traces that do not say where functions are written, none."""
+    before, after = scene.traced("a", "--source", turns=50), scene.traced("b", "--source", turns=60)
+    names = {row["name"] for trace in (before, after)
+             for row in json.loads(scene.run(scene.contrail, "report", "--json", "--file", "program.c", trace))["functions"]}
+    expect({"alpha", "beta", "main"} <= names, names)
+    got = {row["name"] for row in scene.diff("--all", "--file", "program.c", before, after)["functions"]}
+    expect(got == names, f"only one has {got ^ names}")
+    whole = {row["name"] for row in scene.diff("--all", before, after)["functions"]}
+    expect(names < whole, "all functions are in the file")
+    plain = scene.traced("c", turns=50)
+    expect(not scene.diff("--all", "--file", "program.c", plain, plain)["functions"], "without --source")
+
+
+@case
 def planted(scene):
     """Three tenths more work in one function of a program, whose file has another name: found, and first."""
     for turn in range(3):  # a machine that is faster for one of the two runs changes others, too, and truly
@@ -176,7 +191,8 @@ def not_comparable(scene):
 def wrong_usage(scene):
     trace = scene.traced("a", turns=10)
     for words, status in (([trace], 2), ([trace, trace, trace], 2), (["--sort", "x", trace, trace], 2),
-                          ([trace, scene.path("none")], 1), (["--function", "[", trace, trace], 2)):
+                          ([trace, scene.path("none")], 1), (["--function", "[", trace, trace], 2), (["--min-duration", "1ms", trace, trace], 2),
+                          (["--family", trace + "@..1", trace], 2), (["--family", trace, trace + "@..1"], 2)):
         result = scene.execute(scene.contrail, "diff", *words)
         expect(result.returncode == status and result.stderr and not result.stdout, f"{words}: {result}")
 

@@ -190,6 +190,17 @@ def compare_report(scene, whole, low, high):
         differs = next(((name, want[name], got.get(name, 0)) for name in {*want, *got} if want[name] != got.get(name, 0)), None)
         expect(differs is None, f"report {words}: function, calls, calls of report: {differs}")
         expect(report["counted"].startswith("calls"), report["counted"])
+    want = {"call": counts(lambda one: True), "point": collections.Counter()}
+    for line in whole:
+        if line["kind"] in ("point", "counted"):
+            want["point"][line["name"]] += line["calls"] if line["kind"] == "counted" else line.get("interval", 1)
+    want["call,point"] = want["call"] + want["point"]
+    for name, calls in want.items():
+        report = json.loads(scene.execute(scene.contrail, "report", "--json", "--type", name, scene.trace).stdout)
+        got = collections.Counter()
+        for row in report["functions"]:
+            got[row["name"]] += row["calls"]
+        expect(+got == +calls, f"report --type {name}: {sum(got.values())} calls, not {sum(calls.values())}")
 
 
 @case
@@ -467,8 +478,21 @@ def bad_values(scene):
     expect("the piece is in the name" in scene.refused("report", "--from", "1", scene.trace + "@..2"), "two pieces")
     expect("the thread is in the name" in scene.refused("report", "--thread", "1", scene.trace + "#2"), "two threads")
     expect("whole traces" in scene.refused("report", "--family", scene.trace + "@..2"), "a piece of a family")
-    for command, option in (("report", "--type"), ("output", "--depth"), ("info", "--from")):
+    for command, option in (("graph", "--type"), ("slowest", "--type"), ("output", "--depth"), ("info", "--depth")):
         expect("unknown option" in scene.refused(command, option, "1", scene.trace), f"{command} {option}")
+    of_filters = ("from", "to", "window", "thread", "process", "function", "module", "file", "min-duration", "max-duration", "depth", "reason", "type", "limit")
+    had = {command["name"]: {option["name"] for option in command["options"]}
+           for command in json.loads(scene.run(scene.contrail, "help", "--json"))["commands"]}
+    for command in ("report", "graph", "slowest", "diff", "info", "output", "replay", "export", "html", "cut", "sql", "tui"):
+        for option in of_filters:  # what a command does not have it refuses
+            if option not in had[command]:
+                expect("unknown option" in scene.refused(command, f"--{option}", "1", scene.trace), f"{command} --{option}")
+    for command in ("report", "replay", "export"):
+        expect(set(of_filters) <= had[command], f"{command} has no {set(of_filters) - had[command]}")
+    expect(set(of_filters) - had["graph"] == {"type"} and set(of_filters) - had["slowest"] == {"type", "function"}, "graph, slowest")
+    for words, part in ((["--type", "output"], "its types are call and point"), (["--type", "x"], "'x' is no type"),
+                        (["--by", "module", "--type", "call"], "sums of all calls"), (["--callees", "fib", "--type", "call"], "--type")):
+        expect(part in scene.refused("report", *words, scene.trace), f"report {words}")
     result = scene.execute(scene.contrail, "report", "--json", "--min-duration", "1h", scene.trace)
     expect(result.returncode == 1 and "nothing passes the filters" in result.stderr, f"{result.returncode} {result.stderr}")
     result = scene.execute(scene.contrail, "report", "--function", "fib", "--min-duration", "1h", scene.trace)
@@ -523,11 +547,14 @@ def info_of_pieces(scene):
             expect(info["events"] == report["events"], f"{name}: {info['events']} events, not {report['events']}")
             expect(abs(info["duration_ns"] - (high - low)) < 1000, f"{name}: {info['duration_ns']} ns, not {high - low}")
             expect(info["output"]["stdout_bytes"] == info["output"]["recorded_bytes"] == output, f"{name}: {info['output']}")
+        by_options = scene.run(scene.contrail, "info", "--json", *words, scene.trace)
+        expect(by_options == scene.run(scene.contrail, "info", "--json", scene.trace + form), f"{words}")
         info = scene.info(scene.trace + form)
         expect(abs(info["piece"]["from_ns"] - low) < 10 and abs(info["piece"]["to_ns"] - high) < 10, str(info["piece"]))
         expect(scene.run(scene.contrail, "info", scene.trace + form).startswith("piece "), "not said")
     for tid in tids:
         info = scene.info(f"{scene.trace}#{tid}")
+        expect(json.loads(scene.run(scene.contrail, "info", "--json", "--thread", str(tid), scene.trace)) == info, f"--thread {tid}")
         expect([row["tid"] for row in info["threads"]] == [tid] == info["piece"]["tids"], str(info["threads"]))
         expect(info["events"] == next(row["events"] for row in full["threads"] if row["tid"] == tid), str(info["events"]))
     expect("no thread" in scene.refused("info", scene.trace + "#7777777"), "not refused")

@@ -228,6 +228,21 @@ def damaged(scene):
         expect(result.returncode == status and text in result.stderr, f"tui {words}: {result}")
 
 
+@case("a piece")
+def piece(scene):
+    """--from and --to: the numbers of the same piece in report."""
+    scene.record("--source", "--", program(scene))
+    times = [line["ts_ns"] for line in scene.lines() if line["name"] == "leaf" and line["kind"] == "enter"]
+    words = ("--from", f"{times[1000]}ns", "--to", f"{times[3000]}ns")
+    want = json.loads(scene.run(scene.contrail, "report", "--json", *words, scene.trace))["functions"]
+    calls = next(row["calls"] for row in want if row["name"] == "leaf")
+    expect(1900 < calls < 2100, f"{calls} calls of leaf")
+    scene.open("--sort", "calls", *words, scene.trace)
+    shown = counts_of(scene.shows("report:", "leaf [calls]"))
+    expect(shown["leaf"] == calls, f"{shown}, not {calls}")
+    scene.leave()
+
+
 @case("a recording that goes on")
 def growing(scene):
     """Numbers grow, the end is followed, and at the end they are the report's."""

@@ -49,6 +49,7 @@ struct ct_diff_options {
   enum ct_view_time time;
   struct ct_view_progress progress;
   bool short_names; /* text: long names shortened (ct_shorten_name) */
+  const char *file; /* functions written there, as for the report; a trace that does not say where has none */
 };
 
 /* notes->shown: functions that are shown, new and vanished ones among them. */

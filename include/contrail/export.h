@@ -22,7 +22,7 @@ struct ct_export_format {
   const char *summary; /* in some words */
   bool is_directory;   /* of what is written; else it is a file */
   bool has_weight;     /* it takes a weight: it is of sums, and not of single calls */
-  bool takes_filters;  /* of functions, calls, processes; else only threads, and the range of the trace */
+  bool takes_filters;  /* of functions, calls, processes; else only threads and the range ("contrail": a process) */
   bool takes_two;      /* it can show the difference of two traces */
 };
 /* n from 0 on; NULL after the last one. */

@@ -7,6 +7,10 @@
  * were recursive. The total of a node is the self time of its calls and of all that hangs below it, so that no moment
  * counts twice and the outermost nodes are 100 %. What was called on other stacks (of coroutines and signal
  * handlers) hangs below "(other stacks)".
+ *
+ * Filters of single calls (durations, depths, reasons): calls that do not pass count to no path, and their self time
+ * goes to the total of the innermost call around them that does. So a call that passes has all of its time, and what is
+ * in no such call is left out. Paths with no call that passes are not there.
  */
 #ifndef CONTRAIL_GRAPH_H
 #define CONTRAIL_GRAPH_H
@@ -25,7 +29,7 @@ extern "C" {
 
 struct ct_graph_options {
   size_t struct_size;
-  const struct ct_filter *filter; /* threads, processes, functions to begin with; limit: the so many heaviest paths */
+  const struct ct_filter *filter; /* functions to begin with, threads, calls, ...; limit: the so many heaviest paths */
   unsigned width;                 /* cut lines to so many columns; 0: never */
   double min_percent;             /* paths with less of the whole are shown as a number of them */
   uint32_t depth;                 /* so many levels; 0: all */
@@ -40,7 +44,7 @@ struct ct_graph_options {
   bool short_names; /* text: long names shortened (ct_shorten_name) */
 };
 
-/* As ct_report_write. CT_EINVAL: filters of single calls, which would leave holes in the paths. */
+/* As ct_report_write. CT_EINVAL: types or levels in the filter. */
 int ct_graph_write(struct ct_trace *trace, const struct ct_graph_options *options, FILE *out,
                    struct ct_view_notes *notes, struct ct_diag *diag);
 

@@ -27,7 +27,7 @@ enum { CT_SLOWEST_DEFAULT = 5, CT_SLOWEST_MAX = 1000 };
 
 struct ct_slowest_options {
   size_t struct_size;
-  const struct ct_filter *filter; /* functions, threads; NULL: all */
+  const struct ct_filter *filter; /* functions, threads, calls; NULL: all */
   uint32_t count;                 /* 0: CT_SLOWEST_DEFAULT */
   bool by_off;                    /* not the slowest, but those that were off the processor longest */
   uint32_t depth;                 /* so many levels of a tree; 0: all */

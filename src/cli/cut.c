@@ -22,6 +22,7 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct wanted, path)},
     CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
     CT_OPTIONS_END,
 };
@@ -31,11 +32,15 @@ write_cut(void *context, struct ct_trace *trace, const struct ct_filter *filter,
           const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
+  const struct ct_filter chosen = {.struct_size = sizeof(chosen), /* the trace has its range already */
+                                   .tids = filter->tids,
+                                   .tid_count = filter->tid_count,
+                                   .pids = filter->pids,
+                                   .pid_count = filter->pid_count};
   struct ct_export_options export = {.struct_size = sizeof(export),
                                      .format = "contrail",
                                      .path = wanted->path,
-                                     .tids = filter->tids,
-                                     .tid_count = filter->tid_count,
+                                     .filter = &chosen,
                                      .progress = *progress};
   struct ct_export_summary summary = {.struct_size = sizeof(summary)};
   int rc = ct_export_write(trace, &export, &summary, notes, diag);
@@ -73,7 +78,8 @@ const struct ct_command ct_command_cut = {
     .synopsis = "-o DIR [OPTION]... [DIR]",
     .about =
         "Writes a piece of the trace in DIR (default " CT_DEFAULT_TRACE ") as a trace of its own, for a bug report:\n"
-        "its events, functions, details and output, and those of the processes that were followed.\n",
+        "its events, functions, details and output, and those of the processes that were followed;\n"
+        "with --process those of one of them alone.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

@@ -80,6 +80,7 @@ show(const struct wanted *wanted, struct ct_trace_view traces[2])
       .after_tid_count = traces[1].filter.tid_count,
       .function_glob = wanted->selected.filter.function,
       .module_glob = wanted->selected.filter.module,
+      .file = wanted->selected.filter.file,
       .limit = wanted->selected.has_limit || wanted->selected.json ? wanted->selected.filter.limit : DEFAULT_ROWS,
       .all = wanted->all,
       .family = wanted->family,
@@ -115,6 +116,12 @@ run(int argc, char **argv)
   code = ct_open_trace_form(&ct_command_diff, argv[optind], &wanted.selected, &traces[0]);
   code =
       code == CT_EXIT_OK ? ct_open_trace_form(&ct_command_diff, argv[optind + 1], &wanted.selected, &traces[1]) : code;
+  struct ct_diag diag = {""};
+  for (int i = 0; i < 2 && code == CT_EXIT_OK && wanted.family; i++) {
+    if (ct_check_family_is_whole(traces[i].trace, &traces[i].filter, &diag) != CT_OK) {
+      code = ct_usage_error(&ct_command_diff, "%s", diag.text);
+    }
+  }
   code = code == CT_EXIT_OK ? show(&wanted, traces) : code;
   ct_trace_close(traces[0].trace);
   ct_trace_close(traces[1].trace);

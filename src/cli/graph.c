@@ -31,6 +31,13 @@ apply_share(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
+static int
+apply_depth(const struct ct_applied *applied)
+{
+  struct wanted *wanted = applied->member;
+  return ct_apply_levels(applied, &wanted->selected.filter, &wanted->depth);
+}
+
 static const struct ct_option options[] = {
     {.name = "min-share",
      .argument = "PERCENT",
@@ -40,11 +47,10 @@ static const struct ct_option options[] = {
     {.name = "depth",
      .letter = 'd',
      .argument = "N",
-     .help = "only N levels; 0: all",
+     .help = "only N levels (0: all); or counted are the calls at these depths (2..5, 2.., ..5; the outermost is 0)",
      .most = UINT32_MAX,
      .unit = " of levels",
-     .apply = ct_apply_count32,
-     .offset = offsetof(struct wanted, depth)},
+     .apply = apply_depth},
     CT_OPTION_LIMIT(struct wanted, selected, "at most N paths, the heaviest ones, 0 for all"),
     {.name = "paths",
      .argument = "N",
@@ -64,6 +70,9 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct wanted, family)},
     CT_OPTION_FUNCTION(struct wanted, selected, "from these functions down, as with the operand FUNCTION"),
     CT_OPTION_GROUP(ct_module_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_min_duration_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_max_duration_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_reason_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_range_options, struct wanted, selected),

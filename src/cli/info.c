@@ -14,7 +14,9 @@ struct wanted {
 
 static const struct ct_option options[] = {
     CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object, with all modules and threads"),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
     {.name = "raw",
      .help = "durations as the clock gave them, with what hooks and contrail took",
      .apply = ct_apply_flag,
@@ -54,8 +56,8 @@ const struct ct_command ct_command_info = {
     .name = "info",
     .summary = "show what a trace is: exit, events, drops, modules, threads",
     .synopsis = "[OPTION]... [DIR]",
-    .about = "Shows how the recording in DIR (default " CT_DEFAULT_TRACE ") went. Of DIR@FROM..TO and\n"
-             "DIR#TID it tells the events, the duration, the output and the threads of that piece.\n",
+    .about = "Shows how the recording in DIR (default " CT_DEFAULT_TRACE ") went. Of a piece of it\n"
+             "or of some threads it tells the events, the duration, the output and the threads of that piece.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

@@ -34,6 +34,13 @@ apply_duration(const struct ct_applied *applied)
   return rc == CT_OK ? CT_EXIT_OK : ct_usage_error(applied->command, "%s", diag.text);
 }
 
+static int
+apply_depth(const struct ct_applied *applied)
+{
+  struct wanted *wanted = applied->member;
+  return ct_apply_levels(applied, &wanted->selected.filter, &wanted->depth);
+}
+
 static const struct ct_option options[] = {
     {.name = "limit",
      .letter = 'n',
@@ -53,16 +60,22 @@ static const struct ct_option options[] = {
     {.name = "depth",
      .letter = 'd',
      .argument = "N",
-     .help = "only N levels of each tree",
+     .help = "only N levels of each tree; or the slowest of the calls at these depths (2..5, 2.., ..5; the outermost "
+             "is 0)",
      .most = UINT32_MAX,
      .unit = " of levels",
-     .apply = ct_apply_count32,
-     .offset = offsetof(struct wanted, depth)},
+     .apply = apply_depth},
     {.name = "min-duration",
      .argument = "DURATION",
      .help = "calls inside that took less (1ms, 500us) are counted only",
      .apply = apply_duration,
      .offset = offsetof(struct wanted, min_ns)},
+    {.name = "max-duration",
+     .argument = "TIME",
+     .help = "the slowest of the calls that took so long at most",
+     .apply = apply_duration,
+     .offset = offsetof(struct wanted, selected.filter.max_ns)},
+    CT_OPTION_GROUP(ct_reason_options, struct wanted, selected),
     {.name = "family",
      .help = "of the processes that were followed (record --follow) too",
      .against = "thread",

@@ -65,6 +65,7 @@ static const struct ct_option options[] = {
                        "only functions that a pattern of record --trace matches, in the report at first"),
     CT_OPTION_GROUP(ct_thread_options, struct tui, selected),
     CT_OPTION_GROUP(ct_process_options, struct tui, selected),
+    CT_OPTION_GROUP(ct_from_to_options, struct tui, selected),
     CT_OPTION_GROUP(ct_names_options, struct tui, selected.look),
     CT_OPTIONS_END,
 };
@@ -145,10 +146,11 @@ name_of(const struct tui *tui, const char *argument)
   if (tui->view.filter.tid_count == 1) {
     snprintf(thread, sizeof(thread), "#%u", tui->view.filter.tids[0]);
   }
-  bool has_piece = form.from != NULL || form.to != NULL;
-  int length =
-      asprintf(&name, "%s%s%s%s%s%s", ct_trace_path(tui->view.trace), has_piece ? "@" : "",
-               form.from != NULL ? form.from : "", has_piece ? ".." : "", form.to != NULL ? form.to : "", thread);
+  const char *from = form.from != NULL ? form.from : tui->selected.from;
+  const char *to = form.to != NULL ? form.to : tui->selected.to;
+  bool has_piece = from != NULL || to != NULL;
+  int length = asprintf(&name, "%s%s%s%s%s%s", ct_trace_path(tui->view.trace), has_piece ? "@" : "",
+                        from != NULL ? from : "", has_piece ? ".." : "", to != NULL ? to : "", thread);
   ct_trace_form_free(&form);
   return length >= 0 ? name : NULL;
 }

@@ -54,6 +54,15 @@ apply_depth(const struct ct_applied *applied)
   return check_parsed(applied, ct_filter_parse_depth(applied->value, applied->member, &diag), &diag);
 }
 
+int
+ct_apply_levels(const struct ct_applied *applied, struct ct_filter *filter, uint32_t *levels)
+{
+  struct ct_applied part = *applied;
+  bool is_range = strstr(applied->value, "..") != NULL;
+  part.member = is_range ? (void *)filter : levels;
+  return is_range ? apply_depth(&part) : ct_apply_count32(&part);
+}
+
 static int
 apply_reason(const struct ct_applied *applied)
 {
@@ -64,8 +73,8 @@ apply_reason(const struct ct_applied *applied)
   return check_parsed(applied, code, &diag);
 }
 
-static int
-apply_type(const struct ct_applied *applied)
+int
+ct_apply_type(const struct ct_applied *applied)
 {
   struct ct_diag diag = {""};
   uint32_t more, *types = applied->member;
@@ -154,23 +163,25 @@ const struct ct_option ct_module_options[] = {
     CT_OPTIONS_END,
 };
 
-const struct ct_option ct_call_options[] = {
+const struct ct_option ct_min_duration_options[] = {
     {.name = "min-duration",
      .argument = "TIME",
      .help = "only calls that took so long at least: 1ms, 1.5us, 200ns, 3s",
      .apply = apply_duration,
      .offset = offsetof(struct ct_view_selection, filter.min_ns)},
+    CT_OPTIONS_END,
+};
+
+const struct ct_option ct_max_duration_options[] = {
     {.name = "max-duration",
      .argument = "TIME",
      .help = "only calls that took so long at most",
      .apply = apply_duration,
      .offset = offsetof(struct ct_view_selection, filter.max_ns)},
-    {.name = "depth",
-     .letter = 'd',
-     .argument = "N",
-     .help = "only so many levels of calls (3), or the calls at these depths (2..5, 2.., ..5; the outermost is 0)",
-     .apply = apply_depth,
-     .offset = offsetof(struct ct_view_selection, filter)},
+    CT_OPTIONS_END,
+};
+
+const struct ct_option ct_reason_options[] = {
     {.name = "reason",
      .argument = "END",
      .help = "only calls that ended so: returned, exception, longjmp, exit, ...; several with commas between them",
@@ -182,6 +193,19 @@ const struct ct_option ct_call_options[] = {
     CT_OPTIONS_END,
 };
 
+const struct ct_option ct_call_options[] = {
+    {.group = ct_min_duration_options},
+    {.group = ct_max_duration_options},
+    {.name = "depth",
+     .letter = 'd',
+     .argument = "N",
+     .help = "only so many levels of calls (3), or the calls at these depths (2..5, 2.., ..5; the outermost is 0)",
+     .apply = apply_depth,
+     .offset = offsetof(struct ct_view_selection, filter)},
+    {.group = ct_reason_options},
+    CT_OPTIONS_END,
+};
+
 const struct ct_option ct_type_options[] = {
     {.name = "type",
      .argument = "TYPE",
@@ -189,7 +213,7 @@ const struct ct_option ct_type_options[] = {
              "several with commas between them",
      .values = "call point output switch lost crash",
      .adds_up = true,
-     .apply = apply_type,
+     .apply = ct_apply_type,
      .offset = offsetof(struct ct_view_selection, filter.types)},
     CT_OPTIONS_END,
 };

@@ -38,13 +38,16 @@ extern const struct ct_option ct_range_options[];    /* --window, --from, --to *
 extern const struct ct_option ct_from_to_options[];  /* --from, --to */
 extern const struct ct_option ct_function_options[]; /* --function */
 extern const struct ct_option ct_module_options[];   /* --module, --file */
-extern const struct ct_option ct_call_options[];     /* --min-duration, --max-duration, --depth, --reason */
-extern const struct ct_option ct_type_options[];     /* --type */
-extern const struct ct_option ct_limit_options[];    /* --limit */
-extern const struct ct_option ct_filter_options[];   /* all of these */
-extern const struct ct_option ct_time_options[];     /* --time, --raw */
-extern const struct ct_option ct_source_options[];   /* --source */
-extern const struct ct_option ct_quiet_options[];    /* --quiet */
+extern const struct ct_option ct_call_options[];     /* the next three, and --depth */
+extern const struct ct_option ct_min_duration_options[];
+extern const struct ct_option ct_max_duration_options[];
+extern const struct ct_option ct_reason_options[];
+extern const struct ct_option ct_type_options[];   /* --type */
+extern const struct ct_option ct_limit_options[];  /* --limit */
+extern const struct ct_option ct_filter_options[]; /* all of these */
+extern const struct ct_option ct_time_options[];   /* --time, --raw */
+extern const struct ct_option ct_source_options[]; /* --source */
+extern const struct ct_option ct_quiet_options[];  /* --quiet */
 
 /* --function and --limit where a command has more to say of them than ct_function_options and ct_limit_options. */
 #define CT_OPTION_FUNCTION(type, where, text)                                                                          \
@@ -58,6 +61,9 @@ extern const struct ct_option ct_quiet_options[];    /* --quiet */
     .offset = offsetof(type, where)                                                                                    \
   }
 int ct_apply_limit(const struct ct_applied *applied);
+int ct_apply_type(const struct ct_applied *applied); /* member: filter.types */
+/* --depth of a tree: so many levels of it (3), or the depths of the calls that count (2..5), into the filter. */
+int ct_apply_levels(const struct ct_applied *applied, struct ct_filter *filter, uint32_t *levels);
 
 void ct_view_selection_free(struct ct_view_selection *selected);
 

@@ -49,17 +49,44 @@ cut_child(const struct ct_export_job *job, const json_t *child, struct ct_diag *
   return err;
 }
 
+/* The trace of the one process that is asked for, or that of the first, with what is around it: *children. */
+static int
+choose_process(const struct ct_export_job *job, struct ct_trace **trace, json_t **children, struct ct_diag *diag)
+{
+  const struct ct_filter *filter = job->options->filter;
+  *trace = job->trace;
+  *children = json_object_get(ct_trace_manifest(job->trace), "children");
+  if (filter->pid_count == 0) {
+    return CT_OK;
+  }
+  if (filter->pid_count > 1) {
+    return ct_fail(diag, CT_EINVAL, "a trace is of one process, or of all that were followed: one --process");
+  }
+  *children = NULL;
+  int err = ct_filter_open_process(job->trace, filter->pids[0], trace, diag);
+  if (err == CT_OK && *trace != job->trace && ct_trace_set_same_range(*trace, job->trace) != CT_OK) {
+    ct_trace_close(*trace);
+    err = ct_fail(diag, CT_ENOMEM, "out of memory for the range of the trace");
+  }
+  return err;
+}
+
 static int
 write_contrail(const struct ct_export_job *job, struct ct_diag *diag)
 {
   int fd;
   bool made = false;
-  json_t *children = json_object_get(ct_trace_manifest(job->trace), "children");
-  int err = ct_trace_directory_create(job->options->path, &fd, &made, diag);
+  struct ct_trace *trace;
+  json_t *children;
+  int err = choose_process(job, &trace, &children, diag);
   if (err != CT_OK) {
     return err;
   }
-  err = cut_one(job, job->trace, job->options->path, children, diag);
+  err = ct_trace_directory_create(job->options->path, &fd, &made, diag);
+  if (err != CT_OK) {
+    goto close_trace;
+  }
+  err = cut_one(job, trace, job->options->path, children, diag);
   for (size_t i = 0; i < json_array_size(children) && err == CT_OK; i++) {
     err = cut_child(job, json_array_get(children, i), diag);
   }
@@ -73,6 +100,10 @@ write_contrail(const struct ct_export_job *job, struct ct_diag *diag)
     }
   }
   close(fd);
+close_trace:
+  if (trace != job->trace) {
+    ct_trace_close(trace);
+  }
   return err;
 }
 

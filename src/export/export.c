@@ -46,10 +46,11 @@ take_filter(const struct ct_export_options *options, const struct ct_export_form
     filter->tid_count = options->tid_count;
   }
   bool is_about_more = filter->function != NULL || filter->module != NULL || filter->file != NULL ||
-                       filter->pid_count != 0 || filter->limit != 0 || ct_filter_limits_calls(filter);
+                       filter->limit != 0 || ct_filter_limits_calls(filter);
+  is_about_more |= filter->pid_count != 0 && format != &ct_export_contrail.format;
   if (err == CT_OK && !format->takes_filters && (is_about_more || options->time != CT_TIME_WALL)) {
-    return ct_fail(diag, CT_EINVAL, "%s has whole threads: only --thread, --from, --to and --window choose",
-                   format->name);
+    return ct_fail(diag, CT_EINVAL, "%s has whole threads: only --thread,%s --from, --to and --window choose",
+                   format->name, format == &ct_export_contrail.format ? " --process," : "");
   }
   if (err == CT_OK && format->has_weight && filter->limit != 0) {
     return ct_fail(diag, CT_EINVAL, "%s is made of sums, not of single calls: leave out --limit", format->name);

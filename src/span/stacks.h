@@ -36,7 +36,8 @@ struct ct_span_frame {
 struct ct_span_note {
   uint64_t inside, inside_off; /* the selves of the calls above it on its stack that have ended, and their time off */
   uint64_t child_off;          /* time off the processor in calls directly above it, or on other stacks */
-  uint32_t node, outer;        /* the observer's own, 0 at first */
+  uint32_t node, outer;        /* the observer's own, 0 at first ... */
+  uint64_t left, left_off;     /* ... these too */
 };
 
 enum { CT_SPAN_LANDINGS = 16 };

@@ -153,6 +153,10 @@ ct_filter_describe_calls(const struct ct_filter *filter, char text[CT_FILTER_TEX
   } else if (filter->has_depths) {
     add(&line, " at depths %u to %u", filter->first_depth, filter->last_depth);
   }
+  unsigned types = filter->types & (CT_FILTER_CALL | CT_FILTER_POINT);
+  if (types == CT_FILTER_CALL || types == CT_FILTER_POINT) {
+    add(&line, types == CT_FILTER_CALL ? " with an end" : " without an end (enter only, or counted only)");
+  }
   for (unsigned end = 0, count = 0; end < CT_SPAN_ENDS; end++) {
     const char *name = ct_span_end_text((enum ct_span_end)end);
     bool again = end != 0 && (filter->reasons >> CT_SPAN_EXIT & 1) != 0 && end == CT_SPAN_EXITED; /* both are "exit" */

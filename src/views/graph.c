@@ -379,6 +379,7 @@ put_all(struct graph *graph)
 {
   FILE *out = graph->out;
   const struct ct_path *top = &graph->paths.paths[CT_PATH_TOP];
+  char counted[CT_FILTER_TEXT_CHARS];
   uint32_t levels, shown;
   graph->by_calls = top->total_ticks == 0;
   graph->whole = weight(graph, top);
@@ -392,6 +393,11 @@ put_all(struct graph *graph)
   if (graph->options->json) {
     fputs("{\"warnings\":", out);
     int rc = ct_report_put_json(out, json_incref(graph->reading.warnings));
+    if (graph->paths.is_limited) {
+      ct_filter_describe_calls(graph->options->filter, counted);
+      fputs(",\n\"filter\":", out);
+      rc = rc == 0 ? ct_report_put_json(out, json_string(counted + strlen("counted: "))) : rc;
+    }
     fprintf(out, ",\n\"total_ns\":%llu,\"paths\":%u,\"folded\":%llu,\"counted\":%llu,\n\"graph\":[",
             (unsigned long long)ct_trace_ticks_ns(graph->trace, top->total_ticks), graph->paths.live,
             (unsigned long long)graph->paths.folded, (unsigned long long)graph->paths.counted);
@@ -401,6 +407,10 @@ put_all(struct graph *graph)
     return rc;
   }
   ct_view_put_list(graph->reading.warnings, "", out);
+  if (graph->paths.is_limited) {
+    ct_filter_describe_calls(graph->options->filter, counted);
+    fprintf(out, "%s; times with what they called\n", counted);
+  }
   fprintf(out, "%6s %10s %10s ", "%", "total", "self");
   if (graph->has_off) {
     fprintf(out, "%10s ", "off");
@@ -419,6 +429,7 @@ write_graph(struct ct_trace *trace, const struct ct_graph_options *options, FILE
   struct graph graph = {.options = options, .trace = trace, .out = out};
   graph.paths.limit = options->paths;
   graph.paths.per_thread = options->per_thread;
+  graph.paths.is_limited = ct_filter_limits_calls(filter);
   graph.paths.is_chosen_only = filter->function != NULL || filter->module != NULL || filter->file != NULL;
   graph.reading = (struct ct_view_reading){.trace = trace,
                                            .filter = filter,
@@ -453,8 +464,8 @@ ct_graph_write(struct ct_trace *trace, const struct ct_graph_options *given, FIL
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
   rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
   options.filter = &filter;
-  if (rc == 0 && ct_filter_limits_calls(&filter)) {
-    rc = ct_fail(diag, CT_EINVAL, "paths are made of all calls: leave out durations, depths, reasons and types");
+  if (rc == 0 && (filter.types != 0 || filter.levels != 0)) {
+    rc = ct_fail(diag, CT_EINVAL, "paths are made of calls of all types and levels: leave out types and levels");
   }
   if (rc == 0) {
     rc = write_graph(trace, &options, out, &own, diag);

@@ -142,8 +142,8 @@ sum_up(struct ct_paths *paths, const uint32_t *order, uint32_t count)
 {
   for (uint32_t i = 0; i < count; i++) {
     struct ct_path *path = &paths->paths[order[i]];
-    path->total_ticks = path->self_ticks;
-    path->total_off_ticks = path->self_off_ticks;
+    path->total_ticks = path->self_ticks + path->left_ticks;
+    path->total_off_ticks = path->self_off_ticks + path->left_off_ticks;
     path->total_calls = path->calls;
   }
   for (uint32_t i = count; i-- > 1;) {
@@ -243,6 +243,8 @@ fold_paths(struct ct_paths *paths, const uint32_t *order, uint32_t count, const 
     other->calls += gone.calls;
     other->self_ticks += gone.self_ticks;
     other->self_off_ticks += gone.self_off_ticks;
+    other->left_ticks += gone.left_ticks;
+    other->left_off_ticks += gone.left_off_ticks;
     other->folded += gone.name == CT_PATH_OTHER ? gone.folded : 1;
     paths->folded += gone.name != CT_PATH_OTHER;
   }
@@ -330,6 +332,8 @@ add_path(struct ct_path *into, const struct ct_path *from)
   into->recursive += into->name == from->name ? from->recursive : 0;
   into->self_ticks += from->self_ticks;
   into->self_off_ticks += from->self_off_ticks;
+  into->left_ticks += from->left_ticks;
+  into->left_off_ticks += from->left_off_ticks;
   into->folded += from->name == CT_PATH_OTHER ? from->folded : 0;
 }
 
@@ -422,6 +426,7 @@ begin_thread(void *arg, struct ct_trace *trace, uint32_t thread, void **part)
   paths->limit = all->limit;
   paths->is_chosen_only = all->is_chosen_only;
   paths->is_filtered = all->is_filtered;
+  paths->is_limited = all->is_limited;
   paths->trace = trace;
   paths->reading = all->reading;
   paths->known = all->reading->names->names;
@@ -477,13 +482,25 @@ entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
 static bool
 is_summed(struct ct_paths *paths, const struct ct_span *span)
 {
-  if (!paths->is_filtered) {
+  if (!paths->is_filtered && !paths->is_limited) {
     return true;
   }
   bool has_time = span->end < CT_SPAN_ORPHAN;
   uint64_t ns = has_time ? ct_trace_ticks_ns(paths->trace, span->duration_ticks) : 0;
-  return ct_filter_has_function(paths->reading->chooses, span->fn) &&
+  return (!paths->is_filtered || ct_filter_has_function(paths->reading->chooses, span->fn)) &&
          ct_filter_has_call(paths->reading->chooses, ns, span->depth, span->end);
+}
+
+/* A call is left out: it and what is left out inside of it go to the call around it, which may be left out as well. */
+static void
+leave_out(const struct ct_span_stack *stack, const struct ct_span_call *call)
+{
+  if (call->note == NULL || stack->count == 0) {
+    return;
+  }
+  struct ct_span_note *around = &stack->notes[stack->count - 1];
+  around->left += call->span->self_ticks + call->note->left;
+  around->left_off += call->self_off_ticks + call->note->left_off;
 }
 
 static int
@@ -514,11 +531,14 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
     node->open -= node->open != 0;
   }
   if (!is_in) {
+    leave_out(stack, call);
     return 0;
   }
   node->calls += ct_view_calls_of(span);
   if (call->note != NULL) {
     node->recursive += call->note->outer != 0 && node->name != CT_PATH_OTHER ? ct_view_calls_of(span) : 0;
+    node->left_ticks += paths->is_limited ? call->note->left : 0;
+    node->left_off_ticks += paths->is_limited ? call->note->left_off : 0;
   }
   node->self_ticks += span->end != CT_SPAN_POINT ? span->self_ticks : 0;
   node->self_off_ticks += call->self_off_ticks;
@@ -580,6 +600,24 @@ sort_children(struct ct_paths *paths, uint32_t path, uint32_t *list)
   }
 }
 
+/* Takes away what has neither calls nor times: below such a path there is no other. */
+static void
+prune(struct ct_paths *paths, const uint32_t *order, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t *link = &paths->paths[order[i]].first;
+    while (*link != CT_PATH_NONE) {
+      const struct ct_path *path = &paths->paths[*link];
+      if (path->total_calls == 0 && path->total_ticks == 0) {
+        *link = path->next;
+        paths->live--;
+      } else {
+        link = &paths->paths[*link].next;
+      }
+    }
+  }
+}
+
 int
 ct_paths_finish(struct ct_paths *paths)
 {
@@ -588,6 +626,9 @@ ct_paths_finish(struct ct_paths *paths)
   int rc = order != NULL && list != NULL ? 0 : CT_ENOMEM;
   if (rc == 0) {
     sum_up(paths, order, count);
+  }
+  if (rc == 0 && paths->is_limited) {
+    prune(paths, order, count);
   }
   for (uint32_t i = 0; rc == 0 && i < count; i++) {
     sort_children(paths, order[i], list);
@@ -615,8 +656,9 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;
   const struct ct_filter *filter = reading->filter;
-  bool is_whole = !paths->is_filtered || (filter->function == NULL && filter->module == NULL && filter->file == NULL &&
-                                          !ct_filter_limits_calls(filter));
+  bool is_whole =
+      !paths->is_limited && (!paths->is_filtered || (filter->function == NULL && filter->module == NULL &&
+                                                     filter->file == NULL && !ct_filter_limits_calls(filter)));
   if (rc == 0 && reading->gap_ticks != 0 && !paths->is_chosen_only && is_whole) {
     uint32_t gap = ct_paths_step(paths, CT_PATH_TOP, CT_PATH_LOST);
     rc = gap != CT_PATH_NONE ? 0 : CT_ENOMEM;

@@ -11,6 +11,13 @@
  * Time. A node has the selves of its calls; its total is the selves of all that hang below it. So the total of a node
  * is that of its children and its self, the roots have all there is, and no moment counts twice.
  *
+ * Calls that are left out (is_limited). Their selves are part of the total, not of the self, of the innermost call
+ * around them that is not left out, on the same stack. So a call that counts has all of its time, as in the report, and
+ * still no moment counts twice; what is in no call that counts is left out. Paths with nothing are not there at the
+ * end.
+ *
+ *   main { work 3 ms { step 1 us  step 1 us } }   of at least 1 ms: main { work 3 ms }
+ *
  * Memory. Beyond so many nodes the thinnest half of the paths, of which no call is open, goes to nodes "(other)" of the
  * paths that they begin with. What is called in an "(other)" stays in it. Each thread has a tree of its own with that
  * bound, and the trees are merged (reading.h).
@@ -36,6 +43,7 @@ struct ct_path {
   uint32_t folded;              /* paths that went into it */
   uint64_t calls, recursive;
   uint64_t self_ticks, self_off_ticks;
+  uint64_t left_ticks, left_off_ticks;   /* is_limited: the selves of calls inside that are left out */
   uint64_t total_ticks, total_off_ticks; /* filled at the end ... */
   uint64_t total_calls;                  /* ... with all below */
 };
@@ -49,6 +57,7 @@ struct ct_paths {
   uint32_t limit;
   bool per_thread, is_chosen_only; /* from the functions down that the filter chooses */
   bool is_filtered; /* whole paths, but of calls that the filter of the reading leaves out neither call nor time */
+  bool is_limited;  /* calls that the filter leaves out for their duration, depth or end count to no path of theirs */
   struct ct_view_names names;       /* not of a part ... */
   const struct ct_view_name *known; /* ... which has these, of the reading's names */
   struct ct_path *paths;            /* the first is none, the second the root */

@@ -260,7 +260,8 @@ add_functions(struct reading *reading, struct ct_diag *diag)
 {
   const struct ct_diff_options *options = reading->wanted->options;
   struct ct_view_pattern pattern;
-  int rc = ct_view_pattern_init(&pattern, reading->trace, options->function_glob, options->module_glob, NULL, diag);
+  int rc =
+      ct_view_pattern_init(&pattern, reading->trace, options->function_glob, options->module_glob, options->file, diag);
   if (rc != 0) {
     return rc;
   }

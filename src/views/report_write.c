@@ -655,6 +655,9 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
     rc = ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, diag);
     ct_view_pattern_destroy(&pattern);
   }
+  if (rc == 0 && (filter.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
+    rc = ct_fail(diag, CT_EINVAL, "a report is of calls: its types are call and point");
+  }
   if (rc == 0 && options.rows > CT_ROWS_CALLERS && ct_filter_limits_calls(&filter)) {
     rc = ct_fail(diag, CT_EINVAL, "these rows are sums of all calls: leave out durations, depths, reasons and types");
   }

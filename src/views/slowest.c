@@ -519,8 +519,12 @@ static void
 put_text(struct slowest *slowest)
 {
   FILE *out = slowest->out;
-  char text[CT_COUNT_CHARS];
+  char text[CT_COUNT_CHARS], counted[CT_FILTER_TEXT_CHARS];
   ct_view_put_list(slowest->reading.warnings, "", out);
+  if (ct_filter_limits_calls(slowest->options->filter)) {
+    ct_filter_describe_calls(slowest->options->filter, counted);
+    fprintf(out, "looked at: %s\n\n", counted + strlen("counted: "));
+  }
   for (size_t i = 0; i < slowest->best.count; i++) {
     const struct ct_tree_root *root = root_at(slowest, i);
     put_heading(slowest, i);
@@ -626,8 +630,14 @@ entry_json(const struct slowest *slowest, const struct ct_entry *entry)
 static int
 put_json(struct slowest *slowest)
 {
+  char counted[CT_FILTER_TEXT_CHARS];
   fputs("{\"warnings\":", slowest->out);
   int rc = ct_report_put_json(slowest->out, json_incref(slowest->reading.warnings));
+  if (rc == 0 && ct_filter_limits_calls(slowest->options->filter)) {
+    ct_filter_describe_calls(slowest->options->filter, counted);
+    fputs(",\n\"filter\":", slowest->out);
+    rc = ct_report_put_json(slowest->out, json_string(counted + strlen("counted: ")));
+  }
   fprintf(slowest->out, ",\n\"by\":\"%s\",\"unknown\":%llu,\n\"slowest\":[",
           slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->best.passed_over);
   for (size_t i = 0; i < slowest->best.count && rc == 0; i++) {
