@@ -100,6 +100,7 @@ set_wish(struct ct_session *session, uint32_t number, const struct ct_session_it
     return ct_fail(diag, code, "pattern '%.200s': %s", wanted->function, why.text);
   }
   clear_wish(wish);
+  wish->serial = ++session->itrace.serials;
   wish->state = SESSION_WISH_OPEN;
   wish->function = strdup(wanted->function);
   wish->condition = wanted->condition != NULL ? strdup(wanted->condition) : NULL;
@@ -155,9 +156,10 @@ session_itrace_forget(struct ct_session *session, uint32_t slot)
   }
 }
 
-static bool
-is_busy(const struct session_itrace *itrace, uint32_t number)
+bool
+session_wish_is_busy(const struct ct_session *session, uint32_t number)
 {
+  const struct session_itrace *itrace = &session->itrace;
   bool found = false;
   for (size_t i = 0; i < itrace->live_count; i++) {
     found |= itrace->live[i].wish == number;
@@ -169,7 +171,7 @@ bool
 session_wish_is_open(const struct ct_session *session, uint32_t number)
 {
   const struct session_wish *wish = &session->itrace.wishes[number];
-  return is_busy(&session->itrace, number) || left_of(wish) != 0 ||
+  return session_wish_is_busy(session, number) || left_of(wish) != 0 ||
          (wish->state == SESSION_WISH_OPEN && number < CT_ITRACE_RULES);
 }
 
@@ -343,11 +345,29 @@ open_list(struct ct_session *session)
   return session->itrace.list;
 }
 
+static const char *const outcomes[] = {
+    [CT_ITRACE_RETURNED] = "returned", [CT_ITRACE_CUT] = "cut", [CT_ITRACE_ENDED] = "ended"};
+
+static void
+keep_ended(struct session_itrace *itrace, const struct itrace_live *live, const struct ct_itrace_done *done)
+{
+  const struct session_wish *wish = &itrace->wishes[live->wish];
+  itrace->ended = itrace->ended != NULL ? itrace->ended : calloc(ITRACE_ENDED_KEPT, sizeof(*itrace->ended));
+  if (itrace->ended != NULL) {
+    itrace->ended[itrace->ended_count++ % ITRACE_ENDED_KEPT] =
+        (struct itrace_ended){.serial = wish->serial,
+                              .ordinal = wish->recorded + wish->cut,
+                              .first_step = done->first_step,
+                              .steps = done->steps,
+                              .fn = live->fn,
+                              .tid = (int)done->tid,
+                              .outcome = outcomes[done->outcome]};
+  }
+}
+
 static void
 list_call(struct ct_session *session, const struct itrace_live *live, const struct ct_itrace_done *done)
 {
-  static const char *const outcomes[] = {
-      [CT_ITRACE_RETURNED] = "returned", [CT_ITRACE_CUT] = "cut", [CT_ITRACE_ENDED] = "ended"};
   FILE *list = open_list(session);
   if (list != NULL) {
     fprintf(list, "%d\t%u\t%llu\t%llu\t%llu\t%s\n", (int)done->tid, live->fn, (unsigned long long)live->tsc,
@@ -391,6 +411,7 @@ take_done(struct ct_session *session, const struct ct_itrace_done *done)
     wish->begun--;
   } else {
     list_call(session, &live, done);
+    keep_ended(itrace, &live, done);
   }
   if (done->why.text[0] != '\0' && wish->function != NULL) {
     note_failure(session, wish, done->why.text);
@@ -421,7 +442,7 @@ session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *
   ct_plans_lock(session->recording.modules.plans);
   session_itrace_forget(session, number);
   ct_plans_unlock(session->recording.modules.plans);
-  if (is_busy(&session->itrace, number)) {
+  if (session_wish_is_busy(session, number)) {
     let_go(session);
   }
   session->recording.manifest_is_old = true;
@@ -510,7 +531,10 @@ session_free_itrace(struct ct_session *session)
     clear_wish(&itrace->wishes[i]);
   }
   free(itrace->live);
+  free(itrace->ended);
   itrace->live = NULL;
+  itrace->ended = NULL;
+  itrace->ended_count = 0;
   itrace->live_count = 0;
 }
 

@@ -35,6 +35,7 @@ struct session_sync {
   uint32_t *doorbell; /* what the thread waits on: own_doorbell, or the ring's */
   uint32_t own_doorbell;
   bool quit;
+  struct session_wish_seen wishes[CT_ITRACE_WISHES];
   bool metrics_wanted;        /* by who waits for them */
   char *metrics;              /* JSON, as of the last time that somebody asked; NULL: nobody has */
   _Atomic uint32_t expedited; /* of the first one: who waits for a detach gives up soon */
@@ -203,6 +204,9 @@ int session_open_wish(struct ct_session *session, const struct ct_session_itrace
 int session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *diag);
 /* Calls of it may still be begun, or are being recorded. */
 bool session_wish_is_open(const struct ct_session *session, uint32_t number);
+bool session_wish_is_busy(const struct ct_session *session, uint32_t number); /* some are being recorded */
+/* Those who wait for wishes see what has become of them. */
+void session_tell_wishes(struct ct_session *session);
 /* Wishes of the options. */
 int session_begin_itrace(struct ct_session *session, struct ct_diag *diag);
 /* The image has a ring, or the wishes have changed: the agent knows of them. */
