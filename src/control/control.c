@@ -506,9 +506,9 @@ static json_t *
 tell_itrace(struct ct_control *control, const struct session_itrace_wait *wait, bool is_over, enum ct_rpc_turn turn,
             struct ct_rpc_fault *fault)
 {
+  json_t *json = list_itrace(control, NULL, fault); /* before the calls: what these rows count is among them */
   char *text = session_itrace_ended(control->session, wait);
   json_t *calls = text != NULL ? json_loads(text, 0, NULL) : NULL;
-  json_t *json = list_itrace(control, NULL, fault);
   const json_t *row = row_of(json_object_get(json, "itrace"), wait->number);
   free(text);
   if (json == NULL || calls == NULL) {
