@@ -343,6 +343,16 @@ def ends_told(scene):
     expect(len(calls) == 8, f"five and three of the command's: {calls}")
 
 
+@case("the library waits for ends")
+def library_waits(scene):
+    program, driver, trace = scene.program(), scene.path("waits"), scene.path("trace")
+    scene.run("cc", "-O1", "-Wall", "-Werror", "-D_GNU_SOURCE", "-o", driver, os.path.join(harness.ROOT, "tests", "itrace", "waits.c"), "-I",
+              os.path.join(harness.ROOT, "include"), "-L", scene.build_dir, f"-Wl,-rpath,{os.path.abspath(scene.build_dir)}", "-lcontrail", "-pthread")
+    done = scene.execute(driver, trace, program, "s", "1")
+    expect((done.returncode, done.stdout.splitlines()[-1:]) == (0, ["ok"]), f"{done}")
+    expect([call[5] for call in scene.calls(trace)] == ["returned"] * 6, f"{scene.calls(trace)}")
+
+
 @case("what cannot be is said")
 def refused(scene):
     program = scene.program()
