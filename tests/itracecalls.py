@@ -236,8 +236,8 @@ class Client:
         self.socket.settimeout(60)
         self.answers = self.socket.makefile()
 
-    def say(self, number, method, **params):
-        self.socket.sendall(json.dumps({"jsonrpc": "2.0", "method": method, "id": number, "params": params}).encode() + b"\n")
+    def say(self, request, method, **params):
+        self.socket.sendall(json.dumps({"jsonrpc": "2.0", "method": method, "id": request, "params": params}).encode() + b"\n")
 
     def hear(self, number):
         answer = json.loads(self.answers.readline())
@@ -334,7 +334,9 @@ def ends_told(scene):
             wait_for("the command", lambda: len(two.ask("itrace.list")["itrace"]) > 1 and
                      any(row.get("condition") == "arg1 == 77777777" for row in two.ask("itrace.list")["itrace"]))
             scene.execute(scene.contrail, "stop", "--end", env=environment)
-            expect(one.hear(5)["reason"] == "ended" and two.hear(6)["reason"] == "ended", "the session's end")
+            for client, request in ((one, 5), (two, 6)):
+                answer = client.hear(request)
+                expect(answer["reason"] == "ended" and last in [row["number"] for row in answer["itrace"]], f"the session's end: {answer}")
             expect(command.wait(60) == 0 and "session has ended" in command.stderr.read(), "the command at the session's end")
         running.wait(60)
         one.close(), two.close()

@@ -2,9 +2,8 @@
 /*
  * The server of a session's socket; see server.h.
  *
- *   in   what has been read and is not answered yet: at most a request and what one read takes
- *   out  what has not been written yet. While it is more than OUT_ENOUGH nothing is read or run for this client
- *
+ *   in     what has been read and is not answered yet: at most a request and what one read takes
+ *   out    what has not been written yet. While it is more than OUT_ENOUGH nothing is read or run for this client
  *   waits  its calls that have no answer yet, and are looked for now and then. Others are answered meanwhile
  *
  * In each round every client gets LINES_A_ROUND requests answered, so that a batch of small ones from one does not keep

@@ -114,6 +114,8 @@ int
 session_begin_itrace(struct ct_session *session, struct ct_diag *diag)
 {
   const struct ct_session_options *options = &session->options;
+  session_forget_itrace(session);
+  session_forget_wishes(session);
   if (options->itrace_count > CT_ITRACE_OPTIONS) {
     return ct_fail(diag, CT_EINVAL, "at most %d functions for itrace", CT_ITRACE_OPTIONS);
   }
@@ -349,19 +351,23 @@ static const char *const outcomes[] = {
     [CT_ITRACE_RETURNED] = "returned", [CT_ITRACE_CUT] = "cut", [CT_ITRACE_ENDED] = "ended"};
 
 static void
-keep_ended(struct session_itrace *itrace, const struct itrace_live *live, const struct ct_itrace_done *done)
+keep_ended(struct session_itrace *itrace, const struct ct_modules *modules, const struct itrace_live *live,
+           const struct ct_itrace_done *done)
 {
   const struct session_wish *wish = &itrace->wishes[live->wish];
   itrace->ended = itrace->ended != NULL ? itrace->ended : calloc(ITRACE_ENDED_KEPT, sizeof(*itrace->ended));
   if (itrace->ended != NULL) {
-    itrace->ended[itrace->ended_count++ % ITRACE_ENDED_KEPT] =
-        (struct itrace_ended){.serial = wish->serial,
-                              .ordinal = wish->recorded + wish->cut,
-                              .first_step = done->first_step,
-                              .steps = done->steps,
-                              .fn = live->fn,
-                              .tid = (int)done->tid,
-                              .outcome = outcomes[done->outcome]};
+    struct itrace_ended *ended = &itrace->ended[itrace->ended_count++ % ITRACE_ENDED_KEPT];
+    const char *name = ct_modules_name(modules, live->fn);
+    free(ended->name);
+    *ended = (struct itrace_ended){.name = name != NULL ? strdup(name) : NULL,
+                                   .serial = wish->serial,
+                                   .ordinal = wish->recorded + wish->cut,
+                                   .first_step = done->first_step,
+                                   .steps = done->steps,
+                                   .fn = live->fn,
+                                   .tid = (int)done->tid,
+                                   .outcome = outcomes[done->outcome]};
   }
 }
 
@@ -411,7 +417,7 @@ take_done(struct ct_session *session, const struct ct_itrace_done *done)
     wish->begun--;
   } else {
     list_call(session, &live, done);
-    keep_ended(itrace, &live, done);
+    keep_ended(itrace, &session->recording.modules, &live, done);
   }
   if (done->why.text[0] != '\0' && wish->function != NULL) {
     note_failure(session, wish, done->why.text);
@@ -524,17 +530,31 @@ session_end_itrace(struct ct_session *session)
 }
 
 void
+session_forget_itrace(struct ct_session *session)
+{
+  struct session_itrace *itrace = &session->itrace;
+  for (size_t i = 0; itrace->ended != NULL && i < ITRACE_ENDED_KEPT; i++) {
+    free(itrace->ended[i].name);
+  }
+  free(itrace->ended);
+  json_decref(itrace->last);
+  itrace->ended = NULL;
+  itrace->last = NULL;
+  itrace->ended_count = 0;
+}
+
+void
 session_free_itrace(struct ct_session *session)
 {
   struct session_itrace *itrace = &session->itrace;
+  session_tell_wishes(session);
+  json_decref(itrace->last);
+  itrace->last = session_itrace_json(session); /* those who wait are told */
   for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
     clear_wish(&itrace->wishes[i]);
   }
   free(itrace->live);
-  free(itrace->ended);
   itrace->live = NULL;
-  itrace->ended = NULL;
-  itrace->ended_count = 0;
   itrace->live_count = 0;
 }
 

@@ -48,6 +48,7 @@ struct itrace_ended {
   uint64_t first_step, steps;
   uint32_t fn;
   int tid;
+  char *name; /* the function's; NULL: none */
   const char *outcome;
 };
 
@@ -65,6 +66,7 @@ struct session_itrace {
   FILE *list;                 /* itrace.tsv; NULL: not yet */
   bool list_failed;
   struct ct_itrace_calls_summary summary; /* at the end */
+  json_t *last;                           /* the list of wishes as they were at the end of the recording; NULL: none */
 };
 
 #endif

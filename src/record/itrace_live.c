@@ -88,13 +88,25 @@ session_tell_wishes(struct ct_session *session)
     /* of a process that has ended calls are still being collected, as long as its image is there */
     bool is_open = is_recorded ? session_wish_is_open(session, i)
                                : session->recording.image_live && session_wish_is_busy(session, i);
-    uint64_t ended = wish->recorded + wish->cut;
-    changed |= seen->serial != wish->serial || seen->is_open != is_open || seen->ended != ended;
-    *seen = (struct session_wish_seen){.serial = wish->serial, .ended = ended, .is_open = is_open};
+    struct session_wish_seen now = {.serial = wish->serial, .ended = wish->recorded + wish->cut, .is_open = is_open};
+    if (now.serial == 0) { /* the recording has ended, what has become of its wishes stays */
+      now = *seen;
+      now.is_open = false;
+    }
+    changed |= seen->serial != now.serial || seen->is_open != now.is_open || seen->ended != now.ended;
+    *seen = now;
   }
   if (changed) {
     pthread_cond_broadcast(&session->sync.changed);
   }
+  pthread_mutex_unlock(&session->sync.guard);
+}
+
+void
+session_forget_wishes(struct ct_session *session)
+{
+  pthread_mutex_lock(&session->sync.guard);
+  memset(session->sync.wishes, 0, sizeof(session->sync.wishes));
   pthread_mutex_unlock(&session->sync.guard);
 }
 
@@ -164,7 +176,7 @@ run_list(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   (void)diag;
   json_t *json = session_itrace_json(session);
-  json = json != NULL ? json : json_array();
+  json = json != NULL ? json : session->itrace.last != NULL ? json_incref(session->itrace.last) : json_array();
   *(char **)context = json_dumps(json, JSON_COMPACT);
   json_decref(json);
   return 0;
@@ -184,13 +196,12 @@ struct ended_argument {
 };
 
 static json_t *
-ended_json(const struct ct_session *session, const struct itrace_ended *ended)
+ended_json(const struct itrace_ended *ended)
 {
-  const char *name = ct_modules_name(&session->recording.modules, ended->fn);
   return json_pack("{s:I, s:i, s:o, s:I, s:I, s:I, s:s}", "call", (json_int_t)ended->ordinal, "tid", ended->tid,
-                   "function", name != NULL ? ct_json_string(name) : json_null(), "fn", (json_int_t)ended->fn,
-                   "first_step", (json_int_t)ended->first_step, "steps", (json_int_t)ended->steps, "outcome",
-                   ended->outcome);
+                   "function", ended->name != NULL ? ct_json_string(ended->name) : json_null(), "fn",
+                   (json_int_t)ended->fn, "first_step", (json_int_t)ended->first_step, "steps",
+                   (json_int_t)ended->steps, "outcome", ended->outcome);
 }
 
 static int
@@ -205,7 +216,7 @@ run_ended(struct ct_session *session, void *context, struct ct_diag *diag)
   for (uint64_t i = count - kept; i < count; i++) {
     const struct itrace_ended *ended = &itrace->ended[i % ITRACE_ENDED_KEPT];
     if (ended->serial == argument->wait->serial && ended->ordinal > after) {
-      json_array_append_new(list, ended_json(session, ended));
+      json_array_append_new(list, ended_json(ended));
     }
   }
   argument->text = json_dumps(list, JSON_COMPACT);

@@ -207,6 +207,8 @@ bool session_wish_is_open(const struct ct_session *session, uint32_t number);
 bool session_wish_is_busy(const struct ct_session *session, uint32_t number); /* some are being recorded */
 /* Those who wait for wishes see what has become of them. */
 void session_tell_wishes(struct ct_session *session);
+/* Another recording begins: those of the last one are not known any more. */
+void session_forget_wishes(struct ct_session *session);
 /* Wishes of the options. */
 int session_begin_itrace(struct ct_session *session, struct ct_diag *diag);
 /* The image has a ring, or the wishes have changed: the agent knows of them. */
@@ -226,7 +228,8 @@ bool session_itrace_sees_end(struct ct_session *session);
 bool session_itrace_is_live(struct ct_session *session);
 void session_itrace_end_image(struct ct_session *session);
 void session_end_itrace(struct ct_session *session); /* files get their ends */
-void session_free_itrace(struct ct_session *session);
+void session_free_itrace(struct ct_session *session); /* but for what those are told who wait */
+void session_forget_itrace(struct ct_session *session); /* that, too */
 json_t *session_itrace_json(struct ct_session *session); /* NULL: nothing was wanted */
 
 /* triggers.c */
