@@ -93,7 +93,6 @@ session_run_command(struct ct_session *session)
     return false;
   }
   int result = command->run(session, command->argument, command->diag);
-  session_tell_wishes(session);
   pthread_mutex_lock(&session->sync.guard);
   command->result = result;
   command->done = true;

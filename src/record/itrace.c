@@ -110,12 +110,21 @@ set_wish(struct ct_session *session, uint32_t number, const struct ct_session_it
   return wish->function != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
 }
 
+/* Another recording begins. */
+static void
+forget_last(struct ct_session *session)
+{
+  session_forget_itrace(session);
+  pthread_mutex_lock(&session->sync.guard);
+  memset(session->sync.wishes, 0, sizeof(session->sync.wishes));
+  pthread_mutex_unlock(&session->sync.guard);
+}
+
 int
 session_begin_itrace(struct ct_session *session, struct ct_diag *diag)
 {
   const struct ct_session_options *options = &session->options;
-  session_forget_itrace(session);
-  session_forget_wishes(session);
+  forget_last(session);
   if (options->itrace_count > CT_ITRACE_OPTIONS) {
     return ct_fail(diag, CT_EINVAL, "at most %d functions for itrace", CT_ITRACE_OPTIONS);
   }
@@ -547,7 +556,6 @@ void
 session_free_itrace(struct ct_session *session)
 {
   struct session_itrace *itrace = &session->itrace;
-  session_tell_wishes(session);
   json_decref(itrace->last);
   itrace->last = session_itrace_json(session); /* those who wait are told */
   for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {

@@ -102,14 +102,6 @@ session_tell_wishes(struct ct_session *session)
   pthread_mutex_unlock(&session->sync.guard);
 }
 
-void
-session_forget_wishes(struct ct_session *session)
-{
-  pthread_mutex_lock(&session->sync.guard);
-  memset(session->sync.wishes, 0, sizeof(session->sync.wishes));
-  pthread_mutex_unlock(&session->sync.guard);
-}
-
 /* Under the guard. */
 static bool
 is_over(const struct ct_session *session, const struct session_itrace_wait *wait)
@@ -118,15 +110,24 @@ is_over(const struct ct_session *session, const struct session_itrace_wait *wait
   return seen->serial != wait->serial || !seen->is_open || seen->ended > wait->after;
 }
 
+/* What is known is as of now. */
+static int
+run_begin(struct ct_session *session, void *context, struct ct_diag *diag)
+{
+  struct session_itrace_wait *wait = context;
+  (void)diag;
+  session_tell_wishes(session);
+  wait->serial = session->sync.wishes[wait->number].serial; /* only this thread changes it */
+  return 0;
+}
+
 int
 session_itrace_wait_begin(struct ct_session *session, uint32_t number, uint64_t after, struct session_itrace_wait *wait)
 {
-  if (number >= CT_ITRACE_WISHES) {
-    return CT_ENOENT;
+  *wait = (struct session_itrace_wait){.number = number, .after = after};
+  if (number < CT_ITRACE_WISHES) {
+    session_command(session, CT_ERROR_INIT, run_begin, wait, NULL);
   }
-  pthread_mutex_lock(&session->sync.guard);
-  *wait = (struct session_itrace_wait){.number = number, .serial = session->sync.wishes[number].serial, .after = after};
-  pthread_mutex_unlock(&session->sync.guard);
   return wait->serial != 0 ? 0 : CT_ENOENT;
 }
 

@@ -205,10 +205,6 @@ int session_close_wish(struct ct_session *session, uint32_t number, struct ct_di
 /* Calls of it may still be begun, or are being recorded. */
 bool session_wish_is_open(const struct ct_session *session, uint32_t number);
 bool session_wish_is_busy(const struct ct_session *session, uint32_t number); /* some are being recorded */
-/* Those who wait for wishes see what has become of them. */
-void session_tell_wishes(struct ct_session *session);
-/* Another recording begins: those of the last one are not known any more. */
-void session_forget_wishes(struct ct_session *session);
 /* Wishes of the options. */
 int session_begin_itrace(struct ct_session *session, struct ct_diag *diag);
 /* The image has a ring, or the wishes have changed: the agent knows of them. */
@@ -231,6 +227,9 @@ void session_end_itrace(struct ct_session *session); /* files get their ends */
 void session_free_itrace(struct ct_session *session); /* but for what those are told who wait */
 void session_forget_itrace(struct ct_session *session); /* that, too */
 json_t *session_itrace_json(struct ct_session *session); /* NULL: nothing was wanted */
+
+/* itrace_live.c: those who wait for wishes see what has become of them. */
+void session_tell_wishes(struct ct_session *session);
 
 /* triggers.c */
 /* What rules have asked for and is due. Returns in how many ms it wants to be called again, at most `ms`. */
