@@ -176,5 +176,6 @@ ct_itrace_session_run(const struct ct_itrace_session *wanted)
     }
   }
   ct_signals_stop(signals);
+  ct_signals_destroy(signals);
   return code;
 }
