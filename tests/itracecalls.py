@@ -289,14 +289,14 @@ def ends_told(scene):
         # none of these is called: nothing comes before the time is over, and others are answered meanwhile
         never = one.ask("itrace.open", function="leaf", condition="arg1 == 123456789", calls=1)["number"]
         begin = time.monotonic()
-        one.say(1, "itrace.wait", number=never, timeout=300)
+        one.say(1, "itrace.wait", number=never, timeout=1000)
         one.say(2, "status")
         two.say(3, "itrace.wait", number=never)
         gone.say(4, "itrace.wait", number=never)
-        expect(one.hear(2)["state"] == "running" and time.monotonic() - begin < 0.3, "who waits holds others")
+        expect(one.hear(2)["state"] == "running", "who waits holds others")
         gone.close()
         answer = one.hear(1)
-        expect(answer["reason"] == "timeout" and not answer["calls"] and time.monotonic() - begin >= 0.29, f"{answer}")
+        expect(answer["reason"] == "timeout" and not answer["calls"] and time.monotonic() - begin >= 0.99, f"{answer}")
         expect(one.ask("itrace.wait", number=never, timeout=0)["reason"] == "timeout", "it does not wait at all")
         one.ask("itrace.close", number=never)
         expect(two.hear(3)["reason"] == "closed", "it has been closed")
