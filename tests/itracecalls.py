@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 
 import harness
 from harness import Running, case, expect, main, wait_for
@@ -224,6 +225,134 @@ def live(scene):
         running.wait(60)
     wishes = {row["number"]: row for row in scene.facts(trace)["itrace"]}
     expect(wishes[32]["state"] == "closed" and wishes[32]["recorded"] == 4, f"{wishes}")
+
+
+class Client:
+    """Of a session's socket: requests and answers apart."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.connect(path)
+        self.socket.settimeout(60)
+        self.answers = self.socket.makefile()
+
+    def say(self, request, method, **params):
+        self.socket.sendall(json.dumps({"jsonrpc": "2.0", "method": method, "id": request, "params": params}).encode() + b"\n")
+
+    def hear(self, number):
+        answer = json.loads(self.answers.readline())
+        expect(answer["id"] == number, f"an answer to another: {number}, {answer}")
+        return answer.get("result", answer.get("error"))
+
+    def ask(self, method, **params):
+        self.say(0, method, **params)
+        return self.hear(0)
+
+    def close(self):
+        self.answers.close()
+        self.socket.close()
+
+
+@case("the ends of calls are told")
+def ends_told(scene):
+    """itrace.wait: each call's end, several who wait, some who go away, the time, numbers that are none, the session's end; and what
+    it says of calls is what the trace says."""
+    program, trace, runtime = scene.program(), scene.path("trace"), scene.path("runtime")
+    os.makedirs(runtime, mode=0o700)
+    environment = dict(os.environ, XDG_RUNTIME_DIR=runtime)
+    with Running([scene.contrail, "record", "-o", trace, "--", program, "s", "1"], stdout=subprocess.PIPE,
+                 stderr=subprocess.PIPE, text=True, env=environment) as running:
+        expect(running.stdout.readline() == "ready\n", "it is not ready")
+        folder = os.path.join(runtime, "contrail")
+        path = wait_for("the session", lambda: [os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".sock")])[0]
+        one, two, gone = Client(path), Client(path), Client(path)
+        for wrong in ({"number": 39}, {"number": 40}, {"number": 2**32 - 1}, {"number": 32}):
+            expect("no itrace of number" in one.ask("itrace.wait", **wrong)["message"], f"{wrong}")
+        for wrong in ({}, {"number": -1}, {"number": "32"}, {"number": 32, "timeout": -5}, {"number": 32, "after": 1.5}, {"number": 2**32},
+                      {"number": 32, "timeout": 2**31}, {"number": 32, "often": 1}):
+            expect(one.ask("itrace.wait", **wrong)["code"] == -32602, f"{wrong}")
+
+        # each end, and all of them
+        number = one.ask("itrace.open", function="leaf", calls=5)["number"]
+        two.say(7, "itrace.wait", number=number)
+        told, answer = [], {"reason": "calls"}
+        while answer["reason"] == "calls":
+            answer = one.ask("itrace.wait", number=number, after=len(told))
+            expect(answer["calls"] or answer["reason"] == "done", f"nothing has ended, and yet: {answer}")
+            told += answer["calls"]
+        expect(answer["reason"] == "done" and [call["call"] for call in told] == [1, 2, 3, 4, 5], f"{answer['reason']} {told}")
+        expect(all("leaf" in call["function"] and call["outcome"] == "returned" and call["steps"] > 0 for call in told), f"{told}")
+        answer = two.hear(7)
+        expect(answer["reason"] == "done" and answer["calls"] == told, f"the other one: {answer}")
+        expect(one.ask("itrace.wait", number=number)["reason"] == "done", "it is done already")
+
+        # none of these is called: nothing comes before the time is over, and others are answered meanwhile
+        never = one.ask("itrace.open", function="leaf", condition="arg1 == 123456789", calls=1)["number"]
+        begin = time.monotonic()
+        one.say(1, "itrace.wait", number=never, timeout=1000)
+        one.say(2, "status")
+        two.say(3, "itrace.wait", number=never)
+        gone.say(4, "itrace.wait", number=never)
+        expect(one.hear(2)["state"] == "running", "who waits holds others")
+        gone.close()
+        answer = one.hear(1)
+        expect(answer["reason"] == "timeout" and not answer["calls"] and time.monotonic() - begin >= 0.99, f"{answer}")
+        expect(one.ask("itrace.wait", number=never, timeout=0)["reason"] == "timeout", "it does not wait at all")
+        one.ask("itrace.close", number=never)
+        expect(two.hear(3)["reason"] == "closed", "it has been closed")
+        wished = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
+        expect(one.ask("itrace.open", **wished)["number"] == never, "its place is used again")
+        two.say(8, "itrace.wait", number=never)
+        two.ask("status")
+        one.socket.sendall(json.dumps([{"jsonrpc": "2.0", "method": method, "id": 1, "params": params} for method, params in
+                                       (("itrace.close", {"number": never}), ("itrace.open", wished))]).encode() + b"\n")
+        expect(json.loads(one.answers.readline())[1]["result"]["number"] == never and two.hear(8)["reason"] == "replaced", "another has its number")
+        one.ask("itrace.close", number=never)
+
+        # the command; Ctrl-C closes what it has opened
+        done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "-n", "3", env=environment)
+        expect(done.returncode == 0 and "3 calls of leaf" in done.stderr and "steps --live" in done.stderr, f"{done}")
+        done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 123456789", "--for", "300ms", env=environment)
+        expect(done.returncode == 0 and "0 calls of leaf" in done.stderr, f"{done}")
+        for words, status in (("-F leaf none-1", 3), ("-F leaf -o x", 2), ("-n 3", 2), ("-F leaf --when x", 1), ("-F leaf a b", 2), ("-F leaf -n 1000001", 2)):
+            done = scene.execute(scene.contrail, "itrace", "--session", *words.split(), env=environment)
+            expect(done.returncode == status and done.stderr.count("\n") <= 2, f"{words}: {done}")
+        with Running([scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 5555555"], stderr=subprocess.PIPE, text=True,
+                     env=environment) as command:
+            def rows(state):
+                return [row for row in one.ask("itrace.list")["itrace"] if row.get("condition") == "arg1 == 5555555" and row["state"] == state]
+            wait_for("the command", lambda: rows("open"))
+            command.send_signal(signal.SIGINT)
+            expect(command.wait(60) == 0 and "0 calls of leaf" in command.stderr.read() and rows("closed"), "Ctrl-C")
+
+        # the end, while three wait
+        last = one.ask("itrace.open", function="leaf", condition="arg1 == 123456789", calls=1)["number"]
+        one.say(5, "itrace.wait", number=last)
+        two.say(6, "itrace.wait", number=last, timeout=600000)
+        with Running([scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 77777777"], stderr=subprocess.PIPE, text=True,
+                     env=environment) as command:
+            wait_for("the command", lambda: len(two.ask("itrace.list")["itrace"]) > 1 and
+                     any(row.get("condition") == "arg1 == 77777777" for row in two.ask("itrace.list")["itrace"]))
+            scene.execute(scene.contrail, "stop", "--end", env=environment)
+            for client, request in ((one, 5), (two, 6)):
+                answer = client.hear(request)
+                expect(answer["reason"] == "ended" and last in [row["number"] for row in answer["itrace"]], f"the session's end: {answer}")
+            expect(command.wait(60) == 0 and "session has ended" in command.stderr.read(), "the command at the session's end")
+        running.wait(60)
+        one.close(), two.close()
+    calls = {(call[0], call[1], call[3], call[4], call[5]) for call in scene.calls(trace)}
+    expect({(call["tid"], call["fn"], call["first_step"], call["steps"], call["outcome"]) for call in told} <= calls, f"{told}, and the trace: {calls}")
+    expect(len(calls) == 8, f"five and three of the command's: {calls}")
+
+
+@case("the library waits for ends")
+def library_waits(scene):
+    program, driver, trace = scene.program(), scene.path("waits"), scene.path("trace")
+    scene.run("cc", "-O1", "-Wall", "-Werror", "-D_GNU_SOURCE", "-o", driver, os.path.join(harness.ROOT, "tests", "itrace", "waits.c"), "-I",
+              os.path.join(harness.ROOT, "include"), "-L", scene.build_dir, f"-Wl,-rpath,{os.path.abspath(scene.build_dir)}", "-lcontrail", "-pthread")
+    done = scene.execute(driver, trace, program, "s", "1")
+    expect((done.returncode, done.stdout.splitlines()[-1:]) == (0, ["ok"]), f"{done}")
+    expect([call[5] for call in scene.calls(trace)] == ["returned"] * 6, f"{scene.calls(trace)}")
 
 
 @case("what cannot be is said")

@@ -17,9 +17,11 @@
  *   trigger.add {"rule": RULE}, trigger.remove {"rule": RULE}, trigger.list
  *   itrace.open {"function": PATTERN, "condition": TEXT, "calls": N}, itrace.close {"number": N}, itrace.list: calls that are
  *   recorded as instructions; "state" is "done" when all have been
+ *   itrace.wait {"number": N, "timeout": MS, "after": CALLS}: the same when that has come, or more than so many calls have
+ *   ended, or the time is over; with what has become of the calls. Other requests are answered meanwhile
  *
  * The first five answer with the status, dump also with a member "dump" that says what it wrote; mark answers with the
- * status too, trigger with the rules, the others with the patterns. contrail(1) describes both.
+ * status too, trigger with the rules, itrace with its rows, the others with the patterns. contrail(1) describes both.
  */
 #ifndef CONTRAIL_CONTROL_H
 #define CONTRAIL_CONTROL_H

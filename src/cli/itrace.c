@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail itrace: record every instruction of a thread. */
-#include "cli/command.h"
+#include "cli/ask.h"
+#include "cli/itrace_session.h"
 #include "cli/signals.h"
 
 #include <contrail/itrace.h>
@@ -23,7 +24,7 @@ struct itrace {
   const char *directory;
   const char *thread; /* its id; NULL: the first one */
   double seconds;     /* 0: until it ends, or contrail is interrupted */
-  bool all_threads, is_lossy, is_live, no_vectors, quiet;
+  bool all_threads, is_lossy, is_live, no_vectors, quiet, in_session;
   const char *function, *from, *to, *condition;
   uint64_t stretches; /* 0: all */
 };
@@ -93,6 +94,10 @@ static const struct ct_option options[] = {
      .help = "without vector and mask registers: smaller, and faster",
      .apply = ct_apply_flag,
      .offset = offsetof(struct itrace, no_vectors)},
+    {.name = "session",
+     .help = "with --function, of a process that a session records: its calls go into the session's trace",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct itrace, in_session)},
     {.name = "quiet",
      .letter = 'q',
      .help = "say nothing but what went wrong",
@@ -318,10 +323,33 @@ trace_program(const struct itrace *wanted, char **argv)
   return WEXITSTATUS(summary.wait_status);
 }
 
+/* The calls of a function, by the session that records its process. */
+static int
+trace_in_session(const struct itrace *wanted, int count, char **words)
+{
+  const struct ct_itrace_session session = {.session = count > 0 ? words[0] : NULL,
+                                            .function = wanted->function,
+                                            .condition = wanted->condition,
+                                            .calls = wanted->stretches,
+                                            .seconds = wanted->seconds,
+                                            .quiet = wanted->quiet};
+  if (count > 1) {
+    return ct_usage_error(&ct_command_itrace, "'%s' is too much", words[1]);
+  }
+  if (wanted->function == NULL) {
+    return ct_usage_error(&ct_command_itrace, "--session goes with --function");
+  }
+  if (wanted->directory != NULL || wanted->thread != NULL || wanted->all_threads || wanted->from != NULL ||
+      wanted->to != NULL || wanted->is_lossy || wanted->is_live || wanted->no_vectors) {
+    return ct_usage_error(&ct_command_itrace, "with --session go --function, --when, --limit, --for and --quiet");
+  }
+  return ct_itrace_session_run(&session);
+}
+
 static int
 run_itrace(int argc, char **argv)
 {
-  struct itrace wanted = {.directory = CT_DEFAULT_TRACE};
+  struct itrace wanted = {.directory = NULL};
   struct ct_diag diag = {""};
   bool made = false;
   int code = ct_parse(&ct_command_itrace, argc, argv, &wanted);
@@ -329,6 +357,10 @@ run_itrace(int argc, char **argv)
     return code;
   }
   bool is_program = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
+  if (wanted.in_session) {
+    return trace_in_session(&wanted, argc - optind, argv + optind);
+  }
+  wanted.directory = wanted.directory != NULL ? wanted.directory : CT_DEFAULT_TRACE;
   if (argc - optind < 1) {
     return ct_usage_error(&ct_command_itrace, "which program (-- PROGRAM ARG...), or which process?");
   }
@@ -360,16 +392,22 @@ run_itrace(int argc, char **argv)
 const struct ct_command ct_command_itrace = {
     .name = "itrace",
     .summary = "record every instruction of a thread, or of all",
-    .synopsis = "[OPTION]... -- PROGRAM [ARG]...\n[OPTION]... [--thread TID] PID",
+    .synopsis = "[OPTION]... -- PROGRAM [ARG]...\n[OPTION]... [--thread TID] PID\n--session --function PATTERN "
+                "[OPTION]... [SESSION]",
     .about = "Records every instruction of the program's first thread, or of a thread of a process that\n"
              "runs, with the values that it read and wrote; contrail steps shows them. The thread runs\n"
              "translated copies of its code meanwhile, so it is some times slower; other threads, unless\n"
              "with --all-threads, and children, are not touched. A debugger cannot have the thread at the\n"
              "same time.\n"
-             "What system calls write into memory is recorded, up to 64 KiB of each call.\n",
+             "What system calls write into memory is recorded, up to 64 KiB of each call.\n"
+             "With --session calls of functions of a process that is recorded (record, attach) are recorded\n"
+             "so in addition: from now on until there are as many as --limit says, for the time of --for,\n"
+             "or until Ctrl-C.\n"
+             "\n" CT_WHICH_SESSION,
     .options = options,
     .closing = "Exit status: the program's own, 128+N when signal N ended it; 0 of a process that runs;\n"
-               "125 when recording failed, 126 and 127 when the program cannot be run; 2 for wrong usage.\n",
+               "125 when recording failed, 126 and 127 when the program cannot be run; 2 for wrong usage.\n"
+               "With --session 0; 1 when the session refused or does not answer; 3 when there is none.\n",
     .operands = CT_COMPLETE_PROGRAM,
     .stops_at_operand = true,
     .run = run_itrace,

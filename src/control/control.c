@@ -10,6 +10,7 @@
 #include "base/cost.h"
 #include "base/json.h"
 #include "control/server.h"
+#include "record/itrace_live.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -470,6 +471,100 @@ close_itrace(struct ct_control *control, const json_t *params, struct ct_rpc_fau
   return code == CT_OK ? list_itrace(control, NULL, fault) : ct_rpc_failed(fault, code);
 }
 
+static const json_t *
+row_of(const json_t *rows, uint32_t number)
+{
+  size_t i;
+  json_t *row;
+  json_array_foreach((json_t *)rows, i, row)
+  {
+    if (json_integer_value(json_object_get(row, "number")) == number) {
+      return row;
+    }
+  }
+  return NULL;
+}
+
+/* Why somebody waits no longer. */
+static const char *
+reason_of(const json_t *row, const struct session_itrace_wait *wait, bool is_over, enum ct_rpc_turn turn)
+{
+  const char *state = json_string_value(json_object_get(row, "state"));
+  json_int_t ended =
+      json_integer_value(json_object_get(row, "recorded")) + json_integer_value(json_object_get(row, "cut"));
+  if (!is_over) {
+    return turn == CT_RPC_LAST_AT_END ? "ended" : "timeout";
+  }
+  if (state != NULL && strcmp(state, "open") != 0) {
+    return strcmp(state, "done") == 0 ? "done" : "closed";
+  }
+  return (uint64_t)ended > wait->after ? "calls" : "ended";
+}
+
+/* The rows of itrace.list, and what has become of what was waited for. */
+static json_t *
+tell_itrace(struct ct_control *control, const struct session_itrace_wait *wait, bool is_over, enum ct_rpc_turn turn,
+            struct ct_rpc_fault *fault)
+{
+  json_t *json = list_itrace(control, NULL, fault); /* before the calls: what these rows count is among them */
+  char *text = session_itrace_ended(control->session, wait);
+  json_t *calls = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  const json_t *row = row_of(json_object_get(json, "itrace"), wait->number);
+  free(text);
+  if (json == NULL || calls == NULL) {
+    json_decref(json);
+    json_decref(calls);
+    return ct_rpc_failed(fault, CT_ENOMEM);
+  }
+  bool is_another = is_over && !session_itrace_wait_is_of(control->session, wait);
+  json_object_set_new(json, "number", json_integer(wait->number));
+  json_object_set_new(json, "reason", json_string(is_another ? "replaced" : reason_of(row, wait, is_over, turn)));
+  json_object_set_new(json, "calls", calls);
+  return json;
+}
+
+static json_t *
+look_for_itrace(void *context, const uint64_t what[3], enum ct_rpc_turn turn, struct ct_rpc_fault *fault)
+{
+  struct ct_control *control = context;
+  const struct session_itrace_wait wait = {.number = (uint32_t)what[0], .serial = what[1], .after = what[2]};
+  bool is_over = session_itrace_wait_is_over(control->session, &wait);
+  if (!is_over && turn == CT_RPC_ONE_LOOK) {
+    fault->code = CT_RPC_LATER;
+    return NULL;
+  }
+  return tell_itrace(control, &wait, is_over, turn, fault);
+}
+
+/* A number that may be missing. False: it is none, or out of range. */
+static bool
+take_number(const json_t *params, const char *name, json_int_t most, json_int_t missing, json_int_t *out)
+{
+  const json_t *given = json_object_get(params, name);
+  *out = given != NULL ? json_integer_value(given) : missing;
+  return given == NULL || (json_is_integer(given) && *out >= 0 && *out <= most);
+}
+
+static json_t *
+wait_for_itrace(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  struct session_itrace_wait wait;
+  json_int_t number, timeout_ms, after;
+  if (!take_number(params, "number", UINT32_MAX, -1, &number) || number < 0 ||
+      !take_number(params, "timeout", INT_MAX, -1, &timeout_ms) ||
+      !take_number(params, "after", INT64_MAX, -1, &after)) {
+    return ct_rpc_wrong_params(fault, "number is that of itrace.open, timeout in ms, after a number of calls");
+  }
+  if (session_itrace_wait_begin(control->session, (uint32_t)number, after < 0 ? UINT64_MAX : (uint64_t)after, &wait) !=
+      CT_OK) {
+    ct_fail(&fault->diag, CT_ENOENT, "there is no itrace of number %u", (uint32_t)number);
+    return ct_rpc_failed(fault, CT_ENOENT);
+  }
+  fault->later = (struct ct_rpc_later){
+      .look = look_for_itrace, .what = {wait.number, wait.serial, wait.after}, .timeout_ms = timeout_ms};
+  return look_for_itrace(control, fault->later.what, timeout_ms == 0 ? CT_RPC_LAST_BY_TIME : CT_RPC_ONE_LOOK, fault);
+}
+
 static const struct method {
   const char *name;
   method_run *run;
@@ -493,6 +588,7 @@ static const struct method {
     {"itrace.open", open_itrace, {"function", "condition", "calls"}},
     {"itrace.close", close_itrace, {"number"}},
     {"itrace.list", list_itrace, {NULL}},
+    {"itrace.wait", wait_for_itrace, {"number", "timeout", "after"}},
 };
 
 static json_t *

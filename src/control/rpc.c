@@ -107,9 +107,17 @@ fault_of_request(const json_t *request)
   return NULL;
 }
 
-/* The answer to one request: NULL for a notification, whatever becomes of it. */
+/* Takes over the result. */
 static json_t *
-answer_one(const json_t *request, ct_rpc_run *run, void *context)
+answer_of(json_t *id, json_t *result, const struct ct_rpc_fault *fault)
+{
+  return result == NULL ? error_answer(fault->code, fault->diag.text, json_incref(id))
+                        : json_pack("{s:s, s:o, s:O}", "jsonrpc", "2.0", "result", result, "id", id);
+}
+
+/* The answer to one request: NULL for a notification, whatever becomes of it, and for what is answered later. */
+static json_t *
+answer_one(const json_t *request, ct_rpc_run *run, void *context, struct ct_rpc_later *later)
 {
   const char *wrong = fault_of_request(request);
   if (wrong != NULL) {
@@ -129,10 +137,16 @@ answer_one(const json_t *request, ct_rpc_run *run, void *context)
     json_decref(result);
     return NULL;
   }
-  if (result == NULL) {
-    return error_answer(fault.code, fault.diag.text, json_incref(id));
+  if (result == NULL && fault.code == CT_RPC_LATER && later != NULL) {
+    *later = fault.later;
+    later->id = json_incref(id);
+    return NULL;
   }
-  return json_pack("{s:s, s:o, s:O}", "jsonrpc", "2.0", "result", result, "id", id);
+  if (result == NULL && fault.code == CT_RPC_LATER) {
+    ct_rpc_failed(&fault, CT_ERANGE);
+    ct_fail(&fault.diag, CT_ERANGE, "it cannot be waited for: too many calls wait already, or it is one of a batch");
+  }
+  return answer_of(id, result, &fault);
 }
 
 static json_t *
@@ -149,7 +163,7 @@ answer_batch(const json_t *requests, ct_rpc_run *run, void *context)
   answers = json_array();
   json_array_foreach(requests, i, request)
   {
-    json_t *answer = answer_one(request, run, context);
+    json_t *answer = answer_one(request, run, context, NULL);
     if (answer != NULL) {
       json_array_append_new(answers, answer);
     }
@@ -177,15 +191,10 @@ line_of(json_t *json)
   return line;
 }
 
-int
-ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, char **answer, size_t *size)
+/* Takes over json, which may be NULL. */
+static int
+give_line(json_t *json, char **answer, size_t *size)
 {
-  json_error_t error;
-  json_t *request = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-  json_t *json = request == NULL          ? error_answer(CT_RPC_PARSE, error.text, json_null())
-                 : json_is_array(request) ? answer_batch(request, run, context)
-                                          : answer_one(request, run, context);
-  json_decref(request);
   char *line = json != NULL ? line_of(json) : NULL;
   if (json != NULL && line == NULL) {
     return CT_ENOMEM;
@@ -193,6 +202,41 @@ ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, c
   *answer = line;
   *size = line != NULL ? strlen(line) : 0;
   return CT_OK;
+}
+
+int
+ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, struct ct_rpc_later *later,
+              char **answer, size_t *size)
+{
+  json_error_t error;
+  if (later != NULL) {
+    *later = (struct ct_rpc_later){.look = NULL};
+  }
+  json_t *request = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+  json_t *json = request == NULL          ? error_answer(CT_RPC_PARSE, error.text, json_null())
+                 : json_is_array(request) ? answer_batch(request, run, context)
+                                          : answer_one(request, run, context, later);
+  json_decref(request);
+  return give_line(json, answer, size);
+}
+
+int
+ct_rpc_answer_later(const struct ct_rpc_later *later, void *context, enum ct_rpc_turn turn, char **answer, size_t *size)
+{
+  struct ct_rpc_fault fault = {.code = CT_RPC_INTERNAL};
+  json_t *result = later->look(context, later->what, turn, &fault);
+  bool not_yet = result == NULL && fault.code == CT_RPC_LATER && turn == CT_RPC_ONE_LOOK;
+  if (fault.code == CT_RPC_LATER) {
+    fault.code = CT_RPC_INTERNAL;
+  }
+  return give_line(not_yet ? NULL : answer_of(later->id, result, &fault), answer, size);
+}
+
+void
+ct_rpc_let_go(struct ct_rpc_later *later)
+{
+  json_decref(later->id);
+  *later = (struct ct_rpc_later){.look = NULL};
 }
 
 char *

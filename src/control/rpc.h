@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define CT_RPC_BATCH_MAX 100 /* requests of one batch */
 
@@ -21,11 +22,29 @@ enum ct_rpc_code {
   CT_RPC_PARAMS = -32602,
   CT_RPC_INTERNAL = -32603,
   CT_RPC_LIBRARY = -32000, /* and an enum ct_err added, down to -32099 */
+  CT_RPC_LATER = 1,        /* no error: there is no result yet */
+};
+
+struct ct_rpc_fault;
+/*
+ * Looks again for the result of a call that has none yet; it waits for nothing itself. What it returns is as of
+ * ct_rpc_run, CT_RPC_LATER too. Not so when it is the last look: then there is a result or a fault.
+ */
+enum ct_rpc_turn { CT_RPC_ONE_LOOK, CT_RPC_LAST_BY_TIME, CT_RPC_LAST_AT_END };
+typedef json_t *ct_rpc_look(void *context, const uint64_t what[3], enum ct_rpc_turn turn, struct ct_rpc_fault *fault);
+
+/* A call that is answered later. */
+struct ct_rpc_later {
+  ct_rpc_look *look; /* NULL: it is none */
+  uint64_t what[3];
+  int64_t timeout_ms; /* then it is looked for the last time; negative: any time */
+  json_t *id;         /* the request's */
 };
 
 struct ct_rpc_fault {
   int code; /* enum ct_rpc_code, or below CT_RPC_LIBRARY */
   struct ct_diag diag;
+  struct ct_rpc_later later; /* with CT_RPC_LATER; the id is nothing of the method's */
 };
 
 /*
@@ -43,9 +62,15 @@ int ct_rpc_only(const json_t *params, struct ct_rpc_fault *fault, const char *co
 
 /*
  * Answers length bytes of text. *answer: a line, with its end, to be freed, of *size bytes; NULL when there is nothing
- * to say, as for notifications. 0 or CT_ENOMEM.
+ * to say, as for notifications, or nothing yet: then *later has a look. 0 or CT_ENOMEM. later NULL: nothing can be
+ * answered later, as nothing in a batch can.
  */
-int ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, char **answer, size_t *size);
+int ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, struct ct_rpc_later *later,
+                  char **answer, size_t *size);
+/* The same of a call that was to be answered later; *answer NULL: not yet. Afterwards later is to be let go. */
+int ct_rpc_answer_later(const struct ct_rpc_later *later, void *context, enum ct_rpc_turn turn, char **answer,
+                        size_t *size);
+void ct_rpc_let_go(struct ct_rpc_later *later);
 /* The answer to what could not be taken as a request at all. NULL: out of memory. */
 char *ct_rpc_refusal(enum ct_rpc_code code, const char *text);
 

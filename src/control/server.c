@@ -2,8 +2,9 @@
 /*
  * The server of a session's socket; see server.h.
  *
- *   in   what has been read and is not answered yet: at most a request and what one read takes
- *   out  what has not been written yet. While it is more than OUT_ENOUGH nothing is read or run for this client
+ *   in     what has been read and is not answered yet: at most a request and what one read takes
+ *   out    what has not been written yet. While it is more than OUT_ENOUGH nothing is read or run for this client
+ *   waits  its calls that have no answer yet, and are looked for now and then. Others are answered meanwhile
  *
  * In each round every client gets LINES_A_ROUND requests answered, so that a batch of small ones from one does not keep
  * the others waiting.
@@ -34,6 +35,12 @@ enum {
   LAST_WORDS_MS = 1000,  /* for answers when the server stops */
   ACCEPT_AGAIN_MS = 500, /* when there are no more file descriptors */
   FULL_MS = 20,          /* when there are as many clients as there may be */
+  LOOK_MS = 20,          /* between looks for what is answered later */
+};
+
+struct wait {
+  struct ct_rpc_later later;
+  int64_t until_ms; /* negative: any time */
 };
 
 struct client {
@@ -41,6 +48,8 @@ struct client {
   char *in, *out;
   size_t in_size, in_room, in_seen; /* in_seen: no line end before that */
   size_t out_size, out_room, out_at;
+  struct wait waits[CT_SERVER_WAITS_MAX];
+  size_t wait_count;
   int64_t moved_ms; /* when it last sent something or took something */
   bool line_waits;  /* a whole request is in there */
   bool ended;       /* it will send no more */
@@ -70,6 +79,9 @@ static void
 drop(struct ct_server *server, size_t i)
 {
   struct client *client = &server->clients[i];
+  while (client->wait_count != 0) {
+    ct_rpc_let_go(&client->waits[--client->wait_count].later);
+  }
   close(client->fd);
   free(client->in);
   free(client->out);
@@ -127,6 +139,49 @@ is_blank(const char *line, size_t length)
   return strspn(line, " \t\r") >= length;
 }
 
+/* One request or batch. */
+static void
+answer_line(struct ct_server *server, struct client *client, const char *line, size_t length)
+{
+  struct ct_rpc_later later = {.look = NULL};
+  bool may_wait = client->wait_count < CT_SERVER_WAITS_MAX;
+  char *answer = NULL;
+  size_t size;
+  if (ct_rpc_answer(line, length, server->run, server->context, may_wait ? &later : NULL, &answer, &size) != CT_OK) {
+    client->closing = true;
+  } else if (answer != NULL) {
+    put(client, answer, size);
+  } else if (later.look != NULL) {
+    int64_t until = later.timeout_ms < 0 ? -1 : now_ms() + later.timeout_ms;
+    client->waits[client->wait_count++] = (struct wait){later, until};
+  }
+}
+
+/* Looks for what was to be answered later. */
+static void
+look_again(struct ct_server *server, struct client *client)
+{
+  int64_t now = client->wait_count != 0 ? now_ms() : 0;
+  for (size_t i = 0; i < client->wait_count && !client->closing && unwritten(client) <= OUT_ENOUGH;) {
+    struct wait *wait = &client->waits[i];
+    enum ct_rpc_turn turn = server->stopping                               ? CT_RPC_LAST_AT_END
+                            : wait->until_ms >= 0 && now >= wait->until_ms ? CT_RPC_LAST_BY_TIME
+                                                                           : CT_RPC_ONE_LOOK;
+    char *answer = NULL;
+    size_t size;
+    if (ct_rpc_answer_later(&wait->later, server->context, turn, &answer, &size) != CT_OK) {
+      client->closing = true;
+    } else if (answer == NULL) {
+      i++;
+      continue;
+    } else {
+      put(client, answer, size);
+    }
+    ct_rpc_let_go(&wait->later);
+    memmove(wait, wait + 1, (--client->wait_count - i) * sizeof(*wait)); /* in their order */
+  }
+}
+
 /* Answers the lines that are there, up to a round's share. */
 static void
 answer_lines(struct ct_server *server, struct client *client)
@@ -143,15 +198,10 @@ answer_lines(struct ct_server *server, struct client *client)
       client->line_waits = true;
       break;
     }
-    size_t length = (size_t)(end - client->in) - at, size;
-    char *answer = NULL;
+    size_t length = (size_t)(end - client->in) - at;
     *end = '\0';
     if (!is_blank(client->in + at, length)) {
-      if (ct_rpc_answer(client->in + at, length, server->run, server->context, &answer, &size) != CT_OK) {
-        client->closing = true;
-      } else if (answer != NULL) {
-        put(client, answer, size);
-      }
+      answer_line(server, client, client->in + at, length);
     }
     at += length + 1;
     client->in_seen = at;
@@ -209,6 +259,14 @@ is_allowed(int fd)
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
+/* Who waits for an answer is idle by no fault of its own. */
+static bool
+is_quieter(const struct client *a, const struct client *b)
+{
+  bool a_waits = a->wait_count != 0, b_waits = b->wait_count != 0;
+  return a_waits == b_waits ? a->moved_ms < b->moved_ms : b_waits;
+}
+
 /* Room for one more, in place of the client that was idle longest, if that is long enough. */
 static bool
 make_room(struct ct_server *server)
@@ -218,7 +276,7 @@ make_room(struct ct_server *server)
     return true;
   }
   for (size_t i = 1; i < server->count; i++) {
-    if (server->clients[i].moved_ms < server->clients[quietest].moved_ms) {
+    if (is_quieter(&server->clients[i], &server->clients[quietest])) {
       quietest = i;
     }
   }
@@ -275,6 +333,9 @@ prepare(struct ct_server *server, struct pollfd *polls, bool more)
         wait = ACCEPT_AGAIN_MS; /* to see who is stuck */
       }
     }
+    if (client->wait_count != 0 && (wait < 0 || wait > LOOK_MS)) {
+      wait = LOOK_MS;
+    }
     polls[2 + i] = (struct pollfd){.fd = client->fd, .events = events};
   }
   return (int)wait;
@@ -295,8 +356,9 @@ serve(struct ct_server *server, struct client *client, short events, bool *more)
     if (client->in_size != 0) {
       answer_lines(server, client);
     }
-    client->closing |= client->ended && !client->line_waits;
   }
+  look_again(server, client);
+  client->closing |= client->ended && !client->line_waits && client->wait_count == 0 && !server->stopping;
   if (!give_out(client)) {
     return false;
   }

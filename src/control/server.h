@@ -12,6 +12,7 @@
 enum {
   CT_SERVER_CLIENTS_MAX = 64,            /* then the one that was idle longest is dropped, ... */
   CT_SERVER_QUIET_MS = 1000,             /* ... if it has been for so long; else the next one waits */
+  CT_SERVER_WAITS_MAX = 8,               /* calls of a client that have no answer yet (rpc.h) */
   CT_SERVER_REQUEST_BYTES_MAX = 1 << 20, /* a longer line is refused and the connection closed */
 };
 
@@ -22,8 +23,8 @@ struct ct_server; /* opaque */
  * Whose effective user is another one than ours, and not root, is turned away.
  */
 int ct_server_start(int socket, ct_rpc_run *run, void *context, struct ct_server **out, struct ct_diag *diag);
-/* Stops listening, lets the call that is under way end and its answer be written, for a second at most. Accepts NULL.
- */
+/* Stops listening, lets the call that is under way end and its answer be written, and those of calls that wait, for a
+ * second at most. Accepts NULL. */
 void ct_server_stop(struct ct_server *server);
 
 #endif

@@ -100,6 +100,7 @@ set_wish(struct ct_session *session, uint32_t number, const struct ct_session_it
     return ct_fail(diag, code, "pattern '%.200s': %s", wanted->function, why.text);
   }
   clear_wish(wish);
+  wish->serial = ++session->itrace.serials;
   wish->state = SESSION_WISH_OPEN;
   wish->function = strdup(wanted->function);
   wish->condition = wanted->condition != NULL ? strdup(wanted->condition) : NULL;
@@ -109,10 +110,21 @@ set_wish(struct ct_session *session, uint32_t number, const struct ct_session_it
   return wish->function != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
 }
 
+/* Another recording begins. */
+static void
+forget_last(struct ct_session *session)
+{
+  session_forget_itrace(session);
+  pthread_mutex_lock(&session->sync.guard);
+  memset(session->sync.wishes, 0, sizeof(session->sync.wishes));
+  pthread_mutex_unlock(&session->sync.guard);
+}
+
 int
 session_begin_itrace(struct ct_session *session, struct ct_diag *diag)
 {
   const struct ct_session_options *options = &session->options;
+  forget_last(session);
   if (options->itrace_count > CT_ITRACE_OPTIONS) {
     return ct_fail(diag, CT_EINVAL, "at most %d functions for itrace", CT_ITRACE_OPTIONS);
   }
@@ -155,9 +167,10 @@ session_itrace_forget(struct ct_session *session, uint32_t slot)
   }
 }
 
-static bool
-is_busy(const struct session_itrace *itrace, uint32_t number)
+bool
+session_wish_is_busy(const struct ct_session *session, uint32_t number)
 {
+  const struct session_itrace *itrace = &session->itrace;
   bool found = false;
   for (size_t i = 0; i < itrace->live_count; i++) {
     found |= itrace->live[i].wish == number;
@@ -169,7 +182,7 @@ bool
 session_wish_is_open(const struct ct_session *session, uint32_t number)
 {
   const struct session_wish *wish = &session->itrace.wishes[number];
-  return is_busy(&session->itrace, number) || left_of(wish) != 0 ||
+  return session_wish_is_busy(session, number) || left_of(wish) != 0 ||
          (wish->state == SESSION_WISH_OPEN && number < CT_ITRACE_RULES);
 }
 
@@ -343,11 +356,33 @@ open_list(struct ct_session *session)
   return session->itrace.list;
 }
 
+static const char *const outcomes[] = {
+    [CT_ITRACE_RETURNED] = "returned", [CT_ITRACE_CUT] = "cut", [CT_ITRACE_ENDED] = "ended"};
+
+static void
+keep_ended(struct session_itrace *itrace, const struct ct_modules *modules, const struct itrace_live *live,
+           const struct ct_itrace_done *done)
+{
+  const struct session_wish *wish = &itrace->wishes[live->wish];
+  itrace->ended = itrace->ended != NULL ? itrace->ended : calloc(ITRACE_ENDED_KEPT, sizeof(*itrace->ended));
+  if (itrace->ended != NULL) {
+    struct itrace_ended *ended = &itrace->ended[itrace->ended_count++ % ITRACE_ENDED_KEPT];
+    const char *name = ct_modules_name(modules, live->fn);
+    free(ended->name);
+    *ended = (struct itrace_ended){.name = name != NULL ? strdup(name) : NULL,
+                                   .serial = wish->serial,
+                                   .ordinal = wish->recorded + wish->cut,
+                                   .first_step = done->first_step,
+                                   .steps = done->steps,
+                                   .fn = live->fn,
+                                   .tid = (int)done->tid,
+                                   .outcome = outcomes[done->outcome]};
+  }
+}
+
 static void
 list_call(struct ct_session *session, const struct itrace_live *live, const struct ct_itrace_done *done)
 {
-  static const char *const outcomes[] = {
-      [CT_ITRACE_RETURNED] = "returned", [CT_ITRACE_CUT] = "cut", [CT_ITRACE_ENDED] = "ended"};
   FILE *list = open_list(session);
   if (list != NULL) {
     fprintf(list, "%d\t%u\t%llu\t%llu\t%llu\t%s\n", (int)done->tid, live->fn, (unsigned long long)live->tsc,
@@ -391,6 +426,7 @@ take_done(struct ct_session *session, const struct ct_itrace_done *done)
     wish->begun--;
   } else {
     list_call(session, &live, done);
+    keep_ended(itrace, &session->recording.modules, &live, done);
   }
   if (done->why.text[0] != '\0' && wish->function != NULL) {
     note_failure(session, wish, done->why.text);
@@ -421,7 +457,7 @@ session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *
   ct_plans_lock(session->recording.modules.plans);
   session_itrace_forget(session, number);
   ct_plans_unlock(session->recording.modules.plans);
-  if (is_busy(&session->itrace, number)) {
+  if (session_wish_is_busy(session, number)) {
     let_go(session);
   }
   session->recording.manifest_is_old = true;
@@ -503,9 +539,25 @@ session_end_itrace(struct ct_session *session)
 }
 
 void
+session_forget_itrace(struct ct_session *session)
+{
+  struct session_itrace *itrace = &session->itrace;
+  for (size_t i = 0; itrace->ended != NULL && i < ITRACE_ENDED_KEPT; i++) {
+    free(itrace->ended[i].name);
+  }
+  free(itrace->ended);
+  json_decref(itrace->last);
+  itrace->ended = NULL;
+  itrace->last = NULL;
+  itrace->ended_count = 0;
+}
+
+void
 session_free_itrace(struct ct_session *session)
 {
   struct session_itrace *itrace = &session->itrace;
+  json_decref(itrace->last);
+  itrace->last = session_itrace_json(session); /* those who wait are told */
   for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
     clear_wish(&itrace->wishes[i]);
   }

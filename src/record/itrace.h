@@ -13,6 +13,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
+enum { ITRACE_ENDED_KEPT = 256 };
+
 enum session_wish_state {
   SESSION_WISH_NONE,
   SESSION_WISH_OPEN,
@@ -21,6 +23,7 @@ enum session_wish_state {
 
 struct session_wish {
   enum session_wish_state state;
+  uint64_t serial;            /* of its making: its place is used again */
   char *function, *condition; /* condition NULL: none */
   struct ct_condition when;
   uint64_t allowed;  /* calls, all in all ... */
@@ -32,6 +35,23 @@ struct session_wish {
   size_t functions; /* that it is about, at most at a time */
 };
 
+/* What others see of a wish. */
+struct session_wish_seen {
+  uint64_t serial; /* 0: there has been none in this place */
+  uint64_t ended;  /* calls that have been recorded, or cut */
+  bool is_open;    /* calls are still to come, or to end */
+};
+
+/* A call that has ended, for those who wait for it. */
+struct itrace_ended {
+  uint64_t serial, ordinal; /* which of which wish's, from 1 on */
+  uint64_t first_step, steps;
+  uint32_t fn;
+  int tid;
+  char *name; /* the function's; NULL: none */
+  const char *outcome;
+};
+
 struct session_itrace {
   struct ct_itrace *calls; /* NULL: there has been none */
   struct session_wish wishes[CT_ITRACE_WISHES];
@@ -40,10 +60,13 @@ struct session_itrace {
     uint32_t wish, fn, slot;
   } *live;
   size_t live_count;
-  uint64_t next_number;
-  FILE *list; /* itrace.tsv; NULL: not yet */
+  uint64_t next_number, serials;
+  struct itrace_ended *ended; /* the last ITRACE_ENDED_KEPT, in turn; NULL: none yet */
+  uint64_t ended_count;       /* all that there have been */
+  FILE *list;                 /* itrace.tsv; NULL: not yet */
   bool list_failed;
   struct ct_itrace_calls_summary summary; /* at the end */
+  json_t *last;                           /* the list of wishes as they were at the end of the recording; NULL: none */
 };
 
 #endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls that are recorded as instructions: what a caller asks of a live session; see <contrail/session.h>. */
+#include "record/itrace_live.h"
 #include "record/session_internal.h"
 
-#include "base/clock.h"
+#include "base/json.h"
 #include "base/sized.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define LOOK_NS 20000000
 
 struct open_argument {
   const struct ct_session_itrace *wanted;
@@ -73,37 +72,104 @@ ct_session_itrace_close(struct ct_session *session, uint32_t number, struct ct_d
   return session_command(session, CT_ERROR_HOOK, run_close, &number, diag);
 }
 
-struct look {
-  uint32_t number;
-  bool is_known, is_done;
-};
-
-static int
-run_look(struct ct_session *session, void *context, struct ct_diag *diag)
+void
+session_tell_wishes(struct ct_session *session)
 {
-  struct look *look = context;
+  const struct session_itrace *itrace = &session->itrace;
+  bool changed = false;
+  if (itrace->serials == 0) {
+    return;
+  }
+  bool is_recorded = session_is_recorded(session);
+  pthread_mutex_lock(&session->sync.guard);
+  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
+    const struct session_wish *wish = &itrace->wishes[i];
+    struct session_wish_seen *seen = &session->sync.wishes[i];
+    /* of a process that has ended calls are still being collected, as long as its image is there */
+    bool is_open = is_recorded ? session_wish_is_open(session, i)
+                               : session->recording.image_live && session_wish_is_busy(session, i);
+    struct session_wish_seen now = {.serial = wish->serial, .ended = wish->recorded + wish->cut, .is_open = is_open};
+    if (now.serial == 0) { /* the recording has ended, what has become of its wishes stays */
+      now = *seen;
+      now.is_open = false;
+    }
+    changed |= seen->serial != now.serial || seen->is_open != now.is_open || seen->ended != now.ended;
+    *seen = now;
+  }
+  if (changed) {
+    pthread_cond_broadcast(&session->sync.changed);
+  }
+  pthread_mutex_unlock(&session->sync.guard);
+}
+
+/* Under the guard. */
+static bool
+is_over(const struct ct_session *session, const struct session_itrace_wait *wait)
+{
+  const struct session_wish_seen *seen = &session->sync.wishes[wait->number];
+  return seen->serial != wait->serial || !seen->is_open || seen->ended > wait->after;
+}
+
+/* What is known is as of now. */
+static int
+run_begin(struct ct_session *session, void *context, struct ct_diag *diag)
+{
+  struct session_itrace_wait *wait = context;
   (void)diag;
-  look->is_known = look->number < CT_ITRACE_WISHES && session->itrace.wishes[look->number].state != SESSION_WISH_NONE;
-  look->is_done = !session_is_recorded(session) || !session_wish_is_open(session, look->number);
+  session_tell_wishes(session);
+  wait->serial = session->sync.wishes[wait->number].serial; /* only this thread changes it */
   return 0;
+}
+
+int
+session_itrace_wait_begin(struct ct_session *session, uint32_t number, uint64_t after, struct session_itrace_wait *wait)
+{
+  *wait = (struct session_itrace_wait){.number = number, .after = after};
+  if (number < CT_ITRACE_WISHES) {
+    session_command(session, CT_ERROR_INIT, run_begin, wait, NULL);
+  }
+  return wait->serial != 0 ? 0 : CT_ENOENT;
+}
+
+bool
+session_itrace_wait_is_over(struct ct_session *session, const struct session_itrace_wait *wait)
+{
+  pthread_mutex_lock(&session->sync.guard);
+  bool over = is_over(session, wait);
+  pthread_mutex_unlock(&session->sync.guard);
+  return over;
+}
+
+bool
+session_itrace_wait_is_of(struct ct_session *session, const struct session_itrace_wait *wait)
+{
+  pthread_mutex_lock(&session->sync.guard);
+  bool same = session->sync.wishes[wait->number].serial == wait->serial;
+  pthread_mutex_unlock(&session->sync.guard);
+  return same;
 }
 
 int
 ct_session_itrace_wait(struct ct_session *session, uint32_t number, int timeout_ms)
 {
-  uint64_t until = ct_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000;
-  struct timespec step = {0, LOOK_NS};
-  for (;;) {
-    struct look look = {.number = number};
-    session_command(session, CT_ERROR_INIT, run_look, &look, NULL);
-    if (!look.is_known || look.is_done) {
-      return look.is_known ? 0 : CT_ENOENT;
-    }
-    if (timeout_ms >= 0 && ct_now_ns() >= until) {
-      return CT_ETIMEOUT;
-    }
-    nanosleep(&step, NULL);
+  struct session_itrace_wait wait;
+  struct timespec until;
+  int late = 0, code = session_itrace_wait_begin(session, number, UINT64_MAX, &wait);
+  if (code != 0) {
+    return code;
   }
+  clock_gettime(CLOCK_REALTIME, &until);
+  int64_t ns = until.tv_nsec + (int64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000;
+  until.tv_sec += ns / 1000000000;
+  until.tv_nsec = ns % 1000000000;
+  pthread_mutex_lock(&session->sync.guard);
+  while (!is_over(session, &wait) && late == 0) {
+    late = timeout_ms < 0 ? pthread_cond_wait(&session->sync.changed, &session->sync.guard)
+                          : pthread_cond_timedwait(&session->sync.changed, &session->sync.guard, &until);
+  }
+  code = is_over(session, &wait) ? 0 : CT_ETIMEOUT;
+  pthread_mutex_unlock(&session->sync.guard);
+  return code;
 }
 
 static int
@@ -111,7 +177,7 @@ run_list(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   (void)diag;
   json_t *json = session_itrace_json(session);
-  json = json != NULL ? json : json_array();
+  json = json != NULL ? json : session->itrace.last != NULL ? json_incref(session->itrace.last) : json_array();
   *(char **)context = json_dumps(json, JSON_COMPACT);
   json_decref(json);
   return 0;
@@ -123,4 +189,46 @@ ct_session_itrace_list(struct ct_session *session)
   char *text = NULL;
   session_command(session, CT_ERROR_INIT, run_list, &text, NULL);
   return text;
+}
+
+struct ended_argument {
+  const struct session_itrace_wait *wait;
+  char *text;
+};
+
+static json_t *
+ended_json(const struct itrace_ended *ended)
+{
+  return json_pack("{s:I, s:i, s:o, s:I, s:I, s:I, s:s}", "call", (json_int_t)ended->ordinal, "tid", ended->tid,
+                   "function", ended->name != NULL ? ct_json_string(ended->name) : json_null(), "fn",
+                   (json_int_t)ended->fn, "first_step", (json_int_t)ended->first_step, "steps",
+                   (json_int_t)ended->steps, "outcome", ended->outcome);
+}
+
+static int
+run_ended(struct ct_session *session, void *context, struct ct_diag *diag)
+{
+  struct ended_argument *argument = context;
+  const struct session_itrace *itrace = &session->itrace;
+  uint64_t count = itrace->ended_count, kept = count < ITRACE_ENDED_KEPT ? count : ITRACE_ENDED_KEPT;
+  uint64_t after = argument->wait->after != UINT64_MAX ? argument->wait->after : 0; /* none said: all */
+  json_t *list = json_array();
+  (void)diag;
+  for (uint64_t i = count - kept; i < count; i++) {
+    const struct itrace_ended *ended = &itrace->ended[i % ITRACE_ENDED_KEPT];
+    if (ended->serial == argument->wait->serial && ended->ordinal > after) {
+      json_array_append_new(list, ended_json(ended));
+    }
+  }
+  argument->text = json_dumps(list, JSON_COMPACT);
+  json_decref(list);
+  return 0;
+}
+
+char *
+session_itrace_ended(struct ct_session *session, const struct session_itrace_wait *wait)
+{
+  struct ended_argument argument = {.wait = wait};
+  session_command(session, CT_ERROR_INIT, run_ended, &argument, NULL);
+  return argument.text;
 }

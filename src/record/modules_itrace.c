@@ -99,3 +99,21 @@ ct_modules_wished(const struct ct_modules *modules, uint32_t wish)
   }
   return count;
 }
+
+const char *
+ct_modules_name(const struct ct_modules *modules, uint32_t fn)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    if (module->known_plan == NULL || fn < module->first_fn || fn - module->first_fn >= module->known_plan->count) {
+      continue;
+    }
+    uint32_t id = module->first_fn;
+    for (size_t f = 0; f < module->known_plan->count; f++) {
+      if (module->known_plan->functions[f].refusal == CT_REFUSED_NOT && id++ == fn) {
+        return module->known_plan->functions[f].name;
+      }
+    }
+  }
+  return NULL;
+}

@@ -35,6 +35,7 @@ struct session_sync {
   uint32_t *doorbell; /* what the thread waits on: own_doorbell, or the ring's */
   uint32_t own_doorbell;
   bool quit;
+  struct session_wish_seen wishes[CT_ITRACE_WISHES];
   bool metrics_wanted;        /* by who waits for them */
   char *metrics;              /* JSON, as of the last time that somebody asked; NULL: nobody has */
   _Atomic uint32_t expedited; /* of the first one: who waits for a detach gives up soon */
@@ -203,6 +204,7 @@ int session_open_wish(struct ct_session *session, const struct ct_session_itrace
 int session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *diag);
 /* Calls of it may still be begun, or are being recorded. */
 bool session_wish_is_open(const struct ct_session *session, uint32_t number);
+bool session_wish_is_busy(const struct ct_session *session, uint32_t number); /* some are being recorded */
 /* Wishes of the options. */
 int session_begin_itrace(struct ct_session *session, struct ct_diag *diag);
 /* The image has a ring, or the wishes have changed: the agent knows of them. */
@@ -222,8 +224,12 @@ bool session_itrace_sees_end(struct ct_session *session);
 bool session_itrace_is_live(struct ct_session *session);
 void session_itrace_end_image(struct ct_session *session);
 void session_end_itrace(struct ct_session *session); /* files get their ends */
-void session_free_itrace(struct ct_session *session);
+void session_free_itrace(struct ct_session *session); /* but for what those are told who wait */
+void session_forget_itrace(struct ct_session *session); /* that, too */
 json_t *session_itrace_json(struct ct_session *session); /* NULL: nothing was wanted */
+
+/* itrace_live.c: those who wait for wishes see what has become of them. */
+void session_tell_wishes(struct ct_session *session);
 
 /* triggers.c */
 /* What rules have asked for and is due. Returns in how many ms it wants to be called again, at most `ms`. */

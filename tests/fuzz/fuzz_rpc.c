@@ -82,7 +82,7 @@ check_request(const char *text, size_t size)
   size_t length = 0, i;
   json_t *request = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL), *one;
   calls = 0;
-  CHECK(ct_rpc_answer(text, size, run, &calls, &line, &length) == CT_OK);
+  CHECK(ct_rpc_answer(text, size, run, &calls, NULL, &line, &length) == CT_OK);
   size_t expected = count_expected(request);
   CHECK((line != NULL) == (expected != 0) && calls <= CT_RPC_BATCH_MAX);
   if (line != NULL) {

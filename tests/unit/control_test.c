@@ -32,10 +32,24 @@ enum { WAIT_MS = 60000, PATIENCE = 50, BIG = 100000 };
 static char folder[64];
 static atomic_int calls;
 
+static atomic_int opened, looks;
+
+/* "later" has a result once "open" was called that often. */
+static json_t *
+look(void *context, const uint64_t what[3], enum ct_rpc_turn turn, struct ct_rpc_fault *fault)
+{
+  assert_ptr_equal(context, &calls);
+  atomic_fetch_add(&looks, 1);
+  if ((uint64_t)atomic_load(&opened) < what[0] && turn == CT_RPC_ONE_LOOK) {
+    fault->code = CT_RPC_LATER;
+    return NULL;
+  }
+  return json_integer(turn);
+}
+
 static json_t *
 run(void *context, const char *method, const json_t *params, struct ct_rpc_fault *fault)
 {
-  (void)params;
   assert_ptr_equal(context, &calls);
   atomic_fetch_add(&calls, 1);
   if (strcmp(method, "count") == 0) {
@@ -50,6 +64,17 @@ run(void *context, const char *method, const json_t *params, struct ct_rpc_fault
     usleep(PATIENCE * 1000);
     return json_true();
   }
+  if (strcmp(method, "open") == 0) {
+    return json_integer(atomic_fetch_add(&opened, 1) + 1);
+  }
+  if (strcmp(method, "later") == 0) {
+    json_t *timeout = json_object_get(params, "timeout");
+    fault->code = CT_RPC_LATER;
+    fault->later = (struct ct_rpc_later){.look = look,
+                                         .what = {(uint64_t)json_integer_value(json_object_get(params, "opened"))},
+                                         .timeout_ms = timeout != NULL ? json_integer_value(timeout) : -1};
+    return NULL;
+  }
   fault->code = CT_RPC_METHOD;
   return NULL;
 }
@@ -62,6 +87,8 @@ setup(void **state)
   assert_non_null(mkdtemp(folder));
   setenv("XDG_RUNTIME_DIR", folder, 1);
   atomic_store(&calls, 0);
+  atomic_store(&opened, 0);
+  atomic_store(&looks, 0);
   return 0;
 }
 
@@ -578,6 +605,129 @@ test_stop(void **state)
   ct_runtime_dir_close(&runtime_dir);
 }
 
+/* The next line, without its end; to be freed. */
+static char *
+hear_line(int fd)
+{
+  char *text = calloc(1, 4096);
+  for (size_t size = 0; size < 4095; size++) {
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
+    assert_int_equal(recv(fd, text + size, 1, 0), 1);
+    if (text[size] == '\n') {
+      text[size] = '\0';
+      return text;
+    }
+  }
+  fail_msg("a line without an end");
+  return NULL;
+}
+
+/* What the line says: an answer's result (an error's code) to the request of that id. */
+static void
+expect_line(int fd, int id, int wanted)
+{
+  char *text = hear_line(fd);
+  json_t *answer = json_loads(text, 0, NULL), *error = json_object_get(answer, "error");
+  json_t *result = error != NULL ? json_object_get(error, "code") : json_object_get(answer, "result");
+  if (json_integer_value(json_object_get(answer, "id")) != id || json_integer_value(result) != wanted) {
+    fail_msg("%s, not %d to %d", text, wanted, id);
+  }
+  json_decref(answer);
+  free(text);
+}
+
+static void
+ask_later(int fd, int id, int after, int timeout_ms)
+{
+  char text[200];
+  snprintf(text, sizeof(text),
+           "{\"jsonrpc\": \"2.0\", \"method\": \"later\", \"id\": %d, \"params\": {\"opened\": %d, \"timeout\": %d}}\n",
+           id, after, timeout_ms);
+  say(fd, text, strlen(text));
+}
+
+/* What is answered later holds nobody: not the client itself, not others; and it is answered when it can be. */
+static void
+test_later(void **state)
+{
+  (void)state;
+  static const char open[] = "{\"jsonrpc\": \"2.0\", \"method\": \"open\", \"id\": 9}\n";
+  static const char batch[] = "[{\"jsonrpc\": \"2.0\", \"method\": \"later\", \"id\": 1}]\n";
+  static const char notification[] = "{\"jsonrpc\": \"2.0\", \"method\": \"later\"}\n";
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "later-1");
+  int fd = reach(&runtime_dir, "later-1"), other = reach(&runtime_dir, "later-1");
+  ask_later(fd, 1, 2, -1), ask_later(fd, 2, 1, -1), ask_later(fd, 3, 7, 60), ask_later(other, 4, 1, -1);
+  say(fd, notification, strlen(notification));
+  say(fd, open, strlen(open));
+  expect_line(fd, 9, 1); /* although it came last */
+  expect_line(fd, 2, CT_RPC_ONE_LOOK);
+  expect_line(other, 4, CT_RPC_ONE_LOOK);
+  expect_line(fd, 3, CT_RPC_LAST_BY_TIME);
+  say(other, open, strlen(open));
+  expect_line(other, 9, 2);
+  expect_line(fd, 1, CT_RPC_ONE_LOOK);
+  /* Not in a batch, and not more than there is room for. */
+  say(fd, batch, strlen(batch));
+  char *text = hear_line(fd);
+  assert_non_null(strstr(text, "cannot be waited for"));
+  free(text);
+  for (int i = 0; i < CT_SERVER_WAITS_MAX; i++) {
+    ask_later(fd, i, 3, -1);
+  }
+  ask_later(fd, 100, 3, -1);
+  expect_line(fd, 100, CT_RPC_LIBRARY + CT_ERANGE);
+  say(other, open, strlen(open));
+  expect_line(other, 9, 3);
+  for (int i = 0; i < CT_SERVER_WAITS_MAX; i++) {
+    expect_line(fd, i, CT_RPC_ONE_LOOK);
+  }
+  close(fd);
+  close(other);
+  ct_server_stop(server);
+  ct_runtime_dir_close(&runtime_dir);
+}
+
+/* One that says no more still gets its answer; nobody looks for one that has gone; the end answers all. */
+static void
+test_later_end(void **state)
+{
+  (void)state;
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "later-2");
+  int gone = reach(&runtime_dir, "later-2"), half = reach(&runtime_dir, "later-2"), fd = reach(&runtime_dir, "later-2");
+  ask_later(gone, 1, 9, -1);
+  while (atomic_load(&looks) < 3) {
+    usleep(1000);
+  }
+  close(gone);
+  int before, after = atomic_load(&looks);
+  do { /* until nobody looks any more */
+    before = after;
+    usleep(200000);
+    after = atomic_load(&looks);
+  } while (after != before);
+  ask_later(half, 2, 9, 60), ask_later(half, 3, 9, 30);
+  shutdown(half, SHUT_WR);
+  expect_line(half, 3, CT_RPC_LAST_BY_TIME);
+  expect_line(half, 2, CT_RPC_LAST_BY_TIME);
+  char *text = hear_all(half);
+  assert_string_equal(text, "");
+  free(text);
+  ask_later(fd, 4, 9, -1), ask_later(fd, 5, 9, 60000);
+  after = atomic_load(&looks);
+  while (atomic_load(&looks) < after + 2) {
+    usleep(1000);
+  }
+  ct_server_stop(server);
+  expect_line(fd, 4, CT_RPC_LAST_AT_END);
+  expect_line(fd, 5, CT_RPC_LAST_AT_END);
+  close(half);
+  close(fd);
+  ct_runtime_dir_close(&runtime_dir);
+}
+
 /* The socket is open to all, by somebody's mistake: who connects is looked at all the same. */
 static void
 test_other_user(void **state)
@@ -621,7 +771,8 @@ main(void)
   const struct CMUnitTest tests[] = {
       TEST(test_runtime_dir), TEST(test_runtime_dir_in_tmp), TEST(test_ids),      TEST(test_stale),
       TEST(test_race),        TEST(test_fifty_clients),      TEST(test_too_many), TEST(test_pieces),
-      TEST(test_nonsense),    TEST(test_slow_reader),        TEST(test_stop),     TEST(test_other_user),
+      TEST(test_nonsense),    TEST(test_slow_reader),        TEST(test_stop),     TEST(test_later),
+      TEST(test_later_end),   TEST(test_other_user),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

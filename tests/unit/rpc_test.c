@@ -50,7 +50,7 @@ check(const char *text, const char *expected)
 {
   char *answer;
   size_t size;
-  assert_int_equal(ct_rpc_answer(text, strlen(text), run, &notified, &answer, &size), CT_OK);
+  assert_int_equal(ct_rpc_answer(text, strlen(text), run, &notified, NULL, &answer, &size), CT_OK);
   if (expected == NULL) {
     if (answer != NULL) {
       fail_msg("%s: answered by %s", text, answer);
@@ -139,7 +139,7 @@ test_parse_errors(void **state)
     char *answer;
     size_t size;
     notified = 0;
-    assert_int_equal(ct_rpc_answer(wrong[i], strlen(wrong[i]), run, &notified, &answer, &size), CT_OK);
+    assert_int_equal(ct_rpc_answer(wrong[i], strlen(wrong[i]), run, &notified, NULL, &answer, &size), CT_OK);
     json_t *json = json_loads(answer, 0, NULL);
     json_int_t code;
     json_t *id;
@@ -207,7 +207,7 @@ test_answers(void **state)
   json_t *params = json_pack("{s:i, s:i}", "minuend", 42, "subtrahend", 23);
   char *request = ct_rpc_request("subtract", params, 5), *answer;
   size_t size;
-  assert_int_equal(ct_rpc_answer(request, strlen(request), run, &notified, &answer, &size), CT_OK);
+  assert_int_equal(ct_rpc_answer(request, strlen(request), run, &notified, NULL, &answer, &size), CT_OK);
   assert_int_equal(take(answer, &value, &diag), CT_OK);
   assert_int_equal(value, 19);
   free(answer);
