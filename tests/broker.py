@@ -145,6 +145,14 @@ class Scene(streams.Scene):
         path = self.path(name, "thread_1", "index.ctb")
         wait_for(f"events at {name}", lambda: os.path.exists(path) and os.path.getsize(path) > 1000)
 
+    def two_follow(self):
+        """A recording, and two receivers that have something of it."""
+        receivers = {name: self.listen(name) for name in ("first", "second")}
+        recorder = self.start("--to", self.address)
+        for name in receivers:
+            self.follows(name)
+        return receivers, recorder
+
     def ended(self, receivers):
         """What each said; all have the same as was recorded."""
         said = {}
@@ -169,10 +177,7 @@ def last_line(text):
 def many(scene):
     """Two from the begin, one that comes when half of it was sent, and one after the end: all have all of it."""
     scene.serve()
-    receivers = {name: scene.listen(name) for name in ("first", "second")}
-    recorder = scene.start("--to", scene.address)
-    for name in receivers:
-        scene.follows(name)
+    receivers, recorder = scene.two_follow()
     time.sleep(0.5)
     receivers["late"] = scene.listen("late")
     wait_for("calls at the late one", lambda: scene.rows(trace=scene.path("late")).get("quick", {}).get("calls", 0) > 0
@@ -220,10 +225,7 @@ def left_out(scene):
 def server_killed(scene):
     """It is away for seconds, and what was on its way is lost: all connect again and nothing is missing."""
     server = scene.serve()
-    receivers = {name: scene.listen(name) for name in ("first", "second")}
-    recorder = scene.start("--to", scene.address)
-    for name in receivers:
-        scene.follows(name)
+    receivers, recorder = scene.two_follow()
     scene.stop(server)
     time.sleep(3)
     scene.serve()
@@ -238,10 +240,7 @@ def server_killed(scene):
 def receiver_killed(scene):
     """Started again in its directory it goes on, and is one receiver; damage there does not stay."""
     scene.serve()
-    receivers = {name: scene.listen(name) for name in ("first", "second")}
-    recorder = scene.start("--to", scene.address)
-    for name in receivers:
-        scene.follows(name)
+    receivers, recorder = scene.two_follow()
     time.sleep(0.3)
     receivers["second"].kill()
     receivers["second"].wait()
@@ -281,10 +280,7 @@ def stopped(scene):
 def sender_killed(scene):
     """contrail send goes on with the same stream, at the receivers that wait for it."""
     scene.serve()
-    receivers = {name: scene.listen(name) for name in ("first", "second")}
-    recorder = scene.start("--to", scene.address)
-    for name in receivers:
-        scene.follows(name)
+    receivers, recorder = scene.two_follow()
     recorder.kill()
     recorder.communicate()
     wait_for("the lock to be free", lambda: scene.execute(scene.contrail, "recover", scene.trace).returncode == 0)

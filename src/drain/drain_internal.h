@@ -28,7 +28,8 @@ struct retired {
 /* late.c */
 enum { DRAIN_LATE_REASONS = 2 }; /* overwritten, no segment */
 struct drain_late {
-  uint64_t seen_ns, seen_used_ns; /* when time was looked at: the clock, and the drain's processor time */
+  uint64_t seen_ns;                                  /* when time was looked at */
+  uint64_t used_at_ns, used_ns;                      /* the drain's processor time at that moment, not long before */
   uint64_t until[CT_SLOT_COUNT][DRAIN_LATE_REASONS]; /* the slots' counters at the end of the last gap */
 };
 
@@ -118,14 +119,17 @@ void drain_serve_detail(struct ct_drain *drain);
 /* What the thread's slot, as long as it is the thread's, says of it. */
 void drain_read_slot(struct ct_drain *drain, uint32_t slot, const struct drain_thread *thread);
 /* Records of this image that found no room, and segments of them that were taken again too early. */
-/* Of events, as the target has counted them. */
+uint64_t drain_detail_skipped(const struct ct_drain *drain, uint64_t *overwritten);
+
+/* drain.c: of events, as the target has counted them. */
 uint64_t drain_lost_count(const uint64_t *count);
-/* late.c: looks at the time. */
+
+/* late.c */
+/* Looks at the time. */
 void drain_see_late(struct ct_drain *drain);
 void drain_late_end(struct ct_drain *drain);
 /* How many of those that a slot's counter has counted from `from` to `to` were lost while the drain did not run. */
 uint64_t drain_late_of(const struct ct_drain *drain, uint32_t slot, unsigned reason, uint64_t from, uint64_t to);
-uint64_t drain_detail_skipped(const struct ct_drain *drain, uint64_t *overwritten);
 
 /* retire.c: threads that have ended, and of which nothing is kept, become a sum. */
 #define DRAIN_RETIRE_AT 1024 /* threads */

@@ -11,6 +11,8 @@
 #include <time.h>
 
 #define LATE_NS 300000000ull /* many times what the drain sleeps at most */
+/* So old may its processor time be, which takes a system call: what was used is counted rather twice than not. */
+#define USED_NS 50000000ull
 
 static uint64_t
 used_ns(void)
@@ -23,16 +25,18 @@ void
 drain_see_late(struct ct_drain *drain)
 {
   struct drain_late *late = &drain->late;
-  uint64_t now = drain_now_ns(), used = used_ns();
-  uint64_t gap = now - late->seen_ns, own = used > late->seen_used_ns ? used - late->seen_used_ns : 0;
-  if (late->seen_ns != 0 && gap > own + LATE_NS) {
-    for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
-      late->until[slot][CT_DROP_OVERWRITTEN] = drain_lost_count(&drain->slots[slot].dropped_overwritten);
-      late->until[slot][CT_DROP_NO_SEGMENT] = drain_lost_count(&drain->slots[slot].dropped_no_segment);
-    }
-  }
+  uint64_t now = drain_now_ns(), gap = late->seen_ns != 0 ? now - late->seen_ns : 0;
   late->seen_ns = now;
-  late->seen_used_ns = used;
+  if (late->used_at_ns != 0 && now - late->used_at_ns < USED_NS) {
+    return;
+  }
+  uint64_t used = used_ns(), own = used > late->used_ns ? used - late->used_ns : 0;
+  for (uint32_t slot = 0; gap > own + LATE_NS && slot < CT_SLOT_COUNT; slot++) {
+    late->until[slot][CT_DROP_OVERWRITTEN] = drain_lost_count(&drain->slots[slot].dropped_overwritten);
+    late->until[slot][CT_DROP_NO_SEGMENT] = drain_lost_count(&drain->slots[slot].dropped_no_segment);
+  }
+  late->used_at_ns = now;
+  late->used_ns = used;
 }
 
 void

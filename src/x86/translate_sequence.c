@@ -3,11 +3,13 @@
  * Restartable sequences (rseq): instructions that the kernel has begin again, at abort, when it interrupts them. It
  * knows them by their addresses, so a copy of them is none to it, but if the copy has a descriptor of its own:
  *
- *   head    the program's r10 and r11 into their registers (with records: the record's place into a slot)
- *           the address of our descriptor into the thread's struct rseq, in place of the program's
- *   begin   the instructions, as they are: nothing is borrowed in between, so that where it is interrupted is all the
- * same end     ways out, each: no descriptor, r10 and r11 back to their slots, to the next unit or to the tracer the
- * signature; what the kernel goes on with: the way out to the program's abort our descriptor
+ * - head: the program's r10 and r11 into their registers (with records: the record's place into a slot); the address of
+ *   our descriptor into the thread's struct rseq, in place of the program's.
+ * - begin: the instructions, as they are. Nothing is borrowed in between, so the state is the program's wherever it is
+ *   interrupted.
+ * - end: ways out, each: no descriptor, r10 and r11 back to their slots, to the next unit or to the tracer.
+ * - The signature; what the kernel goes on with: the way out to the program's abort.
+ * - Our descriptor.
  *
  * A thread that has stopped in between is at abort, as it would be natively. What is executed there is not recorded:
  * how far it came nobody knows. So the tracer notes a gap and the whole state (CT_EXIT_SEQUENCE).
