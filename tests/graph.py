@@ -768,7 +768,7 @@ def slowest_of_some(scene):
     shown = 0
     for name in ("fib", "leaf", "work", "thrower", "tail_begin"):
         durations = sorted(call["duration"] for call in calls.known.values() if call["function"][1] == name)
-        middle = durations[len(durations) // 2]
+        middle = max(durations[len(durations) // 2], 1)
         for words, passes in ((("--max-duration", f"{middle}ns"), lambda call: call["duration"] <= middle),
                               (("--reason", "returned"), lambda call: call["reason"] == "returned"),
                               (("--reason", "exception,tail-call"), lambda call: call["reason"] in ("exception", "tail call")),
