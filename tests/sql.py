@@ -11,6 +11,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import time
@@ -18,7 +19,8 @@ import time
 import harness
 from filters import OWN, THROWS
 from fixture import FIXTURES
-from harness import Skip, case, expect, main, need, need_root
+from harness import Running, Skip, case, expect, main, need, need_root, wait_for
+from processes import state_of
 
 QUERIES = 200
 COLUMNS = ("id", "parent_id", "thread", "tid", "process", "function", "module", "start", "duration", "depth", "stack")
@@ -562,6 +564,12 @@ def lost(scene):
     return f"{dropped:,} events lost, {compare(scene, scene.spans(), queries=20)}"
 
 
+def size(scene):
+    """Of what is recorded of the first thread so far, in bytes."""
+    path = os.path.join(scene.trace, "thread_0", "index.ctb")
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
 @case
 def grows(scene):
     """Queries while it is recorded; in the end the index that grew with it says what a fresh one does."""
@@ -593,6 +601,28 @@ def grows(scene):
         os.unlink(index)
     expect(scene.run(scene.contrail, "sql", "--json", scene.trace, ASK) == grown, "the index that grew differs from a fresh one")
     return f"{len(seen)} queries meanwhile, {len(taken)} calls of them compared"
+
+
+@case
+def overtaken(scene):
+    """What is recorded after a query has begun is not read by it: a program that records faster than it reads would hold it for ever."""
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
+    query = [scene.contrail, "sql", "--json", scene.trace, "SELECT count(*) AS n FROM spans"]
+    with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "3000000000"]) as recorder:
+        wait_for("events", lambda: size(scene) > 200000)
+        with Running(query, env=dict(os.environ, CONTRAIL_TEST_POINT="index-limited"), stdout=subprocess.PIPE) as asked:
+            wait_for("the query stands still", lambda: state_of(asked.pid) == "T")
+            before = size(scene)
+            wait_for("twice as many events", lambda: size(scene) > 2 * before)
+            while asked.poll() is None:
+                asked.send_signal(signal.SIGCONT)
+                time.sleep(0.01)
+            first = json.loads(asked.stdout.read())[0]["n"]
+        after = scene.sql("SELECT count(*) AS n FROM spans")[0]["n"]
+        expect(recorder.poll() is None, "the queries have ended with the recording only")
+        recorder.terminate()
+    expect(0 < 1.5 * first < after, f"{first} calls when it began, {after} after")
+    return f"{first:,} calls, {after:,} after"
 
 
 @case

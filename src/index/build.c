@@ -10,6 +10,7 @@
 
 #include "base/branch.h"
 #include "base/crc32c.h"
+#include "base/test_point.h"
 #include "trace/format.h"
 
 #include <pthread.h>
@@ -504,18 +505,27 @@ read_rest(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset, s
   return code;
 }
 
+/* Where the last block ends that there is now. Of what is recorded meanwhile nothing is read, or it might never end. */
+static uint64_t
+end_so_far(const struct reading *r, uint32_t number, uint64_t from)
+{
+  struct ct_block_place places[CT_GRANULE_BLOCKS_MAX];
+  size_t count = 1;
+  while (count != 0) {
+    ct_trace_block_places(r->worker->job->index->trace, number, from, places, CT_GRANULE_BLOCKS_MAX, &count);
+    from = file_end(places, count, from);
+  }
+  ct_test_point("index-limited");
+  return from;
+}
+
 /* A piece of the stream (ct_trace_set_range) is one granule: it begins where no block does. */
 static int
 read_piece(struct reading *r, uint32_t number)
 {
-  struct ct_block_place places[CT_GRANULE_BLOCKS_MAX];
   struct ct_span_bytes state = {0};
   uint64_t end = CT_FIRST_BLOCK_OFFSET;
-  size_t count = r->worker->job->is_complete ? 0 : 1;
-  while (count != 0) {
-    ct_trace_block_places(r->worker->job->index->trace, number, end, places, CT_GRANULE_BLOCKS_MAX, &count);
-    end = file_end(places, count, end);
-  }
+  end = r->worker->job->is_complete ? end : end_so_far(r, number, end);
   begin_granule(r, CT_FIRST_BLOCK_OFFSET);
   int code = read_rest(r, &state, end, 0);
   free(state.data);
@@ -530,6 +540,7 @@ read_thread(struct reading *r, uint32_t number)
   struct ct_index_thread *thread = r->thread;
   struct ct_block_place places[CT_GRANULE_BLOCKS_MAX + 1];
   uint64_t offset = thread->end_offset;
+  uint64_t limit = r->worker->job->is_complete ? UINT64_MAX : end_so_far(r, number, offset);
   struct ct_span_bytes state = {0};
   int code = 0;
   if (thread->end_state.size != 0) {
@@ -542,6 +553,9 @@ read_thread(struct reading *r, uint32_t number)
     uint32_t blocks = granule_blocks(r, state.size);
     size_t count;
     ct_trace_block_places(trace, number, offset, places, blocks + 1, &count);
+    while (count != 0 && places[count - 1].end_offset > limit) {
+      count--;
+    }
     more = count > blocks;
     if (code != 0) {
       break;
