@@ -231,14 +231,9 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
   switch (letter) {
   case 'i':
   case 'p':
-    if (letter == 'i') {
-      c->filter.has_id = true;
-    } else {
-      c->filter.has_parent = true;
-    }
-    if (type != SQLITE_INTEGER || !ct_span_id_split((uint64_t)number, letter == 'i' ? &c->place : &c->parent)) {
-      c->is_empty = true;
-    }
+    *(letter == 'i' ? &c->filter.has_id : &c->filter.has_parent) = true;
+    c->is_empty |=
+        type != SQLITE_INTEGER || !ct_span_id_split((uint64_t)number, letter == 'i' ? &c->place : &c->parent);
     break;
   case 't':
     c->thread = number;

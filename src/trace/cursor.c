@@ -74,10 +74,8 @@ file_borrow(struct ct_cursor *c)
   if (file == NULL) {
     return NULL;
   }
-  if (ct_block_file_pieces(file) >
-      1) { /* damage to one is none to those after it, which are what the recording is about */
-    c->flags |= CT_READ_SKIP_DAMAGED;
-  }
+  /* Damage to a piece is none to those after it, which are what the recording is about. */
+  c->flags |= ct_block_file_pieces(file) > 1 ? CT_READ_SKIP_DAMAGED : 0;
   uint32_t files = ct_trace_holds_thread_file(c->trace, c->thread) ? 0 : ct_block_file_pieces(file);
   pthread_mutex_lock(&c->trace->lock);
   if (files == 0 || c->trace->open_files + files <= c->trace->open_files_max) {
