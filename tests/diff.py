@@ -100,6 +100,95 @@ def as_the_report(scene):
                 expect(len(found) > 1 or all(found[0][key] == numbers[key] for key in KEYS), f"{options} {side}: {numbers} {found}")
 
 
+THREADS = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#define OWN __attribute__((noinline, noclone))
+static long turns;
+OWN long leaf(long n) { for (volatile int i = 0; i < n % 50; i++) { } return n + 1; }
+OWN long nested(long n) { return n % 4 == 0 ? leaf(n) : nested(n - 1) + leaf(n); }
+OWN void *one(void *wanted) { for (long i = 0; i < turns * (1 + (long)wanted); i++) { nested(i); } return NULL; }
+int main(int argc, char **argv)
+{
+  pthread_t threads[3];
+  turns = atol(argv[1]);
+  for (long i = 0; i < 3; i++) { pthread_create(&threads[i], NULL, one, (void *)i); }
+  for (int i = 0; i < 3; i++) { pthread_join(threads[i], NULL); }
+  if (argc > 2) { abort(); }
+  return 0;
+}
+"""
+INDEX = "spans.cti"
+
+
+def without_index(scene, words, *traces):
+    """The same from every call: filters of calls that all of them pass have the threads read."""
+    diff = scene.diff("--all", "--depth", "0..", *words, *traces)
+    expect("counted" in diff, "it does not say that calls are chosen")
+    del diff["counted"]
+    return diff
+
+
+@case
+def from_the_index(scene):
+    """With the index, as it makes it, and without: the same to the last digit, with noise and batches of several threads."""
+    program = scene.compile(scene.write("threads.c", THREADS), "-O1", "-pthread")
+    traces = scene.recorded("a", program, "6000"), scene.recorded("b", program, "7000")
+    plain = without_index(scene, (), *traces)
+    expect(plain["counts"]["changed"] and not any(os.path.exists(os.path.join(trace, INDEX)) for trace in traces), plain["counts"])
+    expect(scene.diff("--all", *traces) == plain, "the index as it is made says something else")
+    stamps = [os.stat(os.path.join(trace, INDEX)).st_mtime_ns for trace in traces]
+    expect(scene.diff("--all", *traces) == plain, "the index says something else")
+    expect(stamps == [os.stat(os.path.join(trace, INDEX)).st_mtime_ns for trace in traces], "it was made anew")
+    text = scene.run(scene.contrail, "diff", *traces)
+    lines = scene.run(scene.contrail, "diff", "--depth", "0..", *traces).splitlines(True)
+    expect([line for line in lines if not line.startswith("counted:")] == text.splitlines(True), "the text differs")
+    for words in (["--function", "leaf"], ["--module", "libc*"], ["--sort", "p99", "--limit", "3"]):
+        expect(scene.diff("--all", *words, *traces) == without_index(scene, words, *traces), words)
+    with open(os.path.join(traces[0], INDEX), "r+b") as file:  # damaged: made again
+        file.seek(os.path.getsize(file.name) - 40)
+        file.write(bytes(20))
+    expect(scene.diff("--all", *traces) == plain, "a damaged index is believed")
+    return f"{plain['before']['events']:,} events"
+
+
+@case
+def damaged_threads(scene):
+    """A thread's file that is cut, with an index of the whole beside it: the same as without one, and the damage is said."""
+    program = scene.compile(scene.write("threads.c", THREADS), "-O1", "-pthread")
+    traces = scene.recorded("a", program, "6000"), scene.recorded("b", program, "6000")
+    scene.diff(*traces)
+    path = os.path.join(traces[1], "thread_1", "index.ctb")
+    os.truncate(path, os.path.getsize(path) * 2 // 3)
+    for words in ([], ["--depth", "0.."]):
+        result = scene.execute(scene.contrail, "diff", "--json", "--all", *words, *traces)
+        expect("damaged or cut" in result.stderr, f"{words}: {result.stderr}")
+    expect(json.loads(scene.execute(scene.contrail, "diff", "--json", "--all", *traces).stdout)["functions"] ==
+           json.loads(result.stdout)["functions"], "not the same")
+
+
+@case
+def of_some_calls(scene):
+    """Durations, depths, reasons and types: the numbers of both sides are those of the report with the same words."""
+    program = scene.compile(scene.write("threads.c", THREADS), "-O1", "-pthread")
+    traces = scene.recorded("a", program, "3000"), scene.recorded("b", program, "3500")
+    for words in (["--min-duration", "500ns"], ["--max-duration", "1us"], ["--depth", "2..4"], ["--depth", "3"],
+                  ["--reason", "returned"], ["--type", "call"], ["--min-duration", "400ns", "--time", "cpu"]):
+        diff = scene.diff("--all", *words, *traces)
+        for side, trace in zip(("before", "after"), traces):
+            report = json.loads(scene.run(scene.contrail, "report", "--json", *words, trace))
+            rows = {row["name"]: row for row in report["functions"] if row["module"].startswith("threads")}
+            mine = {row["name"]: row[side] for row in diff["functions"] if row["module"].startswith("threads") and row[side]}
+            expect(rows.keys() == mine.keys() and rows and diff["counted"] == report["counted"], f"{words}: {rows.keys()} {mine.keys()}")
+            for name, row in mine.items():
+                expect(all(rows[name][key] == row[key] for key in KEYS), f"{words} {name}: {row}, the report has {rows[name]}")
+    result = scene.execute(scene.contrail, "diff", "--type", "output", *traces)
+    expect(result.returncode != 0 and "point" in result.stderr, str(result))
+    for option in ("from", "to", "window", "thread", "process"):
+        result = scene.execute(scene.contrail, "diff", f"--{option}", "1", *traces)
+        expect(result.returncode != 0 and "unknown option" in result.stderr, f"{option}: {result}")
+
+
 @case
 def of_a_file(scene):
     """--file: the functions that report --file has; of traces that do not say where functions are written, none."""

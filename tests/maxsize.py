@@ -165,6 +165,10 @@ def while_it_runs(scene):
         steps = scene.steps()
         expect(consecutive(steps) and steps and steps[0] > last_step, "not the calls that are there")
         expect(scene.not_kept(scene.trace) > 0, "it is not said that others have gone")
+        result = scene.execute(scene.contrail, "sql", "--json", scene.trace, "SELECT count(*) AS n FROM spans")
+        expect(result.returncode == 0 and "DAMAGED" not in result.stderr and "did not fit" not in result.stderr, result.stderr)
+        counted = json.loads(result.stdout)[0]["n"]
+        expect(counted > len(steps) // 4, f"{counted} calls by SQL, where {len(steps)} were replayed")
         last_step = steps[-1]
     kept = scene.kept(process)
     expect(kept["limit_bytes"] == 1 << 20 and 0 < kept["bytes"] <= 1 << 20 and kept["ns"] > 0, f"{kept}")
@@ -196,6 +200,36 @@ def killed(scene):
     files = scene.manifest()["files"]
     for path in scene.pieces():
         expect(files[os.path.relpath(path, scene.trace)] == os.path.getsize(path), f"{path} is not as listed")
+
+
+@case
+def gone_meanwhile(scene):
+    """The oldest pieces go after a reader has begun: it goes on with those that there were."""
+    program = scene.build(COUNT)
+    process = scene.start_bounded("1M", "--args", "--trace", "step", "--", program, "100000000")
+    scene.kill(process)
+    query = "SELECT count(*) AS n, min(start) AS first FROM spans; SELECT count(*) AS n FROM spans WHERE start > 0"
+    words = (scene.contrail, "sql", "--json", scene.trace)
+    expected = scene.execute(*words, query)
+    expect(expected.returncode == 0 and "DAMAGED" not in expected.stderr, expected.stderr)
+    index = os.path.join(scene.trace, "spans.cti")
+    if os.path.exists(index):
+        os.unlink(index)
+    reader = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def is_asked():
+        with open(f"/proc/{reader.pid}/syscall", encoding="ascii") as file:
+            return file.read().startswith("0 0x0 ")
+
+    wait_for("it to read what is asked", is_asked)
+    pieces = scene.pieces()
+    for piece in pieces[:len(pieces) // 2]:
+        os.unlink(piece)
+    out, err = reader.communicate(query, timeout=60)
+    expect(out == expected.stdout and "DAMAGED" not in err, f"{out} {err}, not {expected.stdout}")
+    fewer = json.loads(scene.execute(*words, "SELECT count(*) AS n FROM spans").stdout)[0]["n"]
+    expect(0 < fewer < json.loads(out.split("]")[0] + "]")[0]["n"], "nothing has gone")
+    return f"{len(pieces)} pieces"
 
 
 @case

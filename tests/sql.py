@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import time
 
@@ -23,6 +24,7 @@ from harness import Running, Skip, case, expect, main, need, need_root, wait_for
 from processes import state_of
 
 QUERIES = 200
+HEADER_BYTES = 128  # of a block
 COLUMNS = ("id", "parent_id", "thread", "tid", "process", "function", "module", "start", "duration", "depth", "stack")
 HIDDEN = ("function_id",)  # of these only WHERE is asked: replay does not tell functions of one name apart
 LOOP = r"""
@@ -601,6 +603,87 @@ def grows(scene):
         os.unlink(index)
     expect(scene.run(scene.contrail, "sql", "--json", scene.trace, ASK) == grown, "the index that grew differs from a fresh one")
     return f"{len(seen)} queries meanwhile, {len(taken)} calls of them compared"
+
+
+STAYS = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define OWN __attribute__((noinline, noclone))
+static volatile int ready;
+OWN int leaf(int n) { __asm__ volatile("" ::: "memory"); return n + 1; }
+OWN int work(int n) { return leaf(n) + leaf(n + 1); }
+OWN int inner(int turns) { for (int i = 0; i < turns; i++) { work(i); } __sync_fetch_and_add(&ready, 1); while (turns) { usleep(1000); } return 0; }
+OWN int outer(int turns) { return inner(turns) + 1; }
+OWN void *thread(void *turns) { outer((int)(long)turns); return NULL; }
+int main(void)
+{
+  pthread_t other;
+  for (long i = 1; i <= 3; i++) { pthread_create(&other, NULL, thread, (void *)(i * 40000)); }
+  while (ready < 3) { usleep(1000); }
+  exit(work(1) == 7);
+}
+"""
+
+
+@case
+def open_frames(scene):
+    """What is open at the end: the view has what a look at every call has, and of the trace only its last blocks are read."""
+    program = scene.compile(scene.write("stays.c", STAYS), "-O1", "-pthread")
+    scene.record("-q", "--", program)
+    every = "SELECT * FROM spans WHERE flags || '' LIKE 'unfinished%'"  # no condition on the column: nothing is left out
+    whole = scene.sql(every)
+    names = [row["function"] for row in whole]
+    expect(names.count("outer") == names.count("inner") == 3, names)
+    expect(scene.sql("SELECT * FROM open_frames") == whole, "the view has others")
+    for thread in {row["thread"] for row in whole}:
+        expect(scene.sql(f"SELECT * FROM open_frames WHERE thread = {thread}") == [row for row in whole if row["thread"] == thread], "of a thread")
+    expect(scene.sql("SELECT * FROM spans WHERE flags LIKE 'UNFINISHED%'") == whole, "LIKE knows no case")
+    expect(not scene.sql("SELECT * FROM spans WHERE flags LIKE 'unfinishe'"), "not that word")
+    path = os.path.join(scene.trace, "thread_1", "index.ctb")
+    with open(path, "r+b") as file:  # what is not read may be anything
+        file.seek(os.path.getsize(path) // 2)
+        file.write(bytes(1000))
+    expect(scene.sql("SELECT * FROM open_frames") == whole, "blocks in the middle are read")
+
+
+@case
+def half_written(scene):
+    """The last block of a recording that goes on, when the recorder has written only a part of it: no damage. Bytes that are none are."""
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
+    recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "3000000000"])
+    path = os.path.join(scene.trace, "thread_0", "index.ctb")
+    wait_for("some blocks", lambda: os.path.exists(path) and os.path.getsize(path) > 60000)
+    recorder.kill()
+    recorder.wait(60)
+    os.kill(scene.manifest()["pid"], signal.SIGKILL)
+    with open(path, "rb") as file:
+        data = file.read()
+    starts, at = [], 64
+    while data[at:at + 4] == data[64:68]:
+        starts.append(at)
+        at += HEADER_BYTES + struct.unpack_from("<I", data, at + 16)[0]
+    count = lambda: scene.execute(scene.contrail, "sql", "--json", scene.trace, "SELECT count(*) AS n FROM spans")
+    last, end = starts[-2], starts[-1]
+    os.truncate(path, last)
+    before = count()
+    expect("DAMAGED" not in before.stderr and "INCOMPLETE" in before.stderr, before.stderr)
+    for more in (1, 20, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, (end - last) // 2, end - last - 1):
+        with open(path, "wb") as file:
+            file.write(data[:last + more])
+        result = count()
+        expect("DAMAGED" not in result.stderr and result.stdout == before.stdout, f"{more} bytes of a block: {result}")
+        report = scene.execute(scene.contrail, "report", scene.trace)
+        expect("DAMAGED" not in report.stderr, f"{more} bytes, report: {report.stderr}")
+    with open(path, "wb") as file:
+        file.write(data[:last] + b"\x55" * 500)
+    expect("DAMAGED" in count().stderr, "bytes that are no block are not said")
+    with open(path, "wb") as file:
+        file.write(data[:starts[1] + 200] + b"\x55" * 50 + data[starts[1] + 250:])
+    index = os.path.join(scene.trace, "spans.cti")
+    if os.path.exists(index):  # it has what was there before
+        os.unlink(index)
+    expect("DAMAGED" in count().stderr, "damage before the end is not said")
 
 
 @case

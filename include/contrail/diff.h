@@ -15,6 +15,7 @@
 #define CONTRAIL_DIFF_H
 
 #include <contrail/error.h>
+#include <contrail/filter.h>
 #include <contrail/trace.h>
 #include <contrail/view.h>
 
@@ -50,6 +51,12 @@ struct ct_diff_options {
   struct ct_view_progress progress;
   bool short_names; /* text: long names shortened (ct_shorten_name) */
   const char *file; /* functions written there, as for the report; a trace that does not say where has none */
+  /*
+   * Which calls count: what it says of durations, depths, levels, reasons, and types (calls with an end or without
+   * one); the rest of it is not looked at. NULL: all.
+   */
+  const struct ct_filter *calls;
+  unsigned workers; /* threads to read each trace with; 0: one */
 };
 
 /* notes->shown: functions that are shown, new and vanished ones among them. */

@@ -52,6 +52,8 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct wanted, all)},
     CT_OPTION_FUNCTION(struct wanted, selected, "only functions that a pattern of record --trace matches"),
     CT_OPTION_GROUP(ct_module_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_call_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_type_options, struct wanted, selected),
     {.name = "family",
      .help = "of the processes that were followed (record --follow) too",
      .apply = ct_apply_flag,
@@ -86,6 +88,8 @@ show(const struct wanted *wanted, struct ct_trace_view traces[2])
       .family = wanted->family,
       .json = wanted->selected.json,
       .time = wanted->selected.time,
+      .calls = &traces[0].filter,
+      .workers = (ct_reading_workers() + 1) / 2, /* both are read at the same time */
       .progress = {ct_progress_update, ct_progress_end, &line},
   };
   FILE *out = wanted->selected.json ? stdout : ct_shown_open(&wanted->selected.look, true);

@@ -290,6 +290,7 @@ add_span(struct reading *r, const struct ct_span *span)
     *longest = 1;
   }
   g->spans++;
+  g->flags |= ct_span_is_unfinished(span->end) ? CT_GRANULE_UNFINISHED : 0;
   if (CT_UNLIKELY(span->end == CT_SPAN_COUNTED || span->end == CT_SPAN_ORPHAN)) {
     return 0;
   }
@@ -398,7 +399,7 @@ end_granule(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset)
   uint64_t begin = state->size, bytes = end_offset - g->offset;
   uint64_t last = ct_spans_last_tsc(r->spans);
   g->last_tsc = last > g->last_tsc ? last : g->last_tsc;
-  g->flags = ct_spans_marks(r->spans) != r->begin_marks ? CT_GRANULE_MARKS : 0;
+  g->flags |= ct_spans_marks(r->spans) != r->begin_marks ? CT_GRANULE_MARKS : 0;
   g->state_bytes = (uint32_t)state->size;
   int code = put_functions(r, state);
   g->function_bytes = (uint32_t)(state->size - begin);
@@ -481,6 +482,7 @@ note_end(struct reading *r)
   r->sums->stats.lost += ct_spans_lost(r->spans);
   r->thread->events = ct_spans_events(r->spans);
   r->thread->lost = ct_spans_lost(r->spans);
+  r->thread->preempted = ct_spans_preempted(r->spans);
   r->thread->is_damaged = ct_spans_state(r->spans) == CT_CURSOR_DAMAGED && r->thread->payload_bytes != 0;
 }
 
@@ -633,6 +635,7 @@ build_thread(struct worker *worker, uint32_t number)
   for (r.least_first = r.least_long; ct_trace_ticks_ns(index->trace, r.least_first * 2) <= FIRST_NS;) {
     r.least_first *= 2;
   }
+  ct_stats_begin_thread(&worker->kept.stats);
   int code = ct_index_part_own(&r.thread->part);
   if (code == 0) {
     code = ct_spans_open(index->trace, number, CT_TIME_WALL, &r.spans, &worker->diag);
@@ -677,7 +680,8 @@ worker_init(struct worker *w, struct job *job)
   w->longest = calloc(functions, sizeof(*w->longest));
   w->touched = malloc(functions * sizeof(*w->touched));
   return w->longest == NULL || w->touched == NULL || ct_index_sums_init(&w->kept, job->index->trace) != 0 ||
-                 ct_index_sums_init(&w->tail, job->index->trace) != 0
+                 ct_index_sums_init(&w->tail, job->index->trace) != 0 ||
+                 (job->index->keeps_selves && ct_stats_keep_selves(&w->kept.stats) != 0)
              ? CT_ENOMEM
              : 0;
 }

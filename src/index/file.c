@@ -29,7 +29,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 3u
+#define FILE_VERSION 4u
 
 struct piece {
   uint64_t offset, bytes;
@@ -58,7 +58,7 @@ struct file_thread {
   uint32_t last_crc;
   uint32_t lists_crc;   /* of granules, crossings and state */
   uint64_t trace_bytes; /* of the thread's file, when it was whole */
-  uint64_t reserved, long_bytes, payload_bytes;
+  uint64_t preempted, long_bytes, payload_bytes;
   uint64_t spans, events, lost;
   struct piece granules, crossings, blob, state;
 };
@@ -225,6 +225,7 @@ load_thread(struct ct_index *index, uint32_t number, unsigned parts, const struc
   thread->spans = thread->kept_spans = record->spans;
   thread->events = record->events;
   thread->lost = record->lost;
+  thread->preempted = record->preempted;
   return 0;
 }
 
@@ -396,7 +397,8 @@ put_thread(struct storing *s, const struct ct_index *index, uint32_t number, str
                                  .payload_bytes = thread->payload_bytes,
                                  .spans = thread->kept_spans,
                                  .events = thread->is_whole ? thread->events : 0,
-                                 .lost = thread->is_whole ? thread->lost : 0};
+                                 .lost = thread->is_whole ? thread->lost : 0,
+                                 .preempted = index->keeps_selves ? thread->preempted : 0};
   record->granules = put_piece(s, part->granules, thread->kept_granules * sizeof(*part->granules));
   record->crossings = put_piece(s, part->crossings, thread->kept_crossings * sizeof(*part->crossings));
   record->blob = put_piece(s, part->blob, thread->kept_blob);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#define AGAIN_SPANS 500000u
+
 static void
 forget_threads(struct ct_index *index)
 {
@@ -40,8 +42,13 @@ load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
     index->origin = CT_INDEX_BUILT;
     return 0;
   }
+  struct ct_trace_kept bounds = {.struct_size = sizeof(bounds)};
+  bool loses_oldest = !ct_trace_is_complete(index->trace) && ct_trace_get_kept(index->trace, &bounds) == 0 &&
+                      bounds.is_kept; /* what it was made of goes: it need not fit for long */
   int code = ct_index_load(index, parts, kept);
-  index->origin = code == 0 ? CT_INDEX_FROM_FILE : code == CT_ENOENT ? CT_INDEX_BUILT : CT_INDEX_REBUILT;
+  index->origin = code == 0                           ? CT_INDEX_FROM_FILE
+                  : code == CT_ENOENT || loses_oldest ? CT_INDEX_BUILT
+                                                      : CT_INDEX_REBUILT;
   if (code != 0) {
     forget_threads(index);
     ct_index_sums_free(kept);
@@ -73,7 +80,9 @@ is_worth_writing(const struct ct_index *index, uint64_t kept_before)
     events += index->threads[i].events;
     kept += index->threads[i].kept_spans;
   }
-  return events >= CT_INDEX_FILE_EVENTS && (is_all_there(index) || kept - kept_before > kept_before / 16);
+  uint64_t more = kept - kept_before; /* reading them again would take longer than writing it does */
+  bool is_much = more > kept_before / 16 || more > kept_before / 256 + AGAIN_SPANS;
+  return events >= CT_INDEX_FILE_EVENTS && (is_all_there(index) || is_much);
 }
 
 static uint64_t
@@ -96,7 +105,10 @@ extend(struct ct_index *index, unsigned workers, const struct ct_view_progress *
   if (ct_index_sums_init(&tail, index->trace) != 0) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
   }
-  int code = ct_index_build(index, workers, progress, kept, &tail, diag);
+  index->keeps_selves = index->origin != CT_INDEX_FROM_FILE && !index->is_piece && ct_trace_is_complete(index->trace);
+  int code = index->keeps_selves && ct_stats_keep_selves(&kept->stats) != 0
+                 ? ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace")
+                 : ct_index_build(index, workers, progress, kept, &tail, diag);
   if (code != 0) {
     goto free_tail;
   }
@@ -114,7 +126,23 @@ free_tail:
   return code;
 }
 
-enum want { WHATEVER_IS_NEEDED, IF_PRESENT, SUMS_IF_PRESENT };
+enum want { WHATEVER_IS_NEEDED, SELVES, IF_PRESENT, SUMS_IF_PRESENT };
+
+/* The sums alone, where these have all that is wanted; else all that can be gone on from. */
+static int
+load_sums(struct ct_index *index, enum want want, struct ct_index_sums *kept)
+{
+  int code = load(index, CT_INDEX_SUMS, kept);
+  bool has_selves = code == 0 && (want != SELVES || kept->stats.selves != NULL);
+  if (code != 0 || index->origin != CT_INDEX_FROM_FILE || (is_all_there(index) && has_selves)) {
+    return code;
+  }
+  forget_threads(index);
+  ct_index_sums_free(kept);
+  code = ct_index_sums_init(kept, index->trace);
+  index->origin = CT_INDEX_BUILT; /* what is missing of self times is not known where the lists end */
+  return code == 0 && want != SELVES ? load(index, CT_INDEX_ALL, kept) : code;
+}
 
 static int
 complete(struct ct_index *index, enum want want, unsigned workers, const struct ct_view_progress *progress,
@@ -122,14 +150,8 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
 {
   struct ct_index_sums kept;
   int code = ct_index_sums_init(&kept, index->trace);
-  if (code == 0 && want == SUMS_IF_PRESENT) {
-    code = load(index, CT_INDEX_SUMS, &kept);
-    if (code == 0 && !is_all_there(index)) { /* what is missing goes on where the lists end */
-      forget_threads(index);
-      ct_index_sums_free(&kept);
-      code = ct_index_sums_init(&kept, index->trace);
-      code = code == 0 ? load(index, CT_INDEX_ALL, &kept) : code;
-    }
+  if (code == 0 && (want == SUMS_IF_PRESENT || want == SELVES)) {
+    code = load_sums(index, want, &kept);
   } else if (code == 0) {
     code = load(index, CT_INDEX_ALL, &kept);
   }
@@ -137,7 +159,7 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
     ct_fail(diag, code, "out of memory for the index of the trace");
     goto free_kept;
   }
-  if (want != WHATEVER_IS_NEEDED && index->origin != CT_INDEX_FROM_FILE) {
+  if (want >= IF_PRESENT && index->origin != CT_INDEX_FROM_FILE) {
     code = CT_ENOENT;
     goto free_kept;
   }
@@ -207,6 +229,13 @@ ct_index_open_piece(struct ct_trace *trace, const uint8_t *threads, unsigned wor
                     const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
 {
   return open_index(trace, threads, WHATEVER_IS_NEEDED, workers, progress, out, diag);
+}
+
+int
+ct_index_open_selves(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                     struct ct_index **out, struct ct_diag *diag)
+{
+  return open_index(trace, NULL, SELVES, workers, progress, out, diag);
 }
 
 int
@@ -311,5 +340,5 @@ void
 ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct ct_index_thread_sums *sums)
 {
   const struct ct_index_thread *t = &index->threads[thread];
-  *sums = (struct ct_index_thread_sums){t->spans, t->events, t->lost, t->is_damaged};
+  *sums = (struct ct_index_thread_sums){t->spans, t->events, t->lost, t->preempted, t->is_damaged};
 }

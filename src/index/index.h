@@ -47,6 +47,13 @@ int ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct
 int ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                        struct ct_index **out, struct ct_diag *diag);
 /*
+ * For who asks for statistics with self times (span/selves.h), and the sums of threads, and for nothing else, of a
+ * trace that is complete and has no range. A file that does not have them, since it grew while the recording went on,
+ * is made anew. CT_ENOMEM, CT_ECANCELED, CT_EIO.
+ */
+int ct_index_open_selves(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                         struct ct_index **out, struct ct_diag *diag);
+/*
  * The same where the file has all of the trace, which is complete: nothing is read but the file. It is the index of the
  * whole trace, whatever range that has.
  */
@@ -88,7 +95,8 @@ size_t ct_index_edges(const struct ct_index *index, const struct ct_index_edge *
 struct ct_index_thread_sums {
   uint64_t spans; /* that have ended, points and all */
   uint64_t events, lost;
-  bool is_damaged; /* its file: what comes before that place is in the index */
+  uint64_t preempted_ticks; /* of an index with self times */
+  bool is_damaged;          /* its file: what comes before that place is in the index */
 };
 void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct ct_index_thread_sums *sums);
 
@@ -133,6 +141,7 @@ struct ct_scan_filter {
   uint64_t longest; /* 0: all, in the order of their ends; else only so many, the longest ones, those first */
   bool with_others; /* ORPHAN and COUNTED too */
   bool no_points;   /* calls that have an end only */
+  bool unfinished;  /* those only that are not over: open at the end, or their return was not seen */
 };
 #define CT_SCAN_FILTER_ALL                                                                                             \
   (struct ct_scan_filter)                                                                                              \

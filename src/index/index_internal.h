@@ -10,8 +10,9 @@
 
 enum {
   CT_GRANULE_BLOCKS_MAX = 16,
-  CT_GRANULE_MARKS = 1, /* flag: there is something that replay shows whatever it is asked for */
-  CT_INDEX_SHARE = 32,  /* what is kept of a granule is to be at most this part of its blocks' bytes */
+  CT_GRANULE_MARKS = 1,      /* flag: there is something that replay shows whatever it is asked for */
+  CT_GRANULE_UNFINISHED = 2, /* flag: calls ended in it that are not over (ct_span_is_unfinished) */
+  CT_INDEX_SHARE = 32,       /* what is kept of a granule is to be at most this part of its blocks' bytes */
 };
 
 /*
@@ -91,6 +92,7 @@ struct ct_index_thread {
   uint64_t tail_end;                  /* of a recording that goes on: what was there when it was read; 0: all was */
   uint64_t long_bytes, payload_bytes; /* of spans that are kept whole, of all blocks */
   uint64_t spans, events, lost;
+  uint64_t preempted; /* ticks; of an index with self times */
   uint64_t kept_spans;
   bool is_damaged;
   bool is_out; /* not asked about */
@@ -110,7 +112,8 @@ struct ct_index {
   struct ct_index_edge *edge_list;
   size_t edge_count;
   enum ct_index_origin origin;
-  bool is_piece; /* of the trace: it is none of its file */
+  bool is_piece;     /* of the trace: it is none of its file */
+  bool keeps_selves; /* it is made of the whole trace at once, and its statistics have self times */
   uint64_t file_bytes;
   uint8_t *file; /* as it was read; parts lie in it until they grow */
 };

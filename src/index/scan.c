@@ -80,7 +80,8 @@ may_have(const struct ct_scan *scan, const struct ct_index_part *part, const str
   const struct ct_scan_filter *f = &scan->filter;
   *most_ticks = g->max_ticks;
   if (g->spans == 0 || g->max_ticks < f->least_ticks || g->last_tsc < f->start_from || g->last_tsc < f->end_from ||
-      (!f->with_others && (g->most_depth < f->least_depth || g->least_depth > f->most_depth))) {
+      (!f->with_others && (g->most_depth < f->least_depth || g->least_depth > f->most_depth)) ||
+      (f->unfinished && (g->flags & CT_GRANULE_UNFINISHED) == 0)) {
     return false;
   }
   if (f->functions == NULL) {
@@ -297,7 +298,8 @@ fits(const struct ct_scan_filter *f, uint32_t fn_count, const struct ct_span *s)
          s->end_tsc >= f->end_from &&
          (f->functions == NULL || f->functions[s->fn < fn_count ? s->fn : fn_count] != 0) &&
          (!f->has_id || s->ordinal == f->ordinal) && (!f->has_parent || s->parent_ordinal == f->parent_ordinal) &&
-         (!is_other || f->with_others) && (!f->no_points || s->end != CT_SPAN_POINT);
+         (!is_other || f->with_others) && (!f->no_points || s->end != CT_SPAN_POINT) &&
+         (!f->unfinished || ct_span_is_unfinished(s->end));
 }
 
 static const struct ct_granule *

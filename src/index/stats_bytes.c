@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics of functions as bytes: varints. Time in gaps, lost events, how many functions; for each: id, points,
+ * Statistics of functions as bytes: varints. Time in gaps, lost events, how many functions, whether self times are
+ * kept; for each function: id, points,
  * total, self, least and most duration, untimed, orphans, passed over, counted, off, partial, before; a word with a bit
  * for each way of ending that occurs, and how often each; sum of the durations, how many buckets are not empty, and for
- * each its distance from the one before and its count.
+ * each its distance from the one before and its count. Where self times are kept (span/selves.h): shift of the batches,
+ * how many, calls and ticks of each; then their sum and buckets likewise.
  */
 #include "index/index_internal.h"
 
@@ -40,6 +42,30 @@ put_bucket(void *arg, unsigned bucket, uint64_t count)
 }
 
 static void
+put_histogram(struct putting *p, const struct ct_histogram *histogram)
+{
+  put(p, histogram->sum);
+  p->buckets = p->last = 0;
+  ct_histogram_each(histogram, count_bucket, p);
+  put(p, p->buckets);
+  ct_histogram_each(histogram, put_bucket, p);
+}
+
+static void
+put_selves(struct putting *p, const struct ct_selves *selves)
+{
+  static const struct ct_selves none;
+  const struct ct_batches *batches = selves != NULL ? &selves->batches : &none.batches;
+  put(p, batches->shift);
+  put(p, batches->count);
+  for (uint32_t i = 0; i < batches->count; i++) {
+    put(p, batches->list[i].calls);
+    put(p, batches->list[i].ticks);
+  }
+  put_histogram(p, selves != NULL ? &selves->histogram : &none.histogram);
+}
+
+static void
 put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
 {
   const struct ct_fn_stats *fn = &stats->fns[id];
@@ -70,11 +96,10 @@ put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
       put(p, unwound[end]);
     }
   }
-  put(p, fn->histogram->sum);
-  p->buckets = p->last = 0;
-  ct_histogram_each(fn->histogram, count_bucket, p);
-  put(p, p->buckets);
-  ct_histogram_each(fn->histogram, put_bucket, p);
+  put_histogram(p, fn->histogram);
+  if (stats->selves != NULL) {
+    put_selves(p, stats->selves[id]);
+  }
 }
 
 int
@@ -84,6 +109,7 @@ ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes)
   put(&p, stats->gap_ticks);
   put(&p, stats->lost);
   put(&p, stats->touched_count);
+  put(&p, stats->selves != NULL);
   for (uint32_t i = 0; i < stats->touched_count && !p.failed; i++) {
     put_function(&p, stats, stats->touched[i]);
   }
@@ -125,6 +151,34 @@ take_histogram(struct taking *t, struct ct_histogram *histogram)
 }
 
 static void
+take_selves(struct taking *t, struct ct_stats *stats, uint32_t id)
+{
+  struct ct_batches batches = {0};
+  uint64_t shift = take(t), count = take(t);
+  if (shift >= 64 || count > CT_BATCHES) {
+    t->code = CT_EFORMAT;
+    return;
+  }
+  batches.shift = (uint32_t)shift;
+  batches.count = (uint32_t)count;
+  for (uint32_t i = 0; i < batches.count; i++) {
+    batches.list[i].calls = take(t);
+    batches.list[i].ticks = take(t);
+  }
+  struct ct_selves *selves = count != 0 ? ct_stats_selves(stats, id) : NULL;
+  struct ct_histogram none = {0};
+  if (count != 0 && selves == NULL) {
+    t->code = CT_ENOMEM;
+    return;
+  }
+  take_histogram(t, selves != NULL ? &selves->histogram : &none);
+  ct_histogram_destroy(&none);
+  if (selves != NULL) {
+    selves->batches = batches;
+  }
+}
+
+static void
 take_function(struct taking *t, struct ct_stats *stats)
 {
   uint64_t id = take(t);
@@ -159,6 +213,9 @@ take_function(struct taking *t, struct ct_stats *stats)
     }
   }
   take_histogram(t, fn->histogram);
+  if (stats->selves != NULL) {
+    take_selves(t, stats, (uint32_t)id);
+  }
 }
 
 int
@@ -167,7 +224,11 @@ ct_stats_take(struct ct_stats *stats, const uint8_t *bytes, size_t size)
   struct taking t = {.at = bytes, .end = bytes + size};
   stats->gap_ticks += take(&t);
   stats->lost += take(&t);
-  for (uint64_t functions = take(&t); functions > 0 && t.code == 0; functions--) {
+  uint64_t functions = take(&t);
+  if (take(&t) != 0 && t.code == 0) {
+    t.code = ct_stats_keep_selves(stats);
+  }
+  for (; functions > 0 && t.code == 0; functions--) {
     take_function(&t, stats);
   }
   return t.code == 0 && t.at != t.end ? CT_EFORMAT : t.code;

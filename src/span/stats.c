@@ -49,6 +49,11 @@ ct_stats_clear(struct ct_stats *stats)
     ct_histogram_destroy(fn->histogram);
     free(fn->histogram);
     *fn = (struct ct_fn_stats){0};
+    if (stats->selves != NULL && stats->selves[stats->touched[i]] != NULL) {
+      ct_histogram_destroy(&stats->selves[stats->touched[i]]->histogram);
+      free(stats->selves[stats->touched[i]]);
+      stats->selves[stats->touched[i]] = NULL;
+    }
     free(stats->unwound[stats->touched[i]]);
     stats->unwound[stats->touched[i]] = NULL;
     stats->passed_over[stats->touched[i]] = 0;
@@ -72,7 +77,38 @@ ct_stats_destroy(struct ct_stats *stats)
   free(stats->off);
   free(stats->partial);
   free(stats->before);
+  free(stats->selves);
   *stats = (struct ct_stats){0};
+}
+
+int
+ct_stats_keep_selves(struct ct_stats *stats)
+{
+  if (stats->selves == NULL) {
+    stats->selves = calloc((size_t)stats->fn_count + 1, sizeof(*stats->selves));
+  }
+  return stats->selves != NULL ? 0 : CT_ENOMEM;
+}
+
+void
+ct_stats_begin_thread(struct ct_stats *stats)
+{
+  for (uint32_t i = 0; stats->selves != NULL && i < stats->touched_count; i++) {
+    struct ct_selves *selves = stats->selves[stats->touched[i]];
+    if (selves != NULL) {
+      selves->next = 0;
+    }
+  }
+}
+
+struct ct_selves *
+ct_stats_selves(struct ct_stats *stats, uint32_t id)
+{
+  struct ct_selves **selves = &stats->selves[id < stats->fn_count ? id : stats->fn_count];
+  if (*selves == NULL) {
+    *selves = calloc(1, sizeof(**selves));
+  }
+  return *selves;
 }
 
 static __attribute__((noinline, cold)) int
@@ -152,6 +188,27 @@ is_timed(const struct ct_span *span)
          (span->end < CT_SPAN_SWITCHED || span->end == CT_SPAN_EXITED || span->end == CT_SPAN_KILLED);
 }
 
+static int
+add_self(struct ct_stats *stats, const struct ct_span *span)
+{
+  struct ct_selves *selves = stats->selves[span->fn < stats->fn_count ? span->fn : stats->fn_count];
+  if (CT_UNLIKELY(selves == NULL) && (selves = ct_stats_selves(stats, span->fn)) == NULL) {
+    return CT_ENOMEM;
+  }
+  return ct_selves_add(selves, span->self_ticks);
+}
+
+static int
+merge_selves(struct ct_stats *into, uint32_t to, const struct ct_selves *from)
+{
+  struct ct_selves *selves = ct_stats_selves(into, to);
+  if (selves == NULL) {
+    return CT_ENOMEM;
+  }
+  ct_batches_merge(&selves->batches, &from->batches);
+  return ct_histogram_merge(&selves->histogram, &from->histogram);
+}
+
 int
 ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
 {
@@ -184,6 +241,9 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
       fn->max_ticks = duration;
     }
     if (CT_UNLIKELY(ct_histogram_add(fn->histogram, duration) != 0)) {
+      return CT_ENOMEM;
+    }
+    if (stats->selves != NULL && add_self(stats, span) != 0) {
       return CT_ENOMEM;
     }
   }
@@ -222,6 +282,10 @@ ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *fr
   }
   if (src->max_ticks > dst->max_ticks) {
     dst->max_ticks = src->max_ticks;
+  }
+  bool has_selves = into->selves != NULL && from->selves != NULL && from->selves[id] != NULL;
+  if (has_selves && merge_selves(into, to, from->selves[id]) != 0) {
+    return CT_ENOMEM;
   }
   return ct_histogram_merge(dst->histogram, src->histogram);
 }

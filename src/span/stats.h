@@ -16,7 +16,7 @@
 #ifndef CT_SPAN_STATS_H
 #define CT_SPAN_STATS_H
 
-#include "span/histogram.h"
+#include "span/selves.h"
 #include "span/spans.h"
 
 struct ct_fn_stats {
@@ -38,15 +38,16 @@ ct_fn_stats_spans(const struct ct_fn_stats *fn)
 }
 
 struct ct_stats {
-  struct ct_fn_stats *fns;  /* fn_count + 1; the last one stands for ids outside the table */
-  void *fns_memory;         /* where they lie, from a cache line's begin on */
-  uint64_t *passed_over;    /* as many: calls among the points that sampling passed over, so no exact number */
-  uint64_t *counted;        /* as many: calls among the points that were counted, and have no event */
-  uint64_t *off;            /* as many: ticks off the processor, of the fresh time; with bounds: at most */
-  uint64_t *partial;        /* as many: of the untimed ones ... */
-  uint64_t *before;         /* ... and of those, or uncertain: open when the recording began */
-  uint64_t **unwound;       /* as many; NULL, or CT_SPAN_ENDS numbers: frames without a return, by how they ended */
-  uint64_t gap_ticks, lost; /* time in which events were lost, and how many */
+  struct ct_fn_stats *fns;   /* fn_count + 1; the last one stands for ids outside the table */
+  void *fns_memory;          /* where they lie, from a cache line's begin on */
+  uint64_t *passed_over;     /* as many: calls among the points that sampling passed over, so no exact number */
+  uint64_t *counted;         /* as many: calls among the points that were counted, and have no event */
+  uint64_t *off;             /* as many: ticks off the processor, of the fresh time; with bounds: at most */
+  uint64_t *partial;         /* as many: of the untimed ones ... */
+  uint64_t *before;          /* ... and of those, or uncertain: open when the recording began */
+  uint64_t **unwound;        /* as many; NULL, or CT_SPAN_ENDS numbers: frames without a return, by how they ended */
+  struct ct_selves **selves; /* NULL: not kept; as many, NULL of those without timed calls */
+  uint64_t gap_ticks, lost;  /* time in which events were lost, and how many */
   uint32_t fn_count;
   uint32_t touched_count;
   uint32_t *touched; /* functions seen, in order of appearance */
@@ -62,6 +63,14 @@ ct_span_is_left(enum ct_span_end end)
 int ct_stats_init(struct ct_stats *stats, uint32_t fn_count); /* 0 or CT_ENOMEM */
 void ct_stats_destroy(struct ct_stats *stats);                /* accepts a zeroed or destroyed one */
 void ct_stats_clear(struct ct_stats *stats);
+/*
+ * From here on ct_stats_add (not ct_spans_sum) keeps self times too, and what is merged into it has them. The spans of
+ * a thread come after one another, and before each thread ct_stats_begin_thread is called. 0 or CT_ENOMEM.
+ */
+int ct_stats_keep_selves(struct ct_stats *stats);
+void ct_stats_begin_thread(struct ct_stats *stats);
+/* Those of a function, NULL when memory is exhausted. */
+struct ct_selves *ct_stats_selves(struct ct_stats *stats, uint32_t fn);
 int ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count);
 /* The statistics of a function, which is among the touched ones then; NULL when memory is exhausted. */
 struct ct_fn_stats *ct_stats_touch(struct ct_stats *stats, uint32_t fn);

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
   C_ID,
@@ -62,6 +63,7 @@ static const struct {
     {C_DEPTH, SQLITE_INDEX_CONSTRAINT_EQ, 'l', true, 0.1},
     {C_DEPTH, SQLITE_INDEX_CONSTRAINT_GE, 'm', false, 0.5},
     {C_DEPTH, SQLITE_INDEX_CONSTRAINT_LE, 'M', false, 0.5},
+    {C_FLAGS, SQLITE_INDEX_CONSTRAINT_LIKE, 'u', false, 1e-4},
 };
 enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]) };
 #define LIMIT_LETTER 'L'
@@ -196,6 +198,15 @@ take_depth(struct spans_cursor *c, char letter, sqlite3_int64 depth)
   c->filter.most_depth = letter != 'm' ? bounded : c->filter.most_depth;
 }
 
+/* Of LIKE 'unfinished%', as the view open_frames has it: those are in few places. */
+static void
+take_flags(struct spans_cursor *c, sqlite3_value *value)
+{
+  static const char word[] = "unfinished";
+  const char *pattern = sqlite3_value_type(value) == SQLITE_TEXT ? (const char *)sqlite3_value_text(value) : NULL;
+  c->filter.unfinished = pattern != NULL && strncasecmp(pattern, word, strlen(word)) == 0;
+}
+
 /* One argument of the plan. Values of another type than the column's match nothing. */
 static void
 take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
@@ -208,6 +219,10 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
     c->is_empty |= c->name == NULL;
     return;
   }
+  if (letter == 'u') {
+    take_flags(c, value);
+    return;
+  }
   if (type != SQLITE_INTEGER && type != SQLITE_FLOAT) {
     c->is_empty = true;
     return;
@@ -216,14 +231,9 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
   switch (letter) {
   case 'i':
   case 'p':
-    if (letter == 'i') {
-      c->filter.has_id = true;
-    } else {
-      c->filter.has_parent = true;
-    }
-    if (type != SQLITE_INTEGER || !ct_span_id_split((uint64_t)number, letter == 'i' ? &c->place : &c->parent)) {
-      c->is_empty = true;
-    }
+    *(letter == 'i' ? &c->filter.has_id : &c->filter.has_parent) = true;
+    c->is_empty |=
+        type != SQLITE_INTEGER || !ct_span_id_split((uint64_t)number, letter == 'i' ? &c->place : &c->parent);
     break;
   case 't':
     c->thread = number;

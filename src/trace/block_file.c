@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ struct piece {
 };
 
 struct ct_block_file {
+  _Atomic uint32_t users; /* relaxed up; down acquire and release, so that the last one has seen what others did */
   uint32_t count;
   struct piece pieces[];
 };
@@ -132,6 +134,7 @@ make(uint32_t count)
 {
   struct ct_block_file *file = malloc(sizeof(*file) + count * sizeof(file->pieces[0]));
   if (file != NULL) {
+    atomic_init(&file->users, 1);
     file->count = 0;
   }
   return file;
@@ -207,10 +210,17 @@ ct_block_file_open(int dir_fd, uint32_t thread, const char *name)
   return file;
 }
 
+struct ct_block_file *
+ct_block_file_share(struct ct_block_file *file)
+{
+  atomic_fetch_add_explicit(&file->users, 1, memory_order_relaxed);
+  return file;
+}
+
 void
 ct_block_file_close(struct ct_block_file *file)
 {
-  if (file == NULL) {
+  if (file == NULL || atomic_fetch_sub_explicit(&file->users, 1, memory_order_acq_rel) != 1) {
     return;
   }
   for (uint32_t i = 0; i < file->count; i++) {
@@ -296,4 +306,11 @@ ct_block_file_read(const struct ct_block_file *file, void *data, size_t size, ui
     }
   }
   return done;
+}
+
+bool
+ct_block_file_reaches(const struct ct_block_file *file, uint64_t end)
+{
+  uint8_t last;
+  return end == 0 || ct_block_file_read(file, &last, 1, end - 1) == 1;
 }

@@ -23,6 +23,8 @@ void ct_block_file_name(char out[CT_BLOCK_FILE_NAME_BYTES], uint32_t thread, con
  * file nor piece, EINVAL when it is no regular file.
  */
 struct ct_block_file *ct_block_file_open(int dir_fd, uint32_t thread, const char *name);
+/* The same once more, to be closed as often. Any thread. */
+struct ct_block_file *ct_block_file_share(struct ct_block_file *file);
 void ct_block_file_close(struct ct_block_file *file); /* accepts NULL */
 
 /* Bytes of it when it was opened: as one file, and of all the files that there are. */
@@ -39,5 +41,7 @@ uint64_t ct_block_file_next_piece(const struct ct_block_file *file, uint64_t off
 
 /* Reads size bytes at offset; gives how many of them there are. The last file may have grown. */
 size_t ct_block_file_read(const struct ct_block_file *file, void *data, size_t size, uint64_t offset);
+/* All that is before end is there: what is there only in part is still being written, or was when the recorder died. */
+bool ct_block_file_reaches(const struct ct_block_file *file, uint64_t end);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a thread's file to blocks, ready to be decoded: reading, checksums, decompression,
- * the checks that let decode.c go without any, and the way past damage.
+ * From a thread's file to blocks, ready to be decoded: reading, checksums, decompression, the checks that let decode.c
+ * go without any, and the way past damage.
  *
- * A block is taken only when its header and payload checksums are right, its columns have
- * the sizes that the header says, and there is exactly one delta for each op and one id for each
- * op that has one. So what is delivered from a damaged file is the same as from the whole one.
- * A file that was written to deceive may still contradict itself; decode.c stops there.
+ * A block is taken only when its header and payload checksums are right, its columns have the sizes that the header
+ * says, and there is exactly one delta for each op and one id for each op that has one. So what is delivered from a
+ * damaged file is the same as from the whole one. A file that was written to deceive may still contradict itself;
+ * decode.c stops there.
  *
- * The stack of frames is carried from block to block. The open section of a block is
- * used when the cursor came there otherwise: first block, seek, after damage.
+ * The stack of frames is carried from block to block. The open section of a block is used when the cursor came there
+ * otherwise: first block, seek, after damage.
  */
 #include "trace/atf_internal.h"
 
@@ -74,13 +74,13 @@ file_borrow(struct ct_cursor *c)
   if (file == NULL) {
     return NULL;
   }
-  if (ct_block_file_pieces(file) >
-      1) { /* damage to one is none to those after it, which are what the recording is about */
-    c->flags |= CT_READ_SKIP_DAMAGED;
-  }
+  /* Damage to a piece is none to those after it, which are what the recording is about. */
+  c->flags |= ct_block_file_pieces(file) > 1 ? CT_READ_SKIP_DAMAGED : 0;
+  uint32_t files = ct_trace_holds_thread_file(c->trace, c->thread) ? 0 : ct_block_file_pieces(file);
   pthread_mutex_lock(&c->trace->lock);
-  if (c->trace->open_files + ct_block_file_pieces(file) <= c->trace->open_files_max) {
-    c->trace->open_files += ct_block_file_pieces(file);
+  if (files == 0 || c->trace->open_files + files <= c->trace->open_files_max) {
+    c->trace->open_files += files;
+    c->kept_files = files;
     c->file = file;
   }
   pthread_mutex_unlock(&c->trace->lock);
@@ -118,8 +118,10 @@ check_file_header(struct ct_cursor *c, const struct ct_block_file *file)
   return LOAD_OK;
 }
 
-/* Reads and unpacks the block at c->offset. After LOAD_DAMAGED c->header is what stands there, or zero if that is not a
- * header. */
+/*
+ * Reads and unpacks the block at c->offset. After LOAD_DAMAGED c->header is what stands there, or zero if that is not a
+ * header. What the recorder has begun to write, and not ended, is the end.
+ */
 static enum load_result
 load_block_from(struct ct_cursor *c, const struct ct_block_file *file)
 {
@@ -127,11 +129,14 @@ load_block_from(struct ct_cursor *c, const struct ct_block_file *file)
   size_t n = file == NULL ? 0 : ct_block_file_read(file, header, sizeof(*header), c->offset);
   if (n != sizeof(*header) || !ct_block_header_ok(header)) {
     *header = (struct ct_block_header){0};
-    return n == 0 ? LOAD_END : LOAD_DAMAGED;
+    return n == 0 || (n < sizeof(*header) && !c->trace->complete) ? LOAD_END : LOAD_DAMAGED;
   }
-  bool ok = header->payload_bytes + sizeof(*header) <= ct_block_file_next_piece(file, c->offset) - c->offset &&
-            ct_block_unpack(c, file, c->offset + sizeof(*header));
-  return ok ? LOAD_OK : LOAD_DAMAGED;
+  uint64_t payload = c->offset + sizeof(*header), end = payload + header->payload_bytes;
+  bool fits = end <= ct_block_file_next_piece(file, c->offset);
+  if (fits && !c->trace->complete && !ct_block_file_reaches(file, end)) {
+    return LOAD_END;
+  }
+  return fits && ct_block_unpack(c, file, payload) ? LOAD_OK : LOAD_DAMAGED;
 }
 
 /* ---- the stack at the start of a block ---- */
@@ -463,7 +468,7 @@ ct_cursor_close(struct ct_cursor *c)
   }
   if (c->file != NULL) {
     pthread_mutex_lock(&c->trace->lock);
-    c->trace->open_files -= ct_block_file_pieces(c->file);
+    c->trace->open_files -= c->kept_files;
     pthread_mutex_unlock(&c->trace->lock);
     ct_block_file_close(c->file);
   }

@@ -39,6 +39,7 @@ struct ct_cursor {
   uint32_t flags;
   enum ct_cursor_state state;
   struct ct_block_file *file; /* NULL: opened for each block */
+  uint32_t kept_files;        /* of it, that count among the open ones */
   uint64_t offset;            /* of the block after the one at hand */
   bool header_seen;           /* the file header was there and right */
   bool cut;                   /* the manifest knows of more events than there are */

@@ -38,10 +38,77 @@ open_regular(int dir_fd, const char *name, uint64_t *size)
   return fd;
 }
 
+static struct ct_block_file *
+held_file(const struct ct_trace *trace, uint32_t index)
+{
+  for (uint32_t i = 0; i < trace->held_count; i++) {
+    if (trace->held[i].index == index) {
+      return trace->held[i].file;
+    }
+  }
+  return NULL;
+}
+
 struct ct_block_file *
 ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index)
 {
-  return ct_block_file_open(trace->dir_fd, index, CT_TRACE_INDEX);
+  struct ct_block_file *held = held_file(trace, index);
+  return held != NULL ? ct_block_file_share(held) : ct_block_file_open(trace->dir_fd, index, CT_TRACE_INDEX);
+}
+
+bool
+ct_trace_holds_thread_file(const struct ct_trace *trace, uint32_t index)
+{
+  return held_file(trace, index) != NULL;
+}
+
+/* Nobody else has the trace yet, or while it is refreshed. Without memory, or where there are too many: not. */
+static void
+hold(struct ct_trace *trace, uint32_t index, struct ct_block_file *file)
+{
+  uint64_t bytes;
+  bool is_piece = ct_block_file_piece(file, 0, &bytes) != 0;
+  if (trace->complete || !is_piece || held_file(trace, index) != NULL ||
+      trace->held_files + ct_block_file_pieces(file) > trace->open_files_max) {
+    return;
+  }
+  if ((trace->held_count & (trace->held_count - 1)) == 0) {
+    size_t capacity = trace->held_count == 0 ? 1 : (size_t)trace->held_count * 2;
+    struct ct_held_file *held = reallocarray(trace->held, capacity, sizeof(*held));
+    if (held == NULL) {
+      return;
+    }
+    trace->held = held;
+  }
+  trace->held[trace->held_count++] = (struct ct_held_file){index, ct_block_file_share(file)};
+  trace->held_files += ct_block_file_pieces(file);
+}
+
+void
+ct_trace_held_free(struct ct_trace *trace)
+{
+  for (uint32_t i = 0; i < trace->held_count; i++) {
+    ct_block_file_close(trace->held[i].file);
+  }
+  free(trace->held);
+  trace->held = NULL;
+  trace->held_count = trace->held_files = 0;
+}
+
+void
+ct_trace_hold_anew(struct ct_trace *trace)
+{
+  if (trace->held_count == 0) {
+    return;
+  }
+  ct_trace_held_free(trace);
+  for (uint32_t i = 0; i < trace->thread_count; i++) {
+    struct ct_block_file *file = ct_trace_open_thread_file(trace, trace->threads[i].index);
+    if (file != NULL) {
+      hold(trace, trace->threads[i].index, file);
+    }
+    ct_block_file_close(file);
+  }
 }
 
 /* Read and not mapped: a file that is cut short meanwhile must not become a bus error. */
@@ -236,6 +303,7 @@ inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
   if (count || trace->end_tsc == 0) {
     read_blocks(trace, file, thread, count);
   }
+  hold(trace, thread->index, file);
   ct_block_file_close(file);
 }
 
@@ -468,6 +536,7 @@ ct_trace_close(struct ct_trace *trace)
   }
   ct_functions_free(trace);
   ct_trace_refresh_free(trace);
+  ct_trace_held_free(trace);
   ct_atf_free(trace->atf);
   ct_trace_sources_free(trace);
   ct_trace_prototypes_free(trace);

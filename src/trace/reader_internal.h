@@ -89,6 +89,12 @@ struct ct_trace {
   uint64_t tick_scale; /* ns = ticks * tick_scale >> tick_shift */
   unsigned tick_shift;
 
+  struct ct_held_file {
+    uint32_t index;
+    struct ct_block_file *file;
+  } *held;                         /* reader.c: of threads whose oldest pieces may go at any time, held_count of them */
+  uint32_t held_count, held_files; /* at most open_files_max */
+
   pthread_mutex_t lock; /* over what follows, and names of functions */
   struct ct_unpacker *unpackers;
   uint32_t open_files;     /* kept by cursors ... */
@@ -100,8 +106,16 @@ struct ct_trace {
 int ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size);
 /* The size of a file of the trace, 0 when it is not there. */
 uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
-/* The thread's file for reading; NULL and errno when it cannot be had. */
+/*
+ * The thread's file for reading; NULL and errno when it cannot be had. While a recording of bounded size goes on, its
+ * oldest pieces go, and with them every offset changes: the pieces that there were when the trace was opened stay open
+ * until it is closed, or refreshed, and this is always the same file.
+ */
 struct ct_block_file *ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index);
+bool ct_trace_holds_thread_file(const struct ct_trace *trace, uint32_t index);
+/* As they are now. What cursors have stays as it was. */
+void ct_trace_hold_anew(struct ct_trace *trace);
+void ct_trace_held_free(struct ct_trace *trace);
 
 /* range_places.c */
 void ct_range_free_places(struct ct_trace *trace);

@@ -261,6 +261,7 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
   uint32_t functions = trace->function_count;
   ct_range_free_places(trace); /* of the threads there were */
   int rc = refresh_manifest(trace, diag);
+  ct_trace_hold_anew(trace);
   rc = rc == 0 ? ct_trace_add_threads(trace) : rc;
   rc = rc == 0 ? take_threads(trace) : rc;
   rc = rc == 0 ? refresh_functions(trace) : rc;

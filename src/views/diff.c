@@ -6,6 +6,7 @@
 #include "views/diff.h"
 
 #include "base/sized.h"
+#include "views/filter.h"
 #include "views/pattern.h"
 
 #include <errno.h>
@@ -126,8 +127,11 @@ fill_side(const struct ct_profile *profile, const struct ct_profile_function *fu
   numbers->counted = function->stats.counted[0];
   numbers->was_out = function->was_out;
   ct_report_fill_row(profile->trace, &function->stats, 0, function->enter_only, CT_SORT_TOTAL, numbers);
-  side->batches = &function->batches;
-  side->typical = ct_typical_of(&function->selves);
+  const struct ct_selves *selves = function->stats.selves[0];
+  if (selves != NULL) {
+    side->batches = &selves->batches;
+    side->typical = ct_typical_of(&selves->histogram);
+  }
   side->self = (double)numbers->self_ns;
   side->calls = numbers->calls;
 }
@@ -312,7 +316,7 @@ read_side(void *arg)
 
 static int
 read_both(struct ct_trace *before, struct ct_trace *after, const struct ct_diff_options *options,
-          struct ct_profile profiles[2], struct ct_diag *diag)
+          const struct ct_filter *calls, struct ct_profile profiles[2], struct ct_diag *diag)
 {
   _Atomic uint64_t done = 0;
   _Atomic bool is_cancelled = false;
@@ -328,11 +332,14 @@ read_both(struct ct_trace *before, struct ct_trace *after, const struct ct_diff_
     sides[i].total = total;
     sides[i].progress = i == 0 ? &options->progress : NULL;
     sides[i].wanted.options = options;
+    sides[i].wanted.filter = *calls;
+    sides[i].wanted.workers = options->workers != 0 ? options->workers : 1;
     sides[i].wanted.moved = side_moved;
     sides[i].wanted.arg = &sides[i];
   }
   pthread_t thread;
-  bool is_apart = before != after && pthread_create(&thread, NULL, read_side, &sides[1]) == 0;
+  bool is_apart = strcmp(ct_trace_path(before), ct_trace_path(after)) != 0 &&
+                  pthread_create(&thread, NULL, read_side, &sides[1]) == 0;
   read_side(&sides[0]);
   if (is_apart) {
     pthread_join(thread, NULL);
@@ -354,11 +361,20 @@ ct_diff_write(struct ct_trace *before, struct ct_trace *after, const struct ct_d
   struct ct_view_notes own = {0};
   struct ct_profile profiles[2] = {{0}, {0}};
   struct ct_diff diff = {0};
+  struct ct_filter calls;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
   if (code != 0) {
     return code;
   }
-  code = read_both(before, after, &options, profiles, diag);
+  code = ct_filter_take(options.calls, &calls, diag);
+  if (code == 0 && (calls.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
+    code = ct_fail(diag, CT_EINVAL, "the difference is of calls (call) and points (point)");
+  }
+  if (code != 0) {
+    return code;
+  }
+  options.calls = &calls;
+  code = read_both(before, after, &options, &calls, profiles, diag);
   if (code == 0) {
     code = ct_diff_make(profiles, &options, &diff);
     code = code != 0 ? ct_fail(diag, code, "out of memory for the difference") : 0;

@@ -68,15 +68,19 @@ side_json(const struct ct_profile *profile)
 }
 
 static int
-put_json(const struct ct_profile profiles[2], const struct ct_diff *diff, size_t shown, FILE *out)
+put_json(const struct ct_profile profiles[2], const struct ct_diff *diff, size_t shown,
+         const struct ct_diff_options *options, FILE *out)
 {
+  const struct ct_report_options counted = {.filter = options->calls, .json = true};
   int code = 0;
   for (int i = 0; i < 2 && code == 0; i++) {
     fprintf(out, "%s\"%s\":", i == 0 ? "{" : ",\n", side_names[i]);
     code = ct_report_put_json(out, side_json(&profiles[i]));
   }
+  fputs(",\n", out);
+  ct_report_put_counted(out, &counted);
   fprintf(out,
-          ",\n\"noise\":{\"common_factor\":%.6f,\"spread\":%.6f,\"call_ns\":%.1f,\"overdispersion\":%.3f,\"disturbance_"
+          "\"noise\":{\"common_factor\":%.6f,\"spread\":%.6f,\"call_ns\":%.1f,\"overdispersion\":%.3f,\"disturbance_"
           "ns\":%.0f},\n",
           diff->noise.common, diff->noise.spread, diff->noise.call, diff->noise.overdispersion,
           diff->noise.disturbance);
@@ -249,9 +253,11 @@ ct_diff_put(const struct ct_profile profiles[2], const struct ct_diff *diff, con
   size_t shown = options->limit != 0 && options->limit < diff->shown ? (size_t)options->limit : diff->shown;
   int code = 0;
   if (options->json) {
-    code = put_json(profiles, diff, shown, out);
+    code = put_json(profiles, diff, shown, options, out);
   } else {
+    const struct ct_report_options counted = {.filter = options->calls};
     put_head(profiles, out);
+    ct_report_put_counted(out, &counted);
     put_noise(profiles, diff, options, out);
     if (shown != 0) {
       fprintf(out, "%-8s %12s %10s %10s %10s %10s %10s  %s\n", "", "calls", "self", "total", "p50", "p95", "p99",

@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LEVEL         0.01 /* that anything is said to have changed by chance alone */
 #define COMMON_MAX    0.1
@@ -21,60 +20,6 @@
 #define MAD_SIGMA     1.4826 /* of a normal distribution, by its median absolute deviation */
 
 enum { TYPICAL_LEAST = 50, WELL_KNOWN_LEAST = 8, GROUP_LEAST = 20, TAIL_LEAST = 20 };
-
-/* ---- batches ---- */
-
-static void
-halve(struct ct_batches *batches)
-{
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < batches->count; i += 2) {
-    struct ct_batch one = batches->list[i];
-    if (i + 1 < batches->count) {
-      one.calls += batches->list[i + 1].calls;
-      one.ticks += batches->list[i + 1].ticks;
-    }
-    batches->list[count++] = one;
-  }
-  batches->count = count;
-  batches->size *= 2;
-}
-
-void
-ct_batches_make_room(struct ct_batches *batches)
-{
-  if (batches->size == 0) {
-    batches->size = 1;
-  }
-  if (batches->count == CT_BATCHES) {
-    halve(batches);
-  }
-  batches->list[batches->count++] = (struct ct_batch){0, 0};
-}
-
-void
-ct_batches_merge(struct ct_batches *into, const struct ct_batches *from)
-{
-  struct ct_batches other = *from;
-  if (other.count == 0) {
-    return;
-  }
-  if (into->count == 0) {
-    *into = other;
-    return;
-  }
-  while (into->size != other.size || into->count + other.count > CT_BATCHES) {
-    bool is_even = into->size == other.size;
-    if (is_even || into->size < other.size) {
-      halve(into);
-    }
-    if (is_even || other.size < into->size) {
-      halve(&other);
-    }
-  }
-  memcpy(into->list + into->count, other.list, other.count * sizeof(other.list[0]));
-  into->count += other.count;
-}
 
 /* ---- distributions ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How much of a difference between two recordings may be chance. The values are self times of functions; what is known
- * of each is its calls in order, put together in up to 32 batches of equally many calls.
+ * of each is its calls in order, put together in up to 32 batches of equally many calls (span/selves.h).
  *
  * Two things are asked of a function: whether its self time as a whole has changed, and whether its typical call has,
  * by the mean of its calls without the shortest and the longest tenth of them: on a busy machine a few interrupted
@@ -31,40 +31,13 @@
 #ifndef CT_VIEWS_NOISE_H
 #define CT_VIEWS_NOISE_H
 
-#include "span/histogram.h"
+#include "span/selves.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CT_BATCHES = 32, CT_BATCHES_MANY = 8 };
-
-struct ct_batch {
-  uint64_t calls, ticks;
-};
-
-/* Zeroed: none. All but the last have `size` calls, after a merge some fewer. */
-struct ct_batches {
-  uint64_t size;
-  uint32_t count;
-  struct ct_batch list[CT_BATCHES];
-};
-
-/* When all are full, two become one, and the size is doubled. */
-void ct_batches_make_room(struct ct_batches *batches);
-/* Puts those of `from` after those of `into`. */
-void ct_batches_merge(struct ct_batches *into, const struct ct_batches *from);
-
-static inline void
-ct_batches_add(struct ct_batches *batches, uint64_t ticks)
-{
-  if (batches->count == 0 || batches->list[batches->count - 1].calls >= batches->size) {
-    ct_batches_make_room(batches);
-  }
-  struct ct_batch *batch = &batches->list[batches->count - 1];
-  batch->calls++;
-  batch->ticks += ticks;
-}
+enum { CT_BATCHES_MANY = 8 };
 
 /* The mean without the shortest and the longest tenth, and its standard error. */
 struct ct_typical {

@@ -3,9 +3,11 @@
 #include "views/profile.h"
 
 #include "base/json.h"
+#include "index/index.h"
 #include "views/filter.h"
 #include "views/pattern.h"
 #include "views/process_tree.h"
+#include "views/span_filter.h"
 #include "views/warnings.h"
 
 #include <limits.h>
@@ -13,19 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The self times of a function's calls. */
-struct selves {
-  struct ct_batches batches;
-  struct ct_histogram histogram;
-};
-
 /* What is read of one trace. */
 struct reading {
   struct ct_trace *trace;
   const struct ct_profile_wanted *wanted;
   struct ct_profile *profile;
-  struct ct_stats stats;
-  struct selves **selves; /* by function id, as stats->fns; NULL: none */
+  const struct ct_stats *stats; /* own, or the index's */
+  struct ct_stats own;
 };
 
 /* ---- names ---- */
@@ -77,7 +73,6 @@ free_function(struct ct_profile_function *function)
   free(function->module);
   free(function->name);
   ct_stats_destroy(&function->stats);
-  ct_histogram_destroy(&function->selves);
   free(function);
 }
 
@@ -92,7 +87,7 @@ new_function(const struct ct_profile_function *key)
   function->module = strdup(key->module);
   function->name = strdup(key->name);
   if (function->key == NULL || function->module == NULL || function->name == NULL ||
-      ct_stats_init(&function->stats, 0) != 0) {
+      ct_stats_init(&function->stats, 0) != 0 || ct_stats_keep_selves(&function->stats) != 0) {
     free_function(function);
     return NULL;
   }
@@ -139,7 +134,7 @@ is_of_program(const struct reading *reading, uint32_t index)
 static int
 add_function(const struct reading *reading, struct ct_view_pattern *pattern, uint32_t id, bool was_out)
 {
-  const struct ct_stats *stats = &reading->stats;
+  const struct ct_stats *stats = reading->stats;
   const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(reading->trace, id) : NULL;
   uint32_t index = fn != NULL ? fn->module : UINT32_MAX;
   if (!ct_view_pattern_has_function(pattern, fn) || !ct_view_pattern_has_place(pattern, fn)) {
@@ -157,40 +152,10 @@ add_function(const struct reading *reading, struct ct_view_pattern *pattern, uin
   }
   function->enter_only |= fn != NULL && fn->enter_only != 0;
   function->was_out |= was_out;
-  const struct selves *selves = reading->selves[id];
-  if (selves != NULL) {
-    ct_batches_merge(&function->batches, &selves->batches);
-  }
-  if (selves != NULL && ct_histogram_merge(&function->selves, &selves->histogram) != 0) {
-    return CT_ENOMEM;
-  }
   return ct_stats_merge_one(&function->stats, 0, stats, id);
 }
 
 /* ---- one trace ---- */
-
-/* The calls whose times are known from begin to end, as in stats.c. */
-static int
-add_selves(struct reading *reading, const struct ct_span *spans, size_t count)
-{
-  for (const struct ct_span *span = spans; span != spans + count; span++) {
-    bool is_timed = !span->uncertain &&
-                    (span->end < CT_SPAN_SWITCHED || span->end == CT_SPAN_EXITED || span->end == CT_SPAN_KILLED);
-    uint32_t id = span->fn < reading->stats.fn_count ? span->fn : reading->stats.fn_count;
-    if (!is_timed) {
-      continue;
-    }
-    struct selves **selves = &reading->selves[id];
-    if (*selves == NULL && (*selves = calloc(1, sizeof(**selves))) == NULL) {
-      return CT_ENOMEM;
-    }
-    ct_batches_add(&(*selves)->batches, span->self_ticks);
-    if (ct_histogram_add(&(*selves)->histogram, span->self_ticks) != 0) {
-      return CT_ENOMEM;
-    }
-  }
-  return 0;
-}
 
 static int
 read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
@@ -200,13 +165,16 @@ read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
   const struct ct_span *batch;
   size_t count;
   uint64_t reported = 0;
+  struct ct_span_filter filter;
   int rc = ct_spans_open(reading->trace, index, reading->wanted->options->time, &spans, diag);
   if (rc != 0) {
     return rc;
   }
+  ct_stats_begin_thread(&reading->own);
+  ct_span_filter_init(&filter, reading->trace, &reading->wanted->filter);
   while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
-    rc = ct_stats_add(&reading->stats, batch, count);
-    rc = rc == 0 ? add_selves(reading, batch, count) : rc;
+    rc = ct_span_filter_run(&filter, &batch, &count);
+    rc = rc == 0 ? ct_stats_add(&reading->own, batch, count) : rc;
     if (rc != 0) {
       break;
     }
@@ -219,12 +187,12 @@ read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
     }
     reported = offset;
   }
+  ct_span_filter_destroy(&filter);
   if (rc != 0) {
     ct_fail(diag, rc, "out of memory for the statistics of the functions");
   }
   profile->preempted_ns += ct_trace_ticks_ns(reading->trace, ct_spans_preempted(spans));
   profile->events += ct_spans_events(spans);
-  reading->stats.lost += ct_spans_lost(spans);
   if (ct_spans_state(spans) == CT_CURSOR_DAMAGED && profile->damaged_threads++ == 0) {
     profile->first_damaged_tid = ct_trace_thread(reading->trace, index)->tid;
   }
@@ -233,26 +201,92 @@ read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
 }
 
 static int
-read_threads(struct reading *reading, struct ct_diag *diag)
+read_threads(struct reading *reading, const struct ct_report_thread *threads, size_t count, struct ct_diag *diag)
+{
+  int rc = ct_stats_init(&reading->own, ct_trace_function_count(reading->trace));
+  rc = rc == 0 ? ct_stats_keep_selves(&reading->own) : rc;
+  if (rc != 0) {
+    return ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  }
+  for (size_t i = 0; rc == 0 && i < count; i++) {
+    rc = read_thread(reading, threads[i].index, diag);
+  }
+  reading->stats = &reading->own;
+  return rc;
+}
+
+/* ---- the same from the index ---- */
+
+struct moving {
+  const struct ct_profile_wanted *wanted;
+  uint64_t done;
+};
+
+static int
+index_moved(void *arg, uint64_t done, uint64_t total)
+{
+  struct moving *moving = arg;
+  (void)total;
+  uint64_t more = done > moving->done ? done - moving->done : 0;
+  moving->done += more;
+  return moving->wanted->moved != NULL ? moving->wanted->moved(moving->wanted->arg, more) : 0;
+}
+
+/*
+ * It has whole threads, by the clock on the wall. Where they are short, reading them takes no time, and of a recording
+ * that goes on an index has no self times.
+ */
+static bool
+is_for_index(const struct reading *reading, size_t threads)
+{
+  const struct ct_trace *trace = reading->trace;
+  uint64_t events, dropped;
+  ct_view_event_sums(trace, &events, &dropped);
+  return reading->wanted->options->time == CT_TIME_WALL && !ct_filter_limits_calls(&reading->wanted->filter) &&
+         threads == ct_trace_thread_count(trace) && ct_trace_is_complete(trace) && !ct_trace_has_range(trace) &&
+         !ct_trace_is_atf(trace) && events >= CT_INDEX_FILE_EVENTS;
+}
+
+/* *index NULL: it does not tell all, the threads are to be read. */
+static int
+read_index(const struct reading *reading, size_t count, struct ct_index **index, struct ct_diag *diag)
+{
+  struct ct_profile *profile = reading->profile;
+  struct moving moving = {.wanted = reading->wanted};
+  const struct ct_view_progress progress = {.update = index_moved, .arg = &moving};
+  uint64_t preempted = 0, all = 0;
+  *index = NULL;
+  if (!is_for_index(reading, count)) {
+    return 0;
+  }
+  int rc = ct_index_open_selves(reading->trace, reading->wanted->workers, &progress, index, diag);
+  for (uint32_t i = 0; rc == 0 && *index != NULL && i < count; i++) {
+    struct ct_index_thread_sums sums;
+    ct_index_thread_sums(*index, i, &sums);
+    preempted += ct_trace_ticks_ns(reading->trace, sums.preempted_ticks);
+    all += sums.events;
+    if (sums.is_damaged || sums.events == 0) { /* what of it is read says how damaged it is */
+      ct_index_close(*index);
+      *index = NULL;
+    }
+  }
+  if (rc == 0 && *index != NULL) {
+    profile->preempted_ns += preempted;
+    profile->events += all;
+  }
+  return rc;
+}
+
+static int
+choose_threads(const struct reading *reading, struct ct_report_thread **threads, size_t *count, struct ct_diag *diag)
 {
   const struct ct_filter wanted = {
       .struct_size = sizeof(wanted), .tids = reading->wanted->tids, .tid_count = reading->wanted->tid_count};
   struct ct_filter filter;
   int rc = ct_filter_take(&wanted, &filter, diag);
-  if (rc != 0) {
-    return rc;
-  }
   const struct ct_report_options report = {
       .struct_size = sizeof(report), .filter = &filter, .time = reading->wanted->options->time};
-  struct ct_report_thread *threads = NULL;
-  size_t count = 0;
-  rc = ct_report_choose_threads(reading->trace, &report, &threads, &count, diag);
-  for (size_t i = 0; rc == 0 && i < count; i++) {
-    rc = read_thread(reading, threads[i].index, diag);
-    reading->profile->threads++;
-  }
-  free(threads);
-  return rc;
+  return rc == 0 ? ct_report_choose_threads(reading->trace, &report, threads, count, diag) : rc;
 }
 
 static int
@@ -265,10 +299,12 @@ add_functions(struct reading *reading, struct ct_diag *diag)
   if (rc != 0) {
     return rc;
   }
-  uint8_t *were_out = ct_report_were_out(reading->trace, reading->stats.fn_count);
-  for (uint32_t i = 0; i < reading->stats.touched_count && rc == 0; i++) {
-    uint32_t id = reading->stats.touched[i];
-    rc = add_function(reading, &pattern, id, were_out != NULL && were_out[id] != 0);
+  const struct ct_stats *stats = reading->stats;
+  uint8_t *were_out = ct_report_were_out(reading->trace, stats->fn_count);
+  for (uint32_t id = 0; id <= stats->fn_count && rc == 0; id++) { /* in an order that is always the same */
+    if (stats->fns[id].histogram != NULL) {
+      rc = add_function(reading, &pattern, id, were_out != NULL && were_out[id] != 0);
+    }
   }
   free(were_out);
   ct_view_pattern_destroy(&pattern);
@@ -280,26 +316,27 @@ add_trace(struct ct_trace *trace, const struct ct_profile_wanted *wanted, struct
           struct ct_diag *diag)
 {
   struct reading reading = {.trace = trace, .wanted = wanted, .profile = profile};
-  uint32_t fn_count = ct_trace_function_count(trace);
+  struct ct_report_thread *threads = NULL;
+  struct ct_index *index = NULL;
   uint64_t events, dropped;
-  reading.selves = calloc((size_t)fn_count + 1, sizeof(*reading.selves));
-  if (reading.selves == NULL || ct_stats_init(&reading.stats, fn_count) != 0) {
-    free(reading.selves);
-    return ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+  size_t count = 0;
+  int rc = choose_threads(&reading, &threads, &count, diag);
+  rc = rc == 0 ? read_index(&reading, count, &index, diag) : rc;
+  if (rc == 0 && index != NULL) {
+    reading.stats = ct_index_stats(index);
+  } else if (rc == 0) {
+    rc = read_threads(&reading, threads, count, diag);
   }
-  int rc = read_threads(&reading, diag);
   rc = rc == 0 ? add_functions(&reading, diag) : rc;
   ct_view_event_sums(trace, &events, &dropped);
   profile->dropped += dropped;
+  profile->threads += count;
   profile->processes++;
-  for (uint32_t i = 0; i <= fn_count; i++) {
-    if (reading.selves[i] != NULL) {
-      ct_histogram_destroy(&reading.selves[i]->histogram);
-    }
-    free(reading.selves[i]);
+  free(threads);
+  ct_index_close(index);
+  if (reading.own.fns != NULL) {
+    ct_stats_destroy(&reading.own);
   }
-  free(reading.selves);
-  ct_stats_destroy(&reading.stats);
   return rc;
 }
 

@@ -12,9 +12,7 @@ struct ct_profile_function {
   char *key;    /* of the module: what it is matched by */
   char *module; /* its file name */
   char *name;
-  struct ct_stats stats; /* of no function but the one that stands for all others */
-  struct ct_batches batches;
-  struct ct_histogram selves; /* self times of the same calls */
+  struct ct_stats stats; /* of no function but the one that stands for all others; with self times */
   bool enter_only, was_out;
 };
 
@@ -36,6 +34,8 @@ struct ct_profile_wanted {
   const struct ct_diff_options *options;
   const uint32_t *tids;
   size_t tid_count;
+  struct ct_filter filter; /* of calls */
+  unsigned workers;
   int (*moved)(void *arg, uint64_t bytes);
   void *arg;
 };

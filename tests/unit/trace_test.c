@@ -352,7 +352,9 @@ test_cut_anywhere(void **state)
     for (size_t i = 0; i < count; i++) {
       at_border |= cut == blocks[i].offset + sizeof(blocks[i].header) + blocks[i].header.payload_bytes;
     }
-    assert_int_equal(compare_thread(trace, 0, &m, at_border ? CT_CURSOR_END : CT_CURSOR_DAMAGED), expected);
+    /* In a recording that goes on, or was killed, a block of which only the begin is there is one that is written. */
+    bool is_end = at_border || (cut > sizeof(struct ct_file_header) && !ct_trace_is_complete(trace));
+    assert_int_equal(compare_thread(trace, 0, &m, is_end ? CT_CURSOR_END : CT_CURSOR_DAMAGED), expected);
     check_skipping(trace);
     ct_trace_close(trace);
   }

@@ -46,10 +46,10 @@ test_batches(void **unused)
     struct ct_batches one = {0}, other = {0};
     uint64_t calls;
     for (uint64_t i = 0; i < count; i++) {
-      ct_batches_add(&one, i);
+      ct_batches_add(&one, i, i);
     }
     for (uint64_t i = 0; i < 100; i++) {
-      ct_batches_add(&other, 7);
+      ct_batches_add(&other, i, 7);
     }
     assert_int_equal(sum_of(&one, &calls), count * (count - 1) / 2);
     assert_int_equal(calls, count);
@@ -59,6 +59,28 @@ test_batches(void **unused)
     assert_int_equal(calls, count + 100);
     assert_true(one.count <= CT_BATCHES);
   }
+}
+
+/* Threads of any length, put together in any order: what all of them together make. */
+static void
+test_batches_in_any_order(void **unused)
+{
+  enum { THREADS = 5 };
+  struct ct_batches all = {0}, parts[THREADS] = {0}, forth = {0}, back = {0};
+  for (uint64_t thread = 0; thread < THREADS; thread++) {
+    for (uint64_t i = 0; i < 7ull << 3 * thread; i++) {
+      uint64_t ticks = i * 7 % 100 + thread;
+      ct_batches_add(&all, i, ticks);
+      ct_batches_add(&parts[thread], i, ticks);
+    }
+  }
+  for (int i = 0; i < THREADS; i++) {
+    ct_batches_merge(&forth, &parts[i]);
+    ct_batches_merge(&back, &parts[THREADS - 1 - i]);
+  }
+  assert_memory_equal(&all, &forth, sizeof(all));
+  assert_memory_equal(&all, &back, sizeof(all));
+  assert_true(all.count > CT_BATCHES / 2 && all.list[0].calls > all.list[all.count - 1].calls);
 }
 
 /* Of published tables. */
@@ -103,7 +125,7 @@ make_side(struct made *made, int side, int calls, double mean, double factor, st
   double run = factor * exp(0.01 * normal());
   for (int i = 0; i < calls; i++) {
     double value = mean * run * exp(0.2 * normal()) + (uniform() < 0.001 ? 2e6 * uniform() : 0);
-    ct_batches_add(&made->batches[side], (uint64_t)value);
+    ct_batches_add(&made->batches[side], (uint64_t)i, (uint64_t)value);
     assert_int_equal(ct_histogram_add(&made->selves[side], (uint64_t)value), 0);
     sum += (uint64_t)value;
   }
@@ -206,10 +228,15 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_batches),           cmocka_unit_test(test_quantiles),
-      cmocka_unit_test(test_typical),           cmocka_unit_test(test_chance_is_no_change),
-      cmocka_unit_test(test_changes_are_found), cmocka_unit_test(test_common),
-      cmocka_unit_test(test_nothing),           cmocka_unit_test(test_names),
+      cmocka_unit_test(test_batches),
+      cmocka_unit_test(test_batches_in_any_order),
+      cmocka_unit_test(test_quantiles),
+      cmocka_unit_test(test_typical),
+      cmocka_unit_test(test_chance_is_no_change),
+      cmocka_unit_test(test_changes_are_found),
+      cmocka_unit_test(test_common),
+      cmocka_unit_test(test_nothing),
+      cmocka_unit_test(test_names),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
