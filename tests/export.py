@@ -200,7 +200,8 @@ def compare_sums(what, spans, wanted, timed=True, off=True):
     near(f"{what}: calls", {name: found[name][0] for name in names}, {name: wanted[name][0] for name in names if name in wanted}, 0)
     for i in (1, 2)[:1 + off] if timed else ():
         for name in names:
-            slack = 2 + wanted[name][0]
+            # Each process of a family has measured its clock for itself: a millionth of a long call is theirs.
+            slack = 2 + wanted[name][0] + wanted[name][i] / 1e6
             expect(abs(found[name][i] - wanted[name][i]) <= slack, f"{what}: {name}: {('', 'self', 'off')[i]} {found[name][i]} ns, not {wanted[name][i]}")
 
 

@@ -129,6 +129,9 @@ def others(scene):
     colored, _ = scene.shown("sql", scene.trace, odd)
     bold = re.findall(r"\x1b\[1m(.*)\x1b\[m", colored)
     expect([line.split() for line in bold] == [["text", "name"]] and colored.count("\x1b[") == 2, f"headings: {bold} {colored[:300]!r}")
+    colored, _ = scene.shown("sql", scene.trace, f"{odd}; SELECT 'x' AS first, '' AS second; SELECT 1 AS one WHERE 0; SELECT 'one' AS last")
+    bold = re.findall(r"\x1b\[1m(.*)\x1b\[m", colored)
+    expect([line.split() for line in bold] == [["text", "name"], ["first", "second"], ["one"], ["last"]], f"headings: {bold}")
 
 
 def timeless(text):

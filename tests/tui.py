@@ -208,6 +208,85 @@ def hostile(scene):
     scene.leave()
 
 
+PATHS = """
+#define HERE __attribute__((noinline))
+HERE int leaf(int x) { __asm__ volatile(".nops 16"); return x + 1; }
+HERE int odd_name_number_one(int x) { for (int i = 0; i < x; i++) leaf(i); return x + 1; }
+HERE int first(int x) { return odd_name_number_one(3) + x; }
+HERE int second(int x) { return odd_name_number_one(10) + odd_name_number_one(20) + x; }
+HERE int even(int n) { return n == 0 ? leaf(0) : even(n - 1) + 1; }
+int main(void) { return first(1) + second(2) + even(4) == 0; }
+"""
+ODD = "odd*[nam]!\\\\@2"
+
+
+@case("paths")
+def paths(scene):
+    """Each path has its own numbers, which contrail graph has too; a key shows the sums of each caller in place of them. A function
+    whose name has the characters of patterns is one, too."""
+    path = program(scene, PATHS, "paths")
+    odd = ODD.replace("\\\\", "\\")
+    with open(path, "rb") as file:
+        data = file.read()
+    expect(data.count(b"odd_name_number_one\0") > 0, "the symbol's name")
+    with open(path, "wb") as file:
+        file.write(data.replace(b"odd_name_number_one\0", odd.encode().ljust(19, b"x") + b"\0"))
+    odd = odd.ljust(19, "x")
+    scene.record("--", path)
+    scene.open("--function", "'paths!*'", "--sort", "name", scene.trace, columns=200, lines=60)
+    scene.shows("graph: from the outermost calls (paths)")
+
+    def below(name):
+        """Of the graph's pane: calls by the level and name of what is below."""
+        lines, found, level = scene.screen().splitlines(), [], None
+        for line in lines[[i for i, line in enumerate(lines) if line.startswith(" graph:")][0] + 1:]:
+            m = re.match(r" *\S+ \w+ +([\d,]+) +[\d.]+% ( *)[-+ ^] (\S+)", line)
+            here = len(m[2]) // 2 if m else 0
+            if level is None and m and m[3] == name:
+                level = here
+            elif level is not None and (not m or here <= level):
+                break
+            elif level is not None:
+                found.append((here - level, m[3], int(m[1])))
+        return found
+
+    def unfold(name, *more):
+        scene.keys("Tab", "/")
+        scene.shows("/_")
+        scene.type(name)
+        scene.keys("Right")
+        for text in more:
+            scene.keys("/")
+            scene.shows("/_")
+            scene.type(text)
+            scene.keys("Right")
+        scene.keys("BTab")
+
+    tree = json.loads(scene.run(scene.contrail, "graph", "--json", "--module", "paths", "main", scene.trace))["graph"][0]
+    wanted = {child["name"]: child["children"] for child in tree["children"]}
+    expect([(c["name"], c["calls"]) for c in wanted["second"]] == [(odd, 2)] and wanted["second"][0]["children"][0]["calls"] == 30, f"graph: {tree}")
+    scene.keys("/")
+    scene.shows("/_")
+    scene.type("main")
+    scene.keys("Enter")
+    scene.shows("graph: called by main (paths)", "+ second", "+ first", "(4 recursive)")
+    unfold("second", "odd*", "first", "odd*")
+    wait_for("both paths unfolded", lambda: below("second") == [(1, odd, 2), (2, "leaf", 30)] and below("first") == [(1, odd, 1), (2, "leaf", 3)])
+    scene.keys("p")
+    scene.shows("graph: called by main (sums of each caller)")
+    unfold("second", "odd*", "first", "odd*")
+    wait_for("sums", lambda: below("second") == [(1, odd, 2), (2, "leaf", 33)] and below("first") == [(1, odd, 1), (2, "leaf", 33)])
+    scene.keys("p")
+    scene.shows("graph: called by main (paths)")
+    scene.keys("/")
+    scene.shows("/_")
+    scene.type("odd")
+    scene.keys("Enter")
+    scene.shows(f"graph: called by {odd} (paths)", "leaf")
+    expect(below(odd) == [(1, "leaf", 33)], scene.screen())
+    scene.leave()
+
+
 @case("damage, and what is no trace")
 def damaged(scene):
     """What is left is shown, and it is said; wrong words and no terminal have a line and a status."""

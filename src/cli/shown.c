@@ -28,11 +28,13 @@ struct shown {
   pid_t pager; /* 0: none is running */
   bool pages, paints;
   enum ct_shown_kind kind;
-  bool is_heading; /* of a table: no line was there yet */
+  bool is_heading; /* of a table: the next line */
   char *line;      /* of a line whose end is not there yet */
   size_t length, capacity;
   struct sigaction interrupt, quit; /* as they were */
 };
+
+static struct shown *table; /* that is being written; a FILE does not give its cookie */
 
 /* ---- options ---- */
 
@@ -342,6 +344,7 @@ close_shown(void *cookie)
   struct shown *shown = cookie;
   bool is_done = shown->length == 0 || paint_line(shown, shown->line, shown->length);
   end_pager(shown);
+  table = table == shown ? NULL : table;
   free(shown->line);
   free(shown);
   return is_done ? 0 : EOF;
@@ -365,12 +368,23 @@ ct_shown_open_as(enum ct_shown_kind kind, const struct ct_look *look, bool may_p
   if (shown == NULL) {
     return NULL;
   }
-  *shown = (struct shown){.fd = STDOUT_FILENO, .pages = pages, .paints = paints, .kind = kind, .is_heading = true};
+  *shown = (struct shown){.fd = STDOUT_FILENO, .pages = pages, .paints = paints, .kind = kind};
   FILE *out = fopencookie(shown, "w", (cookie_io_functions_t){.write = write_shown, .close = close_shown});
   if (out == NULL) {
     free(shown);
+  } else if (kind == CT_SHOWN_TABLE) {
+    table = shown;
   }
   return out;
+}
+
+void
+ct_shown_heading(FILE *out)
+{
+  fflush(out);
+  if (table != NULL) {
+    table->is_heading = true;
+  }
 }
 
 void

@@ -73,6 +73,13 @@ interrupt(int signal)
   }
 }
 
+static void
+tell_heading(void *arg, FILE *out)
+{
+  (void)arg;
+  ct_shown_heading(out);
+}
+
 /* One text of statements: its rows, and what is to be said of them. */
 static int
 run_query(const char *text)
@@ -343,6 +350,7 @@ run(int argc, char **argv)
                                        : 0,
       .timeout_ms = wanted.timeout_s * 1000,
       .workers = ct_reading_workers(),
+      .heading = tell_heading,
       .progress = {ct_progress_update, ct_progress_end, &line},
   };
   look = wanted.json || wanted.csv ? NULL : &wanted.look;

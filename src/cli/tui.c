@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WAIT_MS = 100 }; /* for the paths of a small trace, before others are shown */
+
 static const char *const sort_names[TUI_SORTS] = {"total", "self", "calls", "p50", "p99", "max", "name"};
 
 const char *
@@ -155,6 +157,49 @@ name_of(const struct tui *tui, const char *argument)
   return length >= 0 ? name : NULL;
 }
 
+struct tui_sums
+tui_sums(const struct tui *tui)
+{
+  return (struct tui_sums){.data = &tui->data, .paths = tui->wants_edges ? NULL : &tui->paths};
+}
+
+/* Those of the graph's root, unless that is what is there or under way. anew: of a recording that has gone on. */
+static void
+read_paths(struct tui *tui, bool anew)
+{
+  const struct tui_graph *graph = &tui->graph;
+  int64_t root;
+  unsigned percent;
+  bool is_read = tui_paths_are_read(&tui->paths, &root, &percent) && root == graph->root;
+  bool is_known = tui->paths.is_known && tui->paths.root == graph->root;
+  if (graph->up || tui->wants_edges || is_read || (is_known && (!anew || tui_paths_are_fresh(&tui->paths)))) {
+    return;
+  }
+  tui_paths_start(&tui->paths, ct_trace_path(tui->view.trace), &tui->view.filter,
+                  tui_data_function(&tui->data, graph->root));
+}
+
+int
+tui_show_graph(struct tui *tui, int64_t root, bool up, struct ct_diag *diag)
+{
+  struct tui_sums sums = tui_sums(tui);
+  int rc = tui_graph_begin(&tui->graph, &sums, root, up);
+  if (rc == CT_OK) {
+    read_paths(tui, false);
+    tui_take_paths(tui, WAIT_MS, diag);
+  }
+  return rc;
+}
+
+void
+tui_take_paths(struct tui *tui, int wait_ms, struct ct_diag *diag)
+{
+  if (tui_paths_take(&tui->paths, &tui->data, wait_ms, diag)) {
+    struct tui_sums sums = tui_sums(tui);
+    tui_graph_renew(&tui->graph, &sums);
+  }
+}
+
 static int
 read_data(struct tui *tui, const struct ct_view_progress *progress, struct ct_diag *diag)
 {
@@ -175,10 +220,12 @@ tui_refresh(struct tui *tui, struct ct_diag *diag)
   for (size_t i = 0; i < tui->row_count; i++) {
     tui->row_chosen = tui->rows[i]->id == chosen ? i : tui->row_chosen;
   }
-  rc = tui_graph_renew(&tui->graph, &tui->data);
+  struct tui_sums sums = tui_sums(tui);
+  rc = tui_graph_renew(&tui->graph, &sums);
   if (rc != CT_OK) {
     return rc;
   }
+  read_paths(tui, true);
   bool was_at_end = tui->replay.is_at_end;
   rc = tui_replay_open(&tui->replay, ct_trace_path(tui->view.trace), &tui->view.filter, diag);
   rc = rc == CT_OK && was_at_end ? tui_replay_reread(&tui->replay, &tui->data, diag) : rc;
@@ -203,7 +250,7 @@ open_all(struct tui *tui, const char *argument, struct ct_diag *diag)
   ct_progress_end(&line);
   rc = rc == CT_OK ? tui_replay_open(&tui->replay, ct_trace_path(tui->view.trace), &tui->view.filter, diag) : rc;
   rc = rc == CT_OK ? tui_replay_go(&tui->replay, &tui->data, 0, diag) : rc;
-  rc = rc == CT_OK ? tui_graph_begin(&tui->graph, &tui->data, TUI_NO_FUNCTION, false) : rc;
+  rc = rc == CT_OK ? tui_show_graph(tui, TUI_NO_FUNCTION, false, diag) : rc;
   return rc;
 }
 
@@ -229,6 +276,7 @@ show(struct tui *tui, const char *argument)
     code = tui_screen(tui);
   }
   tui_replay_free(&tui->replay);
+  tui_paths_free(&tui->paths);
   tui_graph_free(&tui->graph);
   tui_source_free(&tui->source);
   tui_data_free(&tui->data);

@@ -3,12 +3,13 @@
  * contrail tui: a trace as a screen of four panes. What the panes are made of, each a file of its own:
  *
  *   data     functions and who called whom, by SQL out of the trace's index; single questions about calls
- *   graph    a tree of these that is folded
+ *   paths    the tree of paths, read by a thread of its own
+ *   graph    a tree that is folded: of the paths, or of who called whom
  *   replay   a window of lines of the replay, that is extended at both ends as the bar moves
  *   source   the file that a function is written in
  *
- * Nothing reads the trace as a whole: functions and edges are sums that the index has, a page of the replay begins
- * where the index says, and a call is looked for in stretches of time that grow.
+ * Only the paths need the trace as a whole, and nobody waits for them: functions and edges are sums that the index has,
+ * a page of the replay begins where the index says, and a call is looked for in stretches of time that grow.
  */
 #ifndef CT_CLI_TUI_H
 #define CT_CLI_TUI_H
@@ -77,13 +78,48 @@ bool tui_data_find(struct tui_data *data, const int64_t *functions, size_t count
 /* When the call ends; TUI_NOT_KNOWN. */
 int64_t tui_data_end_of(struct tui_data *data, int64_t id);
 
+/* ---- paths ---- */
+
+/* Those below a path come right after it, up to its end. */
+struct tui_path {
+  int64_t function;
+  const char *label; /* of one that is of no function; NULL: it is of one, or of others */
+  int64_t calls, recursive, total, self;
+  size_t others; /* it stands for so many thin ones; 0: for itself */
+  size_t end;
+};
+
+struct tui_paths {
+  struct tui_path *paths;
+  size_t count;
+  int64_t root; /* TUI_NO_FUNCTION: from the outermost calls */
+  uint64_t folded;
+  bool is_known;              /* of this root */
+  uint64_t took_ms, ended_ms; /* the last reading, and when (CLOCK_MONOTONIC) */
+  struct tui_paths_job *job; /* that is under way; NULL: none */
+};
+
+/* Begins to read those of the trace, from a function down or from the outermost calls (NULL). */
+void tui_paths_start(struct tui_paths *paths, const char *directory, const struct ct_filter *filter,
+                     const struct tui_function *root);
+/* They were read so lately that it would take too much of the machine to read them again. */
+bool tui_paths_are_fresh(const struct tui_paths *paths);
+/* Some are being read: from where, and how far that is. */
+bool tui_paths_are_read(const struct tui_paths *paths, int64_t *root, unsigned *percent);
+/* Takes them when they have been read, or are in that time. True: they are other ones than before. */
+bool tui_paths_take(struct tui_paths *paths, const struct tui_data *data, int wait_ms, struct ct_diag *diag);
+void tui_paths_free(struct tui_paths *paths); /* ends the reading */
+
 /* ---- graph ---- */
 
 struct tui_node {
   int64_t function;
   int64_t calls, total, self;
   uint32_t level;
+  int64_t recursive;                    /* so many of the calls, of a path */
   bool is_open, is_recursion, has_more; /* is_recursion: the function is above it, too */
+  const char *label;                    /* of a path that is of no function */
+  size_t path;                          /* which of the paths it is */
   size_t others;                        /* a line that stands for so many more; 0: none */
   size_t origin;                        /* while it is renewed: the node of before, from 1; 0: there was none */
 };
@@ -93,15 +129,22 @@ struct tui_graph {
   size_t count, capacity;
   int64_t root;  /* TUI_NO_FUNCTION: the outermost functions */
   bool up;       /* callers below what they call */
+  bool of_paths; /* else of edges */
   int64_t whole; /* of which totals are parts */
   size_t first, chosen;
 };
 
+/* What it is made of. paths NULL: edges; it is of paths only where they are from its root down. */
+struct tui_sums {
+  const struct tui_data *data;
+  const struct tui_paths *paths;
+};
+
 /* Makes it anew, with a part of it unfolded. CT_ENOMEM. */
-int tui_graph_begin(struct tui_graph *graph, const struct tui_data *data, int64_t root, bool up);
-/* The numbers of new data, with what was unfolded and chosen. CT_ENOMEM: as it was. */
-int tui_graph_renew(struct tui_graph *graph, const struct tui_data *data);
-int tui_graph_unfold(struct tui_graph *graph, const struct tui_data *data, size_t at);
+int tui_graph_begin(struct tui_graph *graph, const struct tui_sums *sums, int64_t root, bool up);
+/* The numbers of new sums, with what was unfolded and chosen. CT_ENOMEM: as it was. */
+int tui_graph_renew(struct tui_graph *graph, const struct tui_sums *sums);
+int tui_graph_unfold(struct tui_graph *graph, const struct tui_sums *sums, size_t at);
 void tui_graph_fold(struct tui_graph *graph, size_t at);
 void tui_graph_free(struct tui_graph *graph);
 
@@ -227,6 +270,8 @@ struct tui {
   struct ct_trace_view view;
   char *name; /* of the trace for SQL */
   struct tui_data data;
+  struct tui_paths paths;
+  bool wants_edges; /* of the graph, though there may be paths */
   struct tui_graph graph;
   struct tui_replay replay;
   struct tui_source source;
@@ -240,6 +285,12 @@ struct tui {
 /* tui.c: makes the rows anew. CT_EINVAL: the pattern. */
 int tui_choose_rows(struct tui *tui, const char *pattern, struct ct_diag *diag);
 void tui_sort_rows(struct tui *tui);
+/* What the graph is to be made of. */
+struct tui_sums tui_sums(const struct tui *tui);
+/* Of the graph: another root or direction. Its paths are read, and waited for a moment. */
+int tui_show_graph(struct tui *tui, int64_t root, bool up, struct ct_diag *diag);
+/* Paths that have been read meanwhile are shown. */
+void tui_take_paths(struct tui *tui, int wait_ms, struct ct_diag *diag);
 /* Of a recording that goes on: what there is now. */
 int tui_refresh(struct tui *tui, struct ct_diag *diag);
 const char *tui_sort_name(enum tui_sort sort);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * contrail tui: who calls whom, as a tree that is folded. A node below another is an edge: what its caller called of it
- * on all paths, as the index has it. So a node costs nothing that grows with the trace. The tree of exact paths is
- * contrail graph's.
+ * contrail tui: who calls whom, as a tree that is folded. Once the paths have been read it is of them, as contrail graph
+ * has it. Before that, and with callers below what they call, a node below another is an edge: what its caller called
+ * of it on all paths, as the index has it.
  */
 #include "cli/tui.h"
 
@@ -73,12 +73,59 @@ is_above(const struct tui_graph *graph, size_t at, int64_t function)
   return false;
 }
 
-/* What is below a function, at that place of the tree; parent: the number of its node, SIZE_MAX: none. */
+/* The nodes, with room for one more, which become the parent's (SIZE_MAX: are the outermost); frees them. */
 static int
-insert(struct tui_graph *graph, const struct tui_data *data, int64_t function, size_t parent)
+put_nodes(struct tui_graph *graph, struct tui_node *nodes, size_t count, size_t parent)
 {
-  size_t first, count = edges_of(graph, data, function, &first), at = parent + 1;
+  size_t at = parent + 1, shown = count < CHILDREN_MAX ? count : CHILDREN_MAX;
   uint32_t level = parent != SIZE_MAX ? graph->nodes[parent].level + 1 : 0;
+  for (size_t i = 0; i < shown; i++) {
+    nodes[i].level = level;
+  }
+  if (shown < count) {
+    nodes[shown++] = (struct tui_node){.level = level, .others = count - CHILDREN_MAX, .function = TUI_NO_FUNCTION};
+  }
+  int rc = make_room(graph, at, shown);
+  if (rc == CT_OK && shown != 0) {
+    memcpy(graph->nodes + at, nodes, shown * sizeof(*nodes));
+  }
+  free(nodes);
+  return rc;
+}
+
+/* What is below a path, which is in the order of contrail graph: the heaviest first. */
+static int
+insert_paths(struct tui_graph *graph, const struct tui_paths *paths, size_t parent)
+{
+  size_t begin = parent != SIZE_MAX ? graph->nodes[parent].path + 1 : 0, count = 0;
+  size_t end = parent != SIZE_MAX ? paths->paths[graph->nodes[parent].path].end : paths->count;
+  for (size_t at = begin; at < end; at = paths->paths[at].end) {
+    count++;
+  }
+  struct tui_node *nodes = calloc(count + 1, sizeof(*nodes));
+  if (nodes == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t at = begin, i = 0; i < count; at = paths->paths[at].end, i++) {
+    const struct tui_path *path = &paths->paths[at];
+    nodes[i] = (struct tui_node){.function = path->function,
+                                 .label = path->label,
+                                 .calls = path->calls,
+                                 .recursive = path->recursive,
+                                 .total = path->total,
+                                 .self = path->self,
+                                 .others = path->others,
+                                 .path = at,
+                                 .has_more = path->others == 0 && path->end > at + 1};
+  }
+  return put_nodes(graph, nodes, count, parent);
+}
+
+/* What a function has called, or who has called it; parent: the number of its node, SIZE_MAX: none. */
+static int
+insert_edges(struct tui_graph *graph, const struct tui_data *data, int64_t function, size_t parent)
+{
+  size_t first, count = edges_of(graph, data, function, &first);
   struct tui_node *nodes = calloc(count + 1, sizeof(*nodes));
   if (nodes == NULL) {
     return CT_ENOMEM;
@@ -91,32 +138,23 @@ insert(struct tui_graph *graph, const struct tui_data *data, int64_t function, s
                                  .calls = edge->calls,
                                  .total = edge->total,
                                  .self = edge->self,
-                                 .level = level,
                                  .is_recursion = parent != SIZE_MAX && is_above(graph, parent, other)};
     nodes[i].has_more =
         other != TUI_NO_FUNCTION && !nodes[i].is_recursion && edges_of(graph, data, other, &unused) != 0;
   }
   qsort(nodes, count, sizeof(*nodes), heavier);
-  size_t shown = count < CHILDREN_MAX ? count : CHILDREN_MAX;
-  if (shown < count) {
-    nodes[shown++] = (struct tui_node){.level = level, .others = count - CHILDREN_MAX, .function = TUI_NO_FUNCTION};
-  }
-  int rc = make_room(graph, at, shown);
-  if (rc == CT_OK && shown != 0) {
-    memcpy(graph->nodes + at, nodes, shown * sizeof(*nodes));
-  }
-  free(nodes);
-  return rc;
+  return put_nodes(graph, nodes, count, parent);
 }
 
 int
-tui_graph_unfold(struct tui_graph *graph, const struct tui_data *data, size_t at)
+tui_graph_unfold(struct tui_graph *graph, const struct tui_sums *sums, size_t at)
 {
   if (at >= graph->count || graph->nodes[at].is_open || !graph->nodes[at].has_more) {
     return CT_OK;
   }
   graph->nodes[at].is_open = true;
-  return insert(graph, data, graph->nodes[at].function, at);
+  return graph->of_paths ? insert_paths(graph, sums->paths, at)
+                         : insert_edges(graph, sums->data, graph->nodes[at].function, at);
 }
 
 void
@@ -137,7 +175,7 @@ tui_graph_fold(struct tui_graph *graph, size_t at)
 
 /* The way down on which most of the time is spent. */
 static int
-unfold_heavy(struct tui_graph *graph, const struct tui_data *data)
+unfold_heavy(struct tui_graph *graph, const struct tui_sums *sums)
 {
   size_t at = 0;
   int rc = CT_OK;
@@ -146,7 +184,7 @@ unfold_heavy(struct tui_graph *graph, const struct tui_data *data)
     if (!graph->nodes[at].has_more) {
       break;
     }
-    rc = tui_graph_unfold(graph, data, at++);
+    rc = tui_graph_unfold(graph, sums, at++);
     if (at >= graph->count || total <= 0 || graph->nodes[at].total < total / 100 * OPEN_PERCENT) {
       break;
     }
@@ -156,15 +194,20 @@ unfold_heavy(struct tui_graph *graph, const struct tui_data *data)
 
 /* The outermost nodes, nothing of them unfolded. */
 static int
-begin_nodes(struct tui_graph *graph, const struct tui_data *data, int64_t root, bool up)
+begin_nodes(struct tui_graph *graph, const struct tui_sums *sums, int64_t root, bool up)
 {
+  const struct tui_data *data = sums->data;
   const struct tui_function *function = tui_data_function(data, root);
   graph->count = graph->first = graph->chosen = 0;
   graph->root = function != NULL ? root : TUI_NO_FUNCTION;
   graph->up = up && function != NULL;
   graph->whole = 0;
+  const struct tui_paths *paths = sums->paths;
+  graph->of_paths = paths != NULL && paths->is_known && paths->root == graph->root && !graph->up;
   int rc;
-  if (function != NULL) {
+  if (graph->of_paths) {
+    rc = insert_paths(graph, paths, SIZE_MAX);
+  } else if (function != NULL) {
     size_t unused;
     rc = make_room(graph, 0, 1);
     if (rc == CT_OK) {
@@ -175,7 +218,7 @@ begin_nodes(struct tui_graph *graph, const struct tui_data *data, int64_t root, 
                                           .has_more = edges_of(graph, data, root, &unused) != 0};
     }
   } else {
-    rc = insert(graph, data, TUI_NO_FUNCTION, SIZE_MAX);
+    rc = insert_edges(graph, data, TUI_NO_FUNCTION, SIZE_MAX);
   }
   for (size_t i = 0; rc == CT_OK && i < graph->count; i++) {
     graph->whole += graph->nodes[i].total > 0 ? graph->nodes[i].total : 0;
@@ -184,12 +227,12 @@ begin_nodes(struct tui_graph *graph, const struct tui_data *data, int64_t root, 
 }
 
 int
-tui_graph_begin(struct tui_graph *graph, const struct tui_data *data, int64_t root, bool up)
+tui_graph_begin(struct tui_graph *graph, const struct tui_sums *sums, int64_t root, bool up)
 {
-  int rc = begin_nodes(graph, data, root, up);
+  int rc = begin_nodes(graph, sums, root, up);
   return rc != CT_OK                      ? rc
-         : graph->root != TUI_NO_FUNCTION ? tui_graph_unfold(graph, data, 0)
-                                          : unfold_heavy(graph, data);
+         : graph->root != TUI_NO_FUNCTION ? tui_graph_unfold(graph, sums, 0)
+                                          : unfold_heavy(graph, sums);
 }
 
 /* Which node of before, from 1, the one at that place is: the same function below the same one; 0: none. */
@@ -212,7 +255,7 @@ origin_of(const struct tui_graph *graph, size_t at, const struct tui_graph *befo
   }
   for (size_t i = first; i < before->count && before->nodes[i].level >= node->level; i++) {
     if (before->nodes[i].level == node->level && before->nodes[i].function == node->function &&
-        before->nodes[i].others == 0) {
+        before->nodes[i].label == node->label && before->nodes[i].others == 0) {
       return i + 1;
     }
   }
@@ -220,13 +263,13 @@ origin_of(const struct tui_graph *graph, size_t at, const struct tui_graph *befo
 }
 
 int
-tui_graph_renew(struct tui_graph *graph, const struct tui_data *data)
+tui_graph_renew(struct tui_graph *graph, const struct tui_sums *sums)
 {
   if (graph->count == 0) {
-    return tui_graph_begin(graph, data, graph->root, graph->up);
+    return tui_graph_begin(graph, sums, graph->root, graph->up);
   }
   struct tui_graph new = {0};
-  int rc = begin_nodes(&new, data, graph->root, graph->up);
+  int rc = begin_nodes(&new, sums, graph->root, graph->up);
   for (size_t i = 0; rc == CT_OK && i < new.count; i++) {
     size_t origin = origin_of(&new, i, graph);
     new.nodes[i].origin = origin;
@@ -234,7 +277,7 @@ tui_graph_renew(struct tui_graph *graph, const struct tui_data *data)
       new.chosen = i;
     }
     if (origin != 0 && graph->nodes[origin - 1].is_open) {
-      rc = tui_graph_unfold(&new, data, i);
+      rc = tui_graph_unfold(&new, sums, i);
     }
   }
   if (rc != CT_OK) {

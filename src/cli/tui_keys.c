@@ -227,7 +227,8 @@ fold(struct screen *screen, bool fold)
   if (screen->focus == TUI_GRAPH && fold) {
     tui_graph_fold(&tui->graph, tui->graph.chosen);
   } else if (screen->focus == TUI_GRAPH) {
-    tui_graph_unfold(&tui->graph, &tui->data, tui->graph.chosen);
+    struct tui_sums sums = tui_sums(tui);
+    tui_graph_unfold(&tui->graph, &sums, tui->graph.chosen);
   } else if (screen->focus == TUI_REPLAY) {
     tui_replay_fold(&tui->replay, &tui->data, tui->replay.chosen, fold, &diag);
   }
@@ -245,7 +246,7 @@ show_function(struct screen *screen)
     return;
   }
   tui->shown = function->id;
-  tui_graph_begin(&tui->graph, &tui->data, function->id, tui->graph.up);
+  tui_show_graph(tui, function->id, tui->graph.up, &diag);
   if (tui_data_longest(&tui->data, function->id, &call, &diag)) {
     tui_replay_show(&tui->replay, &tui->data, &call, &diag);
     screen->follows = false;
@@ -324,7 +325,20 @@ set_graph(struct screen *screen, bool outermost)
                  : graph->root != TUI_NO_FUNCTION && screen->focus != TUI_GRAPH ? graph->root
                  : function != NULL                                             ? function->id
                                                                                 : TUI_NO_FUNCTION;
-  tui_graph_begin(graph, &screen->tui->data, root, !outermost && !graph->up);
+  struct ct_diag diag = {""};
+  tui_show_graph(screen->tui, root, !outermost && !graph->up, &diag);
+  tui_say(screen, &diag);
+}
+
+/* Paths, or the sums of each caller. */
+static void
+switch_kind(struct screen *screen)
+{
+  struct tui *tui = screen->tui;
+  struct ct_diag diag = {""};
+  tui->wants_edges = !tui->wants_edges;
+  tui_show_graph(tui, tui->graph.root, tui->graph.up, &diag);
+  tui_say(screen, &diag);
 }
 
 void
@@ -371,6 +385,9 @@ tui_press_pane(struct screen *screen, int key)
   case 'r':
   case 'o':
     set_graph(screen, key == 'o');
+    break;
+  case 'p':
+    switch_kind(screen);
     break;
   case 't':
     choose_thread(screen);

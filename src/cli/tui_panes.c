@@ -200,15 +200,39 @@ graph_line(const struct tui *tui, const struct tui_node *node, int columns, char
         tui->graph.whole > 0 && node->total >= 0 ? 100.0 * (double)node->total / (double)tui->graph.whole : 0;
     used += (size_t)snprintf(text + used, size - used, "%5.1f%% ", share);
   }
+  char recursive[CT_COUNT_CHARS + 16] = "", count[CT_COUNT_CHARS];
+  if (node->recursive != 0) {
+    snprintf(recursive, sizeof(recursive), "  (%s recursive)", ct_format_count(count, (uint64_t)node->recursive));
+  }
   snprintf(text + used, size - used, "%*s%c %s%s", indent, "",
            node->is_recursion ? '^'
            : node->is_open    ? '-'
            : node->has_more   ? '+'
                               : ' ',
-           function != NULL                    ? shown_name(tui, name, function->name)
+           node->label != NULL                 ? node->label
+           : function != NULL                  ? shown_name(tui, name, function->name)
            : node->function == TUI_NO_FUNCTION ? "(no caller on the stack)"
                                                : "?",
-           node->is_recursion ? "  (is above)" : "");
+           node->is_recursion ? "  (is above)" : recursive);
+}
+
+/* What its numbers are of. */
+static void
+graph_kind(const struct tui *tui, char *text, size_t size)
+{
+  const struct tui_graph *graph = &tui->graph;
+  char folded[CT_COUNT_CHARS];
+  int64_t root;
+  unsigned percent;
+  if (graph->of_paths && tui->paths.folded != 0) {
+    snprintf(text, size, "paths; %s thin ones are not kept", ct_format_count(folded, tui->paths.folded));
+  } else if (graph->of_paths) {
+    snprintf(text, size, "paths");
+  } else if (!graph->up && !tui->wants_edges && tui_paths_are_read(&tui->paths, &root, &percent)) {
+    snprintf(text, size, "sums of each caller; reading the paths, %u %%", percent);
+  } else {
+    snprintf(text, size, "sums of each caller");
+  }
 }
 
 static void
@@ -219,12 +243,13 @@ draw_graph(struct screen *screen)
   const struct pane *pane = &screen->panes[TUI_GRAPH];
   int lines = pane->height - 1, columns = pane->width >= 60 ? 3 : pane->width >= 45 ? 2 : pane->width >= 30 ? 1 : 0;
   const struct tui_function *root = tui_data_function(&tui->data, graph->root);
-  char text[CT_SCREEN_TEXT_BYTES];
+  char text[CT_SCREEN_TEXT_BYTES], kind[120];
+  graph_kind(tui, kind, sizeof(kind));
   if (root == NULL) {
-    put_heading(screen, TUI_GRAPH, " graph: from the outermost calls; sums of all calls of each caller");
+    put_heading(screen, TUI_GRAPH, " graph: from the outermost calls (%s)", kind);
   } else {
-    put_heading(screen, TUI_GRAPH, " graph: %s %s", graph->up ? "who calls" : "called by",
-                shown_name(tui, text, root->name));
+    put_heading(screen, TUI_GRAPH, " graph: %s %s (%s)", graph->up ? "who calls" : "called by",
+                shown_name(tui, text, root->name), kind);
   }
   keep_in(&graph->first, &graph->chosen, graph->count, lines);
   for (int i = 0; i < lines && graph->first + (size_t)i < graph->count; i++) {

@@ -112,6 +112,7 @@ static const char *const keys[] = {
     "f                     report: only functions that match a pattern; an empty one: all",
     "r                     graph: callers of the function, or what it calls",
     "o                     graph: the outermost functions again",
+    "p                     graph: paths, or the sums of each caller on all paths",
     "t                     replay: only this line's thread, or all",
     "d  D                  replay: fold what is deeper than this line; show all depths",
     ":                     replay: go to a time (1.5, 20ms, 10:15:30)",
@@ -344,6 +345,9 @@ run_screen(struct screen *screen)
       break;
     }
     if (key == ERR) {
+      struct ct_diag diag = {""};
+      tui_take_paths(screen->tui, 0, &diag);
+      tui_say(screen, &diag);
       refresh_trace(screen);
     }
   }

@@ -7,6 +7,7 @@
 #include "export/out.h"
 
 #include "base/json.h"
+#include "export/pack.h"
 
 #include <contrail/text.h>
 
@@ -20,23 +21,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
-#include <zstd.h>
 
-enum {
-  MAX_WORKERS = 4,
-  SLOTS = 2 * MAX_WORKERS,
-  PACKED_EXTRA = 1024,
-  GZIP_LEVEL = 5,
-  PACKETS_LEVEL = 3,
-  ZSTD_LEVEL = 3
-};
+enum { MAX_WORKERS = 4, SLOTS = 2 * MAX_WORKERS };
 enum state { FREE, FULL, PACKING, PACKED };
 
 struct slot {
   enum state state;
-  uint8_t *raw, *packed;
-  size_t raw_bytes, packed_bytes;
-  uint32_t crc; /* gzip: of raw */
+  uint8_t *raw;
+  size_t raw_bytes;
+  struct ct_packed packed;
 };
 
 struct ct_sink_pool {
@@ -45,7 +38,7 @@ struct ct_sink_pool {
   bool is_linked; /* the file has its name already, or is none of ours */
   bool is_made;   /* the file is ours, under its name: it goes on failure */
   enum ct_out_packing packing;
-  size_t packed_capacity;
+  struct ct_packer packer; /* the writer's own, when there are no workers */
   struct slot slots[SLOTS];
   unsigned slot_count, fill, oldest; /* the one that is being filled; the first that is not written */
   unsigned worker_count;
@@ -62,68 +55,10 @@ struct ct_sink_pool {
 
 /* ---- packing ---- */
 
-/* Deflated to whole bytes, so that pieces can follow each other; or with `is_whole` to the end of a stream. 0 or errno.
- */
 static int
-deflate_slot(struct slot *slot, size_t capacity, int level, int bits, bool is_whole)
+pack(const struct ct_sink_pool *pool, struct ct_packer *packer, struct slot *slot)
 {
-  z_stream stream = {
-      .next_in = slot->raw, .avail_in = (uInt)slot->raw_bytes, .next_out = slot->packed, .avail_out = (uInt)capacity};
-  if (deflateInit2(&stream, level, Z_DEFLATED, bits, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
-    return ENOMEM;
-  }
-  int rc = deflate(&stream, is_whole ? Z_FINISH : Z_SYNC_FLUSH);
-  slot->packed_bytes = capacity - stream.avail_out;
-  deflateEnd(&stream);
-  return rc == (is_whole ? Z_STREAM_END : Z_OK) && stream.avail_in == 0 ? 0 : EIO;
-}
-
-/* The packet around it: packet = 1, and in it compressed_packets = 50; its sizes are known afterwards. */
-static int
-pack_packets(struct slot *slot, size_t capacity)
-{
-  enum { HEAD = 16, PACKET = 1 << 3 | 2, COMPRESSED = 50 << 3 | 2 };
-  uint8_t head[HEAD], inner[HEAD], *at;
-  uint8_t *begin = slot->packed;
-  slot->packed = begin + HEAD;
-  int rc = deflate_slot(slot, capacity - HEAD, PACKETS_LEVEL, 15, true);
-  slot->packed = begin;
-  size_t bytes = slot->packed_bytes;
-  at = ct_varint_put(ct_varint_put(inner, COMPRESSED), bytes);
-  size_t inner_bytes = (size_t)(at - inner);
-  head[0] = PACKET;
-  at = ct_varint_put(head + 1, bytes + inner_bytes);
-  size_t head_bytes = (size_t)(at - head);
-  memmove(begin + head_bytes + inner_bytes, begin + HEAD, bytes);
-  memcpy(begin, head, head_bytes);
-  memcpy(begin + head_bytes, inner, inner_bytes);
-  slot->packed_bytes = bytes + head_bytes + inner_bytes;
-  return rc;
-}
-
-static int
-pack_zstd(struct slot *slot, size_t capacity)
-{
-  size_t bytes = ZSTD_compress(slot->packed, capacity, slot->raw, slot->raw_bytes, ZSTD_LEVEL);
-  slot->packed_bytes = ZSTD_isError(bytes) ? 0 : bytes;
-  return ZSTD_isError(bytes) ? EIO : 0;
-}
-
-static int
-pack(const struct ct_sink_pool *pool, struct slot *slot)
-{
-  switch (pool->packing) {
-  case CT_OUT_GZIP:
-    slot->crc = (uint32_t)crc32(0, slot->raw, (uInt)slot->raw_bytes);
-    return deflate_slot(slot, pool->packed_capacity, GZIP_LEVEL, -15, false);
-  case CT_OUT_ZSTD:
-    return pack_zstd(slot, pool->packed_capacity);
-  case CT_OUT_PACKETS:
-    return pack_packets(slot, pool->packed_capacity);
-  case CT_OUT_PLAIN:
-    break;
-  }
-  return 0;
+  return ct_pack(packer, pool->packing, slot->raw, slot->raw_bytes, &slot->packed);
 }
 
 static void
@@ -149,12 +84,13 @@ static void *
 work(void *arg)
 {
   struct ct_sink_pool *pool = arg;
+  struct ct_packer packer = {0};
   pthread_mutex_lock(&pool->lock);
   for (;;) {
     struct slot *slot = take_full(pool);
     if (slot != NULL) {
       pthread_mutex_unlock(&pool->lock);
-      int rc = pack(pool, slot);
+      int rc = pack(pool, &packer, slot);
       pthread_mutex_lock(&pool->lock);
       if (rc != 0) {
         fail(pool, rc);
@@ -168,6 +104,7 @@ work(void *arg)
     }
   }
   pthread_mutex_unlock(&pool->lock);
+  ct_packer_destroy(&packer);
   return NULL;
 }
 
@@ -200,11 +137,11 @@ write_oldest(struct ct_sink_pool *pool)
   }
   pthread_mutex_unlock(&pool->lock);
   if (pool->packing == CT_OUT_GZIP) {
-    pool->crc = (uint32_t)crc32_combine(pool->crc, slot->crc, (z_off_t)slot->raw_bytes);
+    pool->crc = (uint32_t)crc32_combine(pool->crc, slot->packed.crc, (z_off_t)slot->raw_bytes);
     pool->raw_bytes += slot->raw_bytes;
   }
-  write_all(pool, pool->packing == CT_OUT_PLAIN ? slot->raw : slot->packed,
-            pool->packing == CT_OUT_PLAIN ? slot->raw_bytes : slot->packed_bytes);
+  write_all(pool, pool->packing == CT_OUT_PLAIN ? slot->raw : slot->packed.data,
+            pool->packing == CT_OUT_PLAIN ? slot->raw_bytes : slot->packed.bytes);
   slot->state = FREE; /* nobody looks at it until it is full */
   pool->oldest = (pool->oldest + 1) % pool->slot_count;
 }
@@ -219,7 +156,7 @@ ct_out_ship(struct ct_sink *out)
     return;
   }
   if (pool->worker_count == 0) {
-    int rc = pool->failed == 0 ? pack(pool, slot) : 0;
+    int rc = pool->failed == 0 ? pack(pool, &pool->packer, slot) : 0;
     if (rc != 0) {
       fail(pool, rc);
     }
@@ -340,12 +277,10 @@ make_slots(struct ct_sink_pool *pool)
 {
   bool packs = pool->packing != CT_OUT_PLAIN;
   pool->slot_count = packs ? SLOTS : 2;
-  size_t deflated = compressBound(CT_OUT_CHUNK_BYTES), zstd = ZSTD_compressBound(CT_OUT_CHUNK_BYTES);
-  pool->packed_capacity = (deflated > zstd ? deflated : zstd) + PACKED_EXTRA;
   for (unsigned i = 0; i < pool->slot_count; i++) {
     pool->slots[i].raw = malloc(CT_OUT_CHUNK_BYTES);
-    pool->slots[i].packed = packs ? malloc(pool->packed_capacity) : NULL;
-    if (pool->slots[i].raw == NULL || (packs && pool->slots[i].packed == NULL)) {
+    pool->slots[i].packed.data = packs ? malloc(ct_packed_most()) : NULL;
+    if (pool->slots[i].raw == NULL || (packs && pool->slots[i].packed.data == NULL)) {
       return CT_ENOMEM;
     }
   }
@@ -369,11 +304,12 @@ free_pool(struct ct_sink_pool *pool)
 {
   for (unsigned i = 0; i < pool->slot_count; i++) {
     free(pool->slots[i].raw);
-    free(pool->slots[i].packed);
+    free(pool->slots[i].packed.data);
   }
   pthread_cond_destroy(&pool->is_full);
   pthread_cond_destroy(&pool->is_packed);
   pthread_mutex_destroy(&pool->lock);
+  ct_packer_destroy(&pool->packer);
   free(pool->path);
   free(pool);
 }

@@ -42,12 +42,19 @@ enum field {
   EVENT_NAME = 23 << 3 | 2,
 };
 enum { BEGIN = 1, END = 2, INSTANT = 3, CLEARED = 1, NEEDS_STATE = 2, BOOTTIME = 6, OWN_CLOCK = 64 };
-enum { NAME_MAX_BYTES = 16 << 10, SMALL_PACKET = 160, NOTE_MAX = 48, MESSAGE_MAX = 40 << 10 };
+enum { NAME_MAX_BYTES = 16 << 10, SMALL_PACKET = 160, NOTE_MAX = 48, BEGIN_MAX = 24, MESSAGE_MAX = 40 << 10 };
+
+/* What follows the time in a call's begin on the thread's own track. */
+struct begin {
+  uint8_t data[BEGIN_MAX];
+  uint32_t bytes;
+  uint32_t iid; /* 0: the sequence has not had it yet */
+};
 
 struct perfetto {
   struct ct_sink *out;
   struct ct_walk_texts texts; /* the names, as UTF-8 */
-  uint32_t *iids;             /* of functions in the sequence, 0: none yet; count + 1 */
+  struct begin *begins;       /* of functions in the sequence; count + 1 */
   uint32_t next_iid;
   struct ct_export_lanes lanes;
   uint64_t track, process_track, next_track; /* uuids; lanes of the thread follow its own */
@@ -57,6 +64,7 @@ struct perfetto {
   uint64_t last_ns;
   uint8_t tail[16]; /* of each event: sequence and flags */
   uint32_t tail_bytes;
+  struct begin end; /* the same of a call's end */
   struct note { /* the annotation that says so, of each end; bytes 0: it is too long for a small packet */
     uint8_t data[NOTE_MAX];
     uint32_t bytes;
@@ -169,8 +177,8 @@ static int
 begin_process(void *arg, const struct ct_walk_place *place)
 {
   struct perfetto *perfetto = arg;
-  free(perfetto->iids);
-  perfetto->iids = NULL;
+  free(perfetto->begins);
+  perfetto->begins = NULL;
   perfetto->process_track = perfetto->next_track++;
   perfetto->sequence = 1;
   put_track(perfetto, place, perfetto->process_track, 0, 3, ct_export_program(place->trace));
@@ -210,12 +218,12 @@ begin_thread(void *arg, const struct ct_walk_place *place)
 {
   struct perfetto *perfetto = arg;
   size_t count = (size_t)ct_trace_function_count(place->trace) + 1;
-  if (perfetto->iids == NULL) {
-    perfetto->iids = calloc(count, sizeof(*perfetto->iids));
+  if (perfetto->begins == NULL) {
+    perfetto->begins = calloc(count, sizeof(*perfetto->begins));
   } else {
-    memset(perfetto->iids, 0, count * sizeof(*perfetto->iids));
+    memset(perfetto->begins, 0, count * sizeof(*perfetto->begins));
   }
-  if (perfetto->iids == NULL) {
+  if (perfetto->begins == NULL) {
     return CT_ENOMEM;
   }
   perfetto->next_iid = 1;
@@ -227,6 +235,8 @@ begin_thread(void *arg, const struct ct_walk_place *place)
   at = ct_varint_put(at, SEQUENCE_FLAGS);
   *at++ = NEEDS_STATE;
   perfetto->tail_bytes = (uint32_t)(at - perfetto->tail);
+  perfetto->end = (struct begin){.data = {TRACK_EVENT, 2, EVENT_TYPE, END}, .bytes = 4 + perfetto->tail_bytes};
+  memcpy(perfetto->end.data + 4, perfetto->tail, perfetto->tail_bytes);
   put_sequence(perfetto);
   put_track(perfetto, place, perfetto->track, perfetto->process_track, 4, ct_export_thread_name(place));
   return 0;
@@ -319,12 +329,29 @@ put_event(struct perfetto *perfetto, uint64_t delta, uint8_t type, uint32_t iid,
   out->at = at;
 }
 
+static void
+make_begin(const struct perfetto *perfetto, struct begin *begin, uint32_t iid)
+{
+  uint8_t *at = begin->data;
+  *at++ = TRACK_EVENT;
+  uint8_t *event = at++;
+  *at++ = EVENT_TYPE;
+  *at++ = BEGIN;
+  *at++ = EVENT_NAME_IID;
+  at = ct_varint_put(at, iid);
+  *event = (uint8_t)(at - event - 1);
+  memcpy(at, perfetto->tail, perfetto->tail_bytes);
+  begin->bytes = (uint32_t)(at - begin->data) + perfetto->tail_bytes;
+  begin->iid = iid;
+}
+
 /* A name that the sequence has not had yet goes before the first event with it. */
-static __attribute__((noinline)) uint32_t
+static __attribute__((noinline)) void
 intern_new(struct perfetto *perfetto, uint32_t fn)
 {
   struct message packet, data, entry;
   uint32_t iid = perfetto->next_iid++;
+  make_begin(perfetto, &perfetto->begins[fn < perfetto->texts.count ? fn : perfetto->texts.count], iid);
   begin_message(&packet);
   begin_message(&data);
   begin_message(&entry);
@@ -335,17 +362,16 @@ intern_new(struct perfetto *perfetto, uint32_t fn)
   add_number(&packet, SEQUENCE, perfetto->sequence);
   add_number(&packet, SEQUENCE_FLAGS, NEEDS_STATE);
   put_packet(perfetto->out, &packet);
-  return iid;
 }
 
-static inline uint32_t
+static inline const struct begin *
 intern(struct perfetto *perfetto, uint32_t fn)
 {
-  uint32_t *iid = &perfetto->iids[fn < perfetto->texts.count ? fn : perfetto->texts.count];
-  if (CT_UNLIKELY(*iid == 0)) {
-    *iid = intern_new(perfetto, fn);
+  const struct begin *begin = &perfetto->begins[fn < perfetto->texts.count ? fn : perfetto->texts.count];
+  if (CT_UNLIKELY(begin->iid == 0)) {
+    intern_new(perfetto, fn);
   }
-  return *iid;
+  return begin;
 }
 
 static void
@@ -398,7 +424,7 @@ put_annotated(struct perfetto *perfetto, uint64_t delta, uint8_t type, const str
   add_number(&event, EVENT_TYPE, type);
   if (type == INSTANT) {
     add_number(&event, EVENT_NAME_IID,
-               perfetto->iids[span->fn < perfetto->texts.count ? span->fn : perfetto->texts.count]);
+               perfetto->begins[span->fn < perfetto->texts.count ? span->fn : perfetto->texts.count].iid);
   }
   if (track != 0) {
     add_number(&event, EVENT_TRACK, track);
@@ -428,7 +454,7 @@ put_begin(void *arg, const struct ct_walk_place *place, const struct ct_span_fra
   uint64_t track;
   int rc = track_of(perfetto, place, (uint32_t)context, &track);
   if (rc == 0) {
-    uint32_t iid = intern(perfetto, frame->fn);
+    uint32_t iid = intern(perfetto, frame->fn)->iid;
     put_event(perfetto, delta_to(perfetto, place, frame->enter_tsc), BEGIN, iid, track, NULL);
   }
   return rc;
@@ -459,6 +485,52 @@ put_end(void *arg, const struct ct_walk_place *place, const struct ct_span *span
   return 0;
 }
 
+/* On the thread's own track, whose begins and ends are made but for their times. */
+static void
+put_plain(struct perfetto *perfetto, const struct ct_walk_place *place, const struct ct_span_edge *edge, size_t count)
+{
+  struct ct_sink *out = perfetto->out;
+  const struct begin end = perfetto->end;
+  for (const struct ct_span_edge *last = edge + count; edge < last; edge++) {
+    const struct begin *rest = edge->what == CT_SPAN_EDGE_BEGIN ? intern(perfetto, edge->fn) : &end;
+    uint64_t delta = delta_to(perfetto, place, edge->tsc);
+    if (CT_UNLIKELY(edge->what == CT_SPAN_TAIL)) {
+      put_event(perfetto, delta, END, 0, 0, &perfetto->notes[CT_SPAN_TAIL]);
+      continue;
+    }
+    ct_out_room(out, SMALL_PACKET);
+    uint8_t *packet = out->at, *at = packet + 3;
+    packet[0] = PACKET;
+    packet[2] = TIMESTAMP;
+    at = ct_varint_put(at, delta);
+    memcpy(at, rest->data, BEGIN_MAX);
+    at += rest->bytes;
+    packet[1] = (uint8_t)(at - packet - 2);
+    out->at = at;
+  }
+}
+
+static int
+put_edges(void *arg, const struct ct_walk_place *place, uint64_t context, const struct ct_span_edge *edges,
+          size_t count)
+{
+  struct perfetto *perfetto = arg;
+  uint64_t track;
+  int rc = track_of(perfetto, place, (uint32_t)context, &track);
+  if (rc != 0 || track == 0) {
+    put_plain(perfetto, place, edges, rc == 0 ? count : 0);
+    return rc;
+  }
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_span_edge *edge = &edges[i];
+    bool is_begin = edge->what == CT_SPAN_EDGE_BEGIN;
+    uint32_t iid = is_begin ? intern(perfetto, edge->fn)->iid : 0;
+    put_event(perfetto, delta_to(perfetto, place, edge->tsc), is_begin ? BEGIN : END, iid, track,
+              edge->what == CT_SPAN_TAIL ? &perfetto->notes[CT_SPAN_TAIL] : NULL);
+  }
+  return 0;
+}
+
 static int
 put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t tsc)
 {
@@ -479,6 +551,7 @@ write_perfetto(const struct ct_export_job *job, struct ct_sink *out, struct ct_d
                                           .begin_thread = begin_thread,
                                           .entered = put_begin,
                                           .ended = put_end,
+                                          .edges = put_edges,
                                           .lost = put_lost,
                                           .end_thread = end_thread};
   struct perfetto perfetto = {.out = out, .next_track = 1};
@@ -488,7 +561,7 @@ write_perfetto(const struct ct_export_job *job, struct ct_sink *out, struct ct_d
   ct_walk_texts_destroy(&perfetto.texts);
   ct_export_lanes_clear(&perfetto.lanes);
   free(perfetto.lane_tracks);
-  free(perfetto.iids);
+  free(perfetto.begins);
   return err;
 }
 

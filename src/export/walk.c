@@ -28,6 +28,7 @@ struct walk {
   uint64_t done;            /* bytes */
   uint64_t total;           /* of all files */
   uint64_t said_lost;
+  uint64_t end_tsc;       /* of the edges that have come of the thread at hand */
   struct ct_span *chosen; /* room for a batch */
   size_t capacity;
 };
@@ -184,6 +185,44 @@ switched(void *arg, const struct ct_spans *spans, const struct ct_span_stack *st
              : 0;
 }
 
+/* No filter: all pass. */
+static int
+entered_all(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  struct walk *walk = arg;
+  const struct ct_span_frame *frame = &stack->frames[stack->count - 1];
+  int rc = tell_lost(walk, spans, frame->enter_tsc);
+  return rc == 0 ? walk->handler->entered(walk->arg, &walk->place, frame, stack->context) : rc;
+}
+
+static int
+ended_all(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
+{
+  struct walk *walk = arg;
+  (void)stack;
+  count(walk->sums, call->span);
+  int rc = tell_lost(walk, spans, call->span->end_tsc);
+  return rc == 0 ? walk->handler->ended(walk->arg, &walk->place, call->span, call->note != NULL) : rc;
+}
+
+static int
+edges_all(void *arg, const struct ct_spans *spans, uint64_t context, const struct ct_span_edge *edges, size_t count)
+{
+  struct walk *walk = arg;
+  int rc = tell_lost(walk, spans, edges[0].tsc);
+  uint64_t ends = 0, end_tsc = 0;
+  for (size_t i = 0; i < count; i++) {
+    bool is_end = edges[i].what != CT_SPAN_EDGE_BEGIN;
+    ends += is_end;
+    end_tsc = is_end ? edges[i].tsc : end_tsc;
+  }
+  walk->sums->spans += ends;
+  walk->sums->calls += ends;
+  walk->end_tsc = end_tsc > walk->end_tsc ? end_tsc : walk->end_tsc;
+  rc = rc == 0 ? walk->handler->edges(walk->arg, &walk->place, context, edges, count) : rc;
+  return rc == 0 ? put_progress(walk, spans) : rc;
+}
+
 /* The first reading of a thread: which calls pass. The number of a call is in its note. */
 static int
 entered_first(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
@@ -225,6 +264,7 @@ read_through(struct walk *walk, struct ct_spans *spans, const struct ct_span_obs
       break;
     }
   }
+  *end_tsc = walk->end_tsc > *end_tsc ? walk->end_tsc : *end_tsc;
   return rc;
 }
 
@@ -232,6 +272,10 @@ static int
 give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, struct ct_diag *diag)
 {
   const struct ct_span_observer observer = {.entered = entered, .ended = ended, .switched = switched, .arg = walk};
+  const struct ct_span_observer all = {
+      .entered = entered_all, .ended = ended_all, .switched = switched, .edges = edges_all, .arg = walk};
+  bool is_all = walk->handler->edges != NULL && !walk->about_functions && !walk->about_calls &&
+                walk->left == UINT64_MAX; /* no limit either */
   const struct ct_span_observer first = {.entered = entered_first, .ended = ended_first, .arg = walk};
   int rc = 0;
   if (walk->about_calls) {
@@ -250,7 +294,7 @@ give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, stru
       ct_passes_rewind(walk->passes);
     }
   }
-  rc = rc == 0 ? read_through(walk, spans, &observer, end_tsc) : rc;
+  rc = rc == 0 ? read_through(walk, spans, is_all ? &all : &observer, end_tsc) : rc;
   ct_passes_destroy(walk->passes);
   walk->passes = NULL;
   return rc;
@@ -267,7 +311,7 @@ walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
   struct ct_spans *spans;
   uint64_t end_tsc = 0;
   place->thread = ct_trace_thread(place->trace, index);
-  place->lost = walk->said_lost = 0;
+  place->lost = walk->said_lost = walk->end_tsc = 0;
   int rc = ct_spans_open(place->trace, index, walk->job->options->time, &spans, diag);
   if (rc != 0) {
     return rc;

@@ -5,7 +5,7 @@
  *
  * A format gets them in one of two ways:
  *   spans            in batches, when they end (callees before their callers): the fast one
- *   entered, ended   in the order of time. Whether a call passes a filter of its duration or end is known only then; so
+ *   entered, ended   in the order of time; without filters the plain ones many at a time, as edges. Whether a call passes a filter of its duration or end is known only then; so
  *                    with such filters each thread is read twice, and a file without a name has a bit for each call
  *
  * Times are nanoseconds since the begin of the first process's recording.
@@ -47,8 +47,10 @@ struct ct_walk_handler {
   int (*spans)(void *arg, const struct ct_walk_place *place, const struct ct_span *spans, size_t count);
   int (*entered)(void *arg, const struct ct_walk_place *place, const struct ct_span_frame *frame, uint64_t context);
   int (*ended)(void *arg, const struct ct_walk_place *place, const struct ct_span *span, bool was_entered);
-  int (*switched)(void *arg, const struct ct_walk_place *place, uint64_t context,
-                  uint64_t tsc);                                                            /* with entered, ended */
+  /* Both with entered and ended. */
+  int (*edges)(void *arg, const struct ct_walk_place *place, uint64_t context, const struct ct_span_edge *edges,
+               size_t count);
+  int (*switched)(void *arg, const struct ct_walk_place *place, uint64_t context, uint64_t tsc);
   int (*lost)(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t tsc); /* about then */
   int (*end_thread)(void *arg, const struct ct_walk_place *place, uint64_t end_tsc);
 };

@@ -9,6 +9,8 @@
 #include "span/plain.h"
 #include "trace/ops.h"
 
+#include <stdlib.h>
+
 /* The frame is from before the loop: the cursor knows it, and says the same of it. */
 static __attribute__((noinline)) bool
 agrees(const struct ct_ops *ops, const struct ct_span_stack *stack, const struct ct_span_frame *frame)
@@ -30,6 +32,9 @@ frame_at(const void *arg, uint32_t depth)
   return (struct ct_open_frame){.fn = frame->fn, .enter_tsc = frame->enter_tsc};
 }
 
+/* What the loop makes: a constant in each of the three that there are. */
+enum product { SPANS, SUMS, EDGES };
+
 /* What the loop has in registers, besides what it reads. */
 struct direct {
   struct plain plain;
@@ -40,6 +45,7 @@ struct direct {
   /* of the builder and the block, which the loop's stores might change for all that the compiler knows */
   struct ct_span_frame *limit;
   struct ct_span *out_limit;
+  struct ct_span_edge *edge; /* the next one */
   struct ct_span_presence *present;
   uint32_t *prediction;
   uint32_t fn_count;
@@ -68,12 +74,14 @@ may_end(struct direct *d, const struct ct_spans *spans, const struct ct_stats *s
 }
 
 PLAIN_INLINE void
-end_one(struct direct *d, struct ct_spans *spans, struct ct_stats *const stats, uint64_t now, uint64_t tsc, uint32_t id,
-        uint8_t end)
+end_one(struct direct *d, struct ct_spans *spans, enum product product, struct ct_stats *stats, uint64_t now,
+        uint64_t tsc, uint32_t id, uint8_t end)
 {
   struct ct_span_presence *present = &d->present[id];
   struct ended ended = end_frame(&d->plain, present, &d->clock, now);
-  if (stats == NULL) {
+  if (product == EDGES) {
+    *d->edge++ = (struct ct_span_edge){tsc, d->plain.top->fn, end};
+  } else if (product == SPANS) {
     put_span(&d->plain, spans, tsc, 0, &ended, present, d->clock.off, end);
   } else if (CT_UNLIKELY(add_ended(stats, &stats->fns[id], &ended) != 0)) {
     spans->stats_code = CT_ENOMEM;
@@ -89,18 +97,22 @@ called(const struct direct *d, uint32_t slot, uint32_t with_id)
 }
 
 PLAIN_INLINE void
-begin_one(struct direct *d, uint32_t slot, uint32_t with_id, uint32_t fn, uint64_t tsc, uint64_t now)
+begin_one(struct direct *d, enum product product, uint32_t slot, uint32_t with_id, uint32_t fn, uint64_t tsc,
+          uint64_t now)
 {
   d->id += with_id;
   d->prediction[slot] = fn + 1;
   begin_frame(&d->plain, &d->present[fn < d->fn_count ? fn : d->fn_count], fn, tsc, &d->clock, now);
   d->last = fn * 2;
+  if (product == EDGES) {
+    *d->edge++ = (struct ct_span_edge){tsc, fn, CT_SPAN_EDGE_BEGIN};
+  }
 }
 
 /* ENTER and TAIL, with or without an id. */
 PLAIN_INLINE bool
-take_call(struct direct *d, struct ct_spans *spans, struct ct_stats *const stats, const struct ct_ops *ops, uint32_t op,
-          uint64_t tsc)
+take_call(struct direct *d, struct ct_spans *spans, enum product product, struct ct_stats *stats,
+          const struct ct_ops *ops, uint32_t op, uint64_t tsc)
 {
   uint32_t slot = ct_prediction_slot(d->last);
   if (op <= CT_TRACE_OP_ENTER) {
@@ -108,7 +120,7 @@ take_call(struct direct *d, struct ct_spans *spans, struct ct_stats *const stats
     if (fn == CT_FUNCTION_NONE || d->plain.top == d->limit) {
       return false;
     }
-    begin_one(d, slot, op >> 1, fn, tsc, ct_span_clock_call(&d->clock, CT_EV_ENTER, tsc));
+    begin_one(d, product, slot, op >> 1, fn, tsc, ct_span_clock_call(&d->clock, CT_EV_ENTER, tsc));
     return true;
   }
   uint32_t with_id = op == CT_TRACE_OP_TAIL, fn = called(d, slot, with_id), id;
@@ -120,17 +132,24 @@ take_call(struct direct *d, struct ct_spans *spans, struct ct_stats *const stats
     return false;
   }
   uint64_t now = ct_span_clock_call(&d->clock, CT_EV_TAIL, tsc);
-  end_one(d, spans, stats, now, tsc, id, CT_SPAN_TAIL);
+  end_one(d, spans, product, stats, now, tsc, id, CT_SPAN_TAIL);
   if (stats != NULL) {
     unwound[CT_SPAN_TAIL]++;
   }
-  begin_one(d, slot, with_id, fn, tsc, now);
+  begin_one(d, product, slot, with_id, fn, tsc, now);
   return true;
 }
 
-/* stats is a constant NULL, or it is not NULL. */
+/* An op gives two edges at most. */
+PLAIN_INLINE bool
+has_room(const struct direct *d, enum product product, const struct ct_spans *spans)
+{
+  return product != EDGES || d->edge < spans->edges + CT_SPANS_EDGES - 1;
+}
+
+/* stats: with SUMS, and a constant NULL else. edges: how many there are. */
 PLAIN_INLINE int
-take_ops(struct ct_spans *spans, struct ct_stats *const stats, struct ct_ops *ops)
+take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const stats, struct ct_ops *ops, size_t *edges)
 {
   struct ct_span_stack *const stack = spans->stacks.current;
   const uint8_t *op_at = ops->op, *const op_end = ops->end, *delta_at = ops->delta;
@@ -146,10 +165,11 @@ take_ops(struct ct_spans *spans, struct ct_stats *const stats, struct ct_ops *op
                      .last = ops->last,
                      .limit = stack->frames + stack->capacity,
                      .out_limit = spans->batch + CT_SPANS_BATCH,
+                     .edge = spans->edges,
                      .present = spans->present,
                      .prediction = ops->prediction,
                      .fn_count = spans->fn_count};
-  for (; op_at != op_end; op_at++) {
+  for (; op_at != op_end && has_room(&d, product, spans); op_at++) {
     uint64_t delta;
     const uint8_t *delta_next = ct_ops_delta(delta_at, &delta);
     uint32_t op = *op_at;
@@ -160,8 +180,8 @@ take_ops(struct ct_spans *spans, struct ct_stats *const stats, struct ct_ops *op
       }
       d.last = d.plain.top[-1].fn * 2 + 1;
       uint64_t now = ct_span_clock_call(&d.clock, CT_EV_RETURN, tsc + delta);
-      end_one(&d, spans, stats, now, tsc + delta, id, CT_SPAN_RETURNED);
-    } else if (op > CT_TRACE_OP_TAIL || !take_call(&d, spans, stats, ops, op, tsc + delta)) {
+      end_one(&d, spans, product, stats, now, tsc + delta, id, CT_SPAN_RETURNED);
+    } else if (op > CT_TRACE_OP_TAIL || !take_call(&d, spans, product, stats, ops, op, tsc + delta)) {
       break;
     }
     delta_at = delta_next;
@@ -174,6 +194,7 @@ take_ops(struct ct_spans *spans, struct ct_stats *const stats, struct ct_ops *op
   spans->last_tsc = op_at != ops->op ? tsc : spans->last_tsc;
   spans->count = (size_t)(d.plain.out - spans->batch);
   stack->count = (uint32_t)(d.plain.top - d.plain.bottom);
+  *edges = product == EDGES ? (size_t)(d.edge - spans->edges) : 0;
   uint32_t kept = stack->base + (uint32_t)(d.low - d.plain.bottom) - ops->base;
   *ops = (struct ct_ops){.op = op_at,
                          .delta = delta_at,
@@ -188,13 +209,40 @@ take_ops(struct ct_spans *spans, struct ct_stats *const stats, struct ct_ops *op
 static __attribute__((noinline)) int
 make_spans(struct ct_spans *spans, struct ct_ops *ops)
 {
-  return take_ops(spans, NULL, ops);
+  size_t none;
+  return take_ops(spans, SPANS, NULL, ops, &none);
 }
 
 static __attribute__((noinline, nonnull(2))) int
 add_to_sums(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops)
 {
-  return take_ops(spans, stats, ops);
+  size_t none;
+  return take_ops(spans, SUMS, stats, ops, &none);
+}
+
+static __attribute__((noinline)) int
+make_edges(struct ct_spans *spans, struct ct_ops *ops)
+{
+  const struct ct_span_observer *observer = spans->observer;
+  size_t count;
+  if (spans->edges == NULL) {
+    spans->edges = malloc(CT_SPANS_EDGES * sizeof(*spans->edges));
+    if (spans->edges == NULL) {
+      return CT_ENOMEM;
+    }
+  }
+  int rc = take_ops(spans, EDGES, NULL, ops, &count);
+  return rc != 0 || count == 0
+             ? rc
+             : observer->edges(observer->arg, spans, spans->stacks.current->context, spans->edges, count);
+}
+
+static int
+take(struct ct_spans *spans, struct ct_ops *ops)
+{
+  return spans->stats != NULL      ? add_to_sums(spans, spans->stats, ops)
+         : spans->observer != NULL ? make_edges(spans, ops)
+                                   : make_spans(spans, ops);
 }
 
 bool
@@ -203,12 +251,12 @@ ct_spans_direct(struct ct_spans *spans, int *code)
   const struct ct_span_stack *stack = spans->stacks.current;
   struct ct_ops ops;
   uint64_t offset = ct_cursor_block_offset(spans->cursor);
-  if (stack->frames == NULL || spans->observer != NULL || spans->bounds.inside != NULL || spans->clock.in_gap ||
-      spans->stopped || spans->ended || offset >= spans->stop_offset || offset >= spans->end_offset ||
+  if (stack->frames == NULL || (spans->observer != NULL && spans->observer->edges == NULL) ||
+      spans->bounds.inside != NULL || spans->clock.in_gap || spans->stopped || spans->ended || offset >= spans->stop_offset || offset >= spans->end_offset ||
       !ct_cursor_ops(spans->cursor, &ops) || ops.base + ops.count != stack->base + stack->count) {
     return false;
   }
   uint64_t before = spans->total_events;
-  *code = spans->stats != NULL ? add_to_sums(spans, spans->stats, &ops) : make_spans(spans, &ops);
+  *code = take(spans, &ops);
   return *code != 0 || spans->total_events != before;
 }

@@ -25,6 +25,9 @@ ct_spans_off_now(const struct ct_spans *spans)
 int
 ct_spans_tell_enter(struct ct_spans *spans, struct ct_span_stack *stack)
 {
+  if (spans->observer->edges != NULL) {
+    return spans->observer->entered(spans->observer->arg, spans, stack);
+  }
   if (stack->note_capacity < stack->capacity) {
     struct ct_span_note *notes = reallocarray(stack->notes, stack->capacity, sizeof(*notes));
     if (notes == NULL) {
@@ -40,9 +43,12 @@ ct_spans_tell_enter(struct ct_spans *spans, struct ct_span_stack *stack)
 void
 ct_spans_tell_end(struct ct_spans *spans, struct ct_span_stack *stack, bool has_note)
 {
+  static const struct ct_span_note none = {0};
   const struct ct_span *span = &spans->batch[spans->count - 1];
   struct ct_span_call call = {.span = span, .here_ticks = span->self_ticks, .self_off_ticks = span->off_ticks};
-  if (has_note) {
+  if (has_note && spans->observer->edges != NULL) {
+    call.note = &none;
+  } else if (has_note) {
     const struct ct_span_note *note = &stack->notes[stack->count];
     call.note = note;
     call.here_ticks += note->inside;

@@ -103,6 +103,7 @@ ct_spans_close(struct ct_spans *spans)
   ct_span_stacks_destroy(&spans->stacks);
   ct_unwind_reason_destroy(&spans->unwind_reason);
   free(spans->present);
+  free(spans->edges);
   free(spans->batch);
   free(spans);
 }

@@ -11,6 +11,7 @@
 enum {
   CT_SPANS_BATCH = 256,
   CT_SPANS_SLACK = 4, /* spans that one event can give without a check */
+  CT_SPANS_EDGES = 512,
 };
 
 /* How often a function is on the thread's stacks, and since when. */
@@ -41,6 +42,7 @@ struct ct_spans {
   struct ct_unwind_reason unwind_reason;
   const struct ct_span_observer *observer; /* NULL: nobody looks on */
   int observer_code;                       /* what it has returned that is not 0 */
+  struct ct_span_edge *edges;              /* room for CT_SPANS_EDGES; NULL: none was needed */
   struct ct_span_presence *present;        /* fn_count + 1: the last one stands for ids outside the table */
   uint32_t fn_count;
   uint32_t thread;

@@ -214,6 +214,9 @@ flush_table(struct printer *p)
       p->widths[i] = width > p->widths[i] ? width : p->widths[i];
     }
   }
+  if (p->sql->options.heading != NULL) {
+    p->sql->options.heading(p->sql->options.heading_arg, p->out);
+  }
   for (int i = 0; i < p->columns; i++) {
     put_cell(p, i, sqlite3_column_name(p->statement, i));
   }

@@ -232,6 +232,74 @@ check_same_sums(const struct ct_stats *a, const struct ct_stats *b)
   }
 }
 
+/* All begins and ends in their order, as one number. */
+struct order {
+  uint64_t hash, count, edges;
+};
+
+static void
+add_to_order(struct order *order, uint64_t context, uint64_t tsc, uint32_t fn, uint32_t what)
+{
+  const uint64_t values[] = {context, tsc, fn, what};
+  for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+    order->hash = (order->hash ^ values[i]) * 0x100000001b3ull;
+  }
+  order->count++;
+}
+
+static int
+order_begin(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  const struct ct_span_frame *frame = &stack->frames[stack->count - 1];
+  (void)spans;
+  add_to_order(arg, (uint32_t)stack->context, frame->enter_tsc, frame->fn, CT_SPAN_EDGE_BEGIN);
+  return 0;
+}
+
+static int
+order_end(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
+{
+  const struct ct_span *span = call->span;
+  (void)spans, (void)stack;
+  add_to_order(arg, span->context, span->end_tsc, span->fn,
+               span->end | (uint32_t)span->uncertain << 8 | (uint32_t)(call->note == NULL) << 16);
+  return 0;
+}
+
+static int
+order_edges(void *arg, const struct ct_spans *spans, uint64_t context, const struct ct_span_edge *edges, size_t count)
+{
+  struct order *order = arg;
+  (void)spans;
+  CHECK(count != 0);
+  for (size_t i = 0; i < count; i++) {
+    add_to_order(order, (uint32_t)context, edges[i].tsc, edges[i].fn, edges[i].what);
+  }
+  order->edges += count;
+  return 0;
+}
+
+/* What is told many at a time is what would have been told one by one. */
+static void
+check_edges(struct ct_trace *trace, uint32_t thread)
+{
+  struct order order[2] = {{0}};
+  for (int i = 0; i < 2; i++) {
+    const struct ct_span_observer observer = {
+        .entered = order_begin, .ended = order_end, .edges = i == 0 ? NULL : order_edges, .arg = &order[i]};
+    struct ct_spans *spans;
+    const struct ct_span *batch;
+    size_t count;
+    CHECK(ct_spans_open(trace, thread, CT_TIME_WALL, &spans, NULL) == CT_OK);
+    ct_spans_observe(spans, &observer);
+    do {
+      CHECK(ct_spans_next(spans, &batch, &count) == CT_OK);
+    } while (count != 0);
+    ct_spans_close(spans);
+  }
+  CHECK(order[0].hash == order[1].hash && order[0].count == order[1].count && order[1].edges <= order[1].count);
+}
+
 /* Spans and sums from the ops of blocks (span/direct.c) are those that events make, as somebody who looks on has them.
  */
 static void
@@ -270,6 +338,7 @@ check_spans(struct ct_trace *trace, uint32_t thread)
   ct_spans_close(direct);
   ct_spans_close(slow);
   ct_spans_close(sums);
+  check_edges(trace, thread);
 }
 
 /* Thread 1 has the same in two pieces, divided anywhere; or none. */
