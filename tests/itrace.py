@@ -8,6 +8,7 @@ is the same with it and without.
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -123,6 +124,21 @@ def recorded_twice(scene, *words):
     got = scene.outcome(scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", *words)
     expect(got == expected, f"{got}, not {expected}")
     expect("contradicts" not in scene.run(scene.contrail, "steps", scene.path("steps")), "records contradict each other")
+
+
+@each(("sanitizers/address-gcc", "sanitizers/address-clang", "sanitizers/thread-gcc", "sanitizers/thread-clang", "sanitizers/memory-clang"))
+def sanitizers(scene, name):
+    """Programs that check where everything is mapped, from the first instruction on; with all threads, as these come and go."""
+    kind, compiler = name.partition("/")[2].split("-")
+    program = scene.compile("itrace/sanitized.c", "-O1", "-D_GNU_SOURCE", "-pthread", f"-fsanitize={kind}", compiler=need(compiler))
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # the search for leaks is by ptrace
+    for number, words in enumerate(((program, "3"), (program, "1", "wrong"))[:2 if kind == "address" else 1]):
+        status, output, errors = scene.outcome(*words)
+        for options in ((), ("--all-threads",)):
+            got = scene.outcome(scene.contrail, "itrace", "-q", *options, "-o", scene.path(f"steps{number}{len(options)}"), "--", *words)
+            found = [re.findall("ERROR: AddressSanitizer: [a-z-]*", text) for text in (errors, got[2])]
+            expect(got[:2] == (status, output) and found[0] == found[1] and output and len(found[0]) == number,
+                   f"{words[1:]} {options}: {got[:2]} {got[2][:300]}, not {status, output, errors[:300]}")
 
 
 @case

@@ -345,6 +345,93 @@ def ends_told(scene):
     expect(len(calls) == 8, f"five and three of the command's: {calls}")
 
 
+def heard_until(client, is_last):
+    """The notifications of a subscription."""
+    events = []
+    while not events or not is_last(events[-1]):
+        line = client.answers.readline()
+        expect(line, f"the connection is closed after {events}")
+        message = json.loads(line)
+        expect(message["method"] == "itrace.event" and "id" not in message, f"{message}")
+        events.append(message["params"])
+    return events
+
+
+@case("the ends of calls are pushed")
+def ends_pushed(scene):
+    """itrace.subscribe: nobody asks, and yet each call's end comes, once, in order; to who comes late too; until it is over, unwanted,
+    or the session's end."""
+    program, trace, runtime = scene.program(), scene.path("trace"), scene.path("runtime")
+    os.makedirs(runtime, mode=0o700)
+    environment = dict(os.environ, XDG_RUNTIME_DIR=runtime)
+    with Running([scene.contrail, "record", "-o", trace, "--", program, "s", "1"], stdout=subprocess.PIPE,
+                 stderr=subprocess.PIPE, text=True, env=environment) as running:
+        expect(running.stdout.readline() == "ready\n", "it is not ready")
+        folder = os.path.join(runtime, "contrail")
+        path = wait_for("the session", lambda: [os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".sock")])[0]
+        one, every, late, gone = (Client(path) for _ in range(4))
+        expect("no itrace of number" in one.ask("itrace.subscribe", number=39)["message"], "there is none")
+        for method, wrong in (("itrace.subscribe", {"number": -1}), ("itrace.subscribe", {"number": 2**32}), ("itrace.subscribe", {"of": 1}),
+                              ("itrace.unsubscribe", {}), ("itrace.unsubscribe", {"subscription": "1"})):
+            expect(one.ask(method, **wrong)["code"] == -32602, f"{method} {wrong}")
+        expect("no subscription" in one.ask("itrace.unsubscribe", subscription=1)["message"], "there is none")
+        one.socket.sendall(b'[{"jsonrpc": "2.0", "method": "itrace.subscribe", "id": 1}]\n')
+        expect("one of a batch" in json.loads(one.answers.readline())[0]["error"]["message"], "in a batch")
+        expect(every.ask("itrace.subscribe")["subscription"] > 0 and gone.ask("itrace.subscribe")["subscription"] > 0, "of all")
+
+        number = one.ask("itrace.open", function="leaf", calls=5)["number"]
+        own = one.ask("itrace.subscribe", number=number)["subscription"]
+        told = heard_until(one, lambda event: event["event"] == "over")
+        gone.close()
+        expect([event.get("call") for event in told] == [1, 2, 3, 4, 5, None] and told[-1]["reason"] == "done", f"{told}")
+        expect(all(event["subscription"] == own and event["number"] == number and "missed" not in event for event in told), f"{told}")
+        expect(all("leaf" in event["function"] and event["outcome"] == "returned" and event["steps"] > 0 for event in told[:-1]), f"{told}")
+        def pure(events):
+            return [{name: value for name, value in event.items() if name != "subscription"} for event in events]
+        expect(pure(heard_until(every, lambda event: event["event"] == "over")) == pure(told), "who asked for all has others")
+        late.ask("itrace.subscribe", number=number)
+        expect(pure(heard_until(late, lambda event: event["event"] == "over")) == pure(told), "who comes late has others")
+        expect("no subscription" in one.ask("itrace.unsubscribe", subscription=own)["message"], "it is over")
+
+        # closed, then another in its place; one that is not wanted any more
+        wished = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
+        never = one.ask("itrace.open", **wished)["number"]
+        one.ask("itrace.subscribe", number=never)
+        unwanted = late.ask("itrace.subscribe", number=never)["subscription"]
+        expect(late.ask("itrace.unsubscribe", subscription=unwanted)["itrace"], "it is there")
+        one.ask("itrace.close", number=never)
+        expect(heard_until(one, lambda event: True)[0]["reason"] == "closed", "it has been closed")
+        expect(heard_until(every, lambda event: True)[0]["reason"] == "closed", "it has been closed, for who asked for all")
+        expect(one.ask("itrace.open", **wished)["number"] == never, "its place is used again")
+        one.ask("itrace.subscribe", number=never)
+        one.ask("status")
+
+        # the command
+        done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "-n", "3", env=environment)
+        lines = done.stdout.splitlines()
+        expect(done.returncode == 0 and len(lines) == 3 and all(line.startswith(f"call {i + 1} of ") and line.endswith(", returned") and "steps " in line
+                                                                for i, line in enumerate(lines)), f"{done}")
+        done = scene.execute(scene.contrail, "itrace", "--session", "-q", "-F", "leaf", "-n", "2", env=environment)
+        expect((done.returncode, done.stdout, done.stderr) == (0, "", ""), f"{done}")
+        done = scene.execute(scene.contrail, "itrace", "--session", "--json", "-F", "leaf", "-n", "2", env=environment)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        expect(done.returncode == 0 and [line.get("call") for line in lines] == [1, 2, None] and lines[2]["reason"] == "done" and
+               lines[2]["recorded"] == 2 and lines[2]["steps"] == lines[0]["steps"] + lines[1]["steps"] and done.stderr == "", f"{done}")
+        expect(sum(event["event"] == "call" for event in heard_until(every, lambda event: event.get("call") == 2 and
+                                                                     event["first_step"] == lines[1]["first_step"])) == 7, "all of them")
+
+        scene.execute(scene.contrail, "stop", "--end", env=environment)
+        expect(heard_until(one, lambda event: True)[0]["reason"] == "ended", "the session's end")
+        rest = [json.loads(line)["params"] for line in every.answers.read().splitlines()]
+        expect([(event["number"], event["reason"]) for event in rest if event["event"] == "over" and event["reason"] == "ended"] == [(never, "ended")], f"{rest}")
+        expect(one.answers.read() == late.answers.read() == "", "more comes after the end")
+        running.wait(60)
+        one.close(), every.close(), late.close()
+    calls = {(call[0], call[1], call[3], call[4], call[5]) for call in scene.calls(trace)}
+    expect({(event["tid"], event["fn"], event["first_step"], event["steps"], event["outcome"]) for event in told[:-1]} <= calls and len(calls) == 12,
+           f"{told}, and the trace: {calls}")
+
+
 @case("the library waits for ends")
 def library_waits(scene):
     program, driver, trace = scene.program(), scene.path("waits"), scene.path("trace")
@@ -352,7 +439,7 @@ def library_waits(scene):
               os.path.join(harness.ROOT, "include"), "-L", scene.build_dir, f"-Wl,-rpath,{os.path.abspath(scene.build_dir)}", "-lcontrail", "-pthread")
     done = scene.execute(driver, trace, program, "s", "1")
     expect((done.returncode, done.stdout.splitlines()[-1:]) == (0, ["ok"]), f"{done}")
-    expect([call[5] for call in scene.calls(trace)] == ["returned"] * 6, f"{scene.calls(trace)}")
+    expect([call[5] for call in scene.calls(trace)] == ["returned"] * 9, f"{scene.calls(trace)}")
 
 
 @case("what cannot be is said")

@@ -15,10 +15,12 @@
  *
  *   mark {"name": TEXT}       ct_session_mark; the name may be left out
  *   trigger.add {"rule": RULE}, trigger.remove {"rule": RULE}, trigger.list
- *   itrace.open {"function": PATTERN, "condition": TEXT, "calls": N}, itrace.close {"number": N}, itrace.list: calls that are
- *   recorded as instructions; "state" is "done" when all have been
- *   itrace.wait {"number": N, "timeout": MS, "after": CALLS}: the same when that has come, or more than so many calls have
- *   ended, or the time is over; with what has become of the calls. Other requests are answered meanwhile
+ *   itrace.open {"function": PATTERN, "condition": TEXT, "calls": N}, itrace.close {"number": N}, itrace.list: calls
+ * that are recorded as instructions; "state" is "done" when all have been itrace.wait {"number": N, "timeout": MS,
+ * "after": CALLS}: the same when that has come, or more than so many calls have ended, or the time is over; with what
+ * has become of the calls. Other requests are answered meanwhile itrace.subscribe {"number": N}: the same pushed:
+ * notifications itrace.event, each with the end of a call, or of what was asked for. Without a number: of all, also of
+ * later ones. itrace.unsubscribe {"subscription": ID}
  *
  * The first five answer with the status, dump also with a member "dump" that says what it wrote; mark answers with the
  * status too, trigger with the rules, itrace with its rows, the others with the patterns. contrail(1) describes both.
@@ -68,6 +70,24 @@ int ct_control_find(const char *name, char id[CT_CONTROL_ID_BYTES], struct ct_di
  */
 int ct_control_call(const char *id, const char *method, const char *params, int timeout_ms, char **result,
                     struct ct_diag *diag);
+
+/* A connection on which notifications come (itrace.subscribe). One thread's. */
+struct ct_control_feed; /* opaque */
+/* The call that begins them; as of ct_control_call, *result too. */
+int ct_control_feed_open(const char *id, const char *method, const char *params, int timeout_ms, char **result,
+                         struct ct_control_feed **out, struct ct_diag *diag);
+/*
+ * The next one: *event, its params as JSON, to be freed. CT_ETIMEOUT: none has come in timeout_ms (0: it only looks,
+ * negative: any time); CT_ENOENT: the session has ended.
+ */
+int ct_control_feed_next(struct ct_control_feed *feed, int timeout_ms, char **event, struct ct_diag *diag);
+/*
+ * To wait on by poll(): it can be read when more has come, or the session has ended. What has come already does not
+ * show there: first ct_control_feed_next until CT_ETIMEOUT.
+ */
+int ct_control_feed_fd(const struct ct_control_feed *feed);
+/* Accepts NULL. */
+void ct_control_feed_close(struct ct_control_feed *feed);
 
 #ifdef __cplusplus
 }

@@ -320,6 +320,51 @@ int ct_session_itrace_close(struct ct_session *session, uint32_t number, struct 
  * timeout_ms, negative: any time. 0, CT_ETIMEOUT, CT_ENOENT: there is no such wish.
  */
 int ct_session_itrace_wait(struct ct_session *session, uint32_t number, int timeout_ms);
+
+/*
+ * The ends of these calls as they come, to those who do not want to ask again and again: a feed has a descriptor that
+ * can be read while there is something to take. Feeds are independent of each other, and of who waits; one that nobody
+ * empties keeps CT_ITRACE_FEED_CALLS calls, and counts the later ones.
+ */
+struct ct_itrace_feed; /* opaque */
+#define CT_ITRACE_EVERY      UINT32_MAX
+#define CT_ITRACE_FEED_CALLS 1024
+
+enum ct_itrace_event_kind {
+  CT_ITRACE_CALL_ENDED, /* a call has ended */
+  CT_ITRACE_WISH_OVER,  /* no more calls of this wish will come */
+};
+
+struct ct_itrace_event {
+  size_t struct_size;
+  enum ct_itrace_event_kind kind;
+  uint32_t number; /* of the wish */
+  uint64_t missed; /* calls of the feed before this event that there was no room for */
+  /* CT_ITRACE_WISH_OVER: "done", "closed", "ended" (nothing more is recorded). CT_ITRACE_CALL_ENDED: "returned", "cut",
+   * "ended" (its thread has). It lives for ever. */
+  const char *outcome;
+  /* CT_ITRACE_CALL_ENDED: which call of the wish, from 1 on; its steps are in the file of that thread */
+  uint64_t call, first_step, steps;
+  int tid;
+  uint32_t fn;        /* the function's id in the trace */
+  char function[256]; /* its name, cut to that; "": it has none */
+};
+
+/*
+ * Of that wish: first the calls that have ended already, as far as they are among the last 256 of the session; its last
+ * event is CT_ITRACE_WISH_OVER. CT_ITRACE_EVERY: of all wishes, also later ones, from now on. CT_ENOENT: there is no
+ * such wish.
+ */
+int ct_session_itrace_subscribe(struct ct_session *session, uint32_t number, struct ct_itrace_feed **out,
+                                struct ct_diag *diag);
+/* To wait on by poll(): it can be read while ct_itrace_feed_next has something to give, CT_ESRCH too. It is the feed's.
+ */
+int ct_itrace_feed_fd(const struct ct_itrace_feed *feed);
+/* The next event. Waits for nothing: CT_ENOENT: there is none yet; CT_ESRCH: none will come any more. Any thread's. */
+int ct_itrace_feed_next(struct ct_itrace_feed *feed, struct ct_itrace_event *event);
+/* Also after the session was closed. Accepts NULL. */
+void ct_itrace_feed_close(struct ct_itrace_feed *feed);
+
 /*
  * The wishes, those of rules too, as a JSON array of objects: number, function, condition, state ("open", "done",
  * "closed"), functions, calls, begun, recorded, cut, failed, steps. By malloc(); NULL: out of memory.

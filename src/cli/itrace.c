@@ -24,7 +24,7 @@ struct itrace {
   const char *directory;
   const char *thread; /* its id; NULL: the first one */
   double seconds;     /* 0: until it ends, or contrail is interrupted */
-  bool all_threads, is_lossy, is_live, no_vectors, quiet, in_session;
+  bool all_threads, is_lossy, is_live, no_vectors, quiet, in_session, json;
   const char *function, *from, *to, *condition;
   uint64_t stretches; /* 0: all */
 };
@@ -98,6 +98,10 @@ static const struct ct_option options[] = {
      .help = "with --function, of a process that a session records: its calls go into the session's trace",
      .apply = ct_apply_flag,
      .offset = offsetof(struct itrace, in_session)},
+    {.name = "json",
+     .help = "with --session: a line of JSON for each call that ends, and one at the end",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct itrace, json)},
     {.name = "quiet",
      .letter = 'q',
      .help = "say nothing but what went wrong",
@@ -332,7 +336,8 @@ trace_in_session(const struct itrace *wanted, int count, char **words)
                                             .condition = wanted->condition,
                                             .calls = wanted->stretches,
                                             .seconds = wanted->seconds,
-                                            .quiet = wanted->quiet};
+                                            .quiet = wanted->quiet,
+                                            .json = wanted->json};
   if (count > 1) {
     return ct_usage_error(&ct_command_itrace, "'%s' is too much", words[1]);
   }
@@ -341,7 +346,8 @@ trace_in_session(const struct itrace *wanted, int count, char **words)
   }
   if (wanted->directory != NULL || wanted->thread != NULL || wanted->all_threads || wanted->from != NULL ||
       wanted->to != NULL || wanted->is_lossy || wanted->is_live || wanted->no_vectors) {
-    return ct_usage_error(&ct_command_itrace, "with --session go --function, --when, --limit, --for and --quiet");
+    return ct_usage_error(&ct_command_itrace,
+                          "with --session go --function, --when, --limit, --for, --json and --quiet");
   }
   return ct_itrace_session_run(&session);
 }
@@ -359,6 +365,9 @@ run_itrace(int argc, char **argv)
   bool is_program = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
   if (wanted.in_session) {
     return trace_in_session(&wanted, argc - optind, argv + optind);
+  }
+  if (wanted.json) {
+    return ct_usage_error(&ct_command_itrace, "--json goes with --session");
   }
   wanted.directory = wanted.directory != NULL ? wanted.directory : CT_DEFAULT_TRACE;
   if (argc - optind < 1) {
@@ -402,7 +411,7 @@ const struct ct_command ct_command_itrace = {
              "What system calls write into memory is recorded, up to 64 KiB of each call.\n"
              "With --session calls of functions of a process that is recorded (record, attach) are recorded\n"
              "so in addition: from now on until there are as many as --limit says, for the time of --for,\n"
-             "or until Ctrl-C.\n"
+             "or until Ctrl-C. Each is a line on standard output when it ends.\n"
              "\n" CT_WHICH_SESSION,
     .options = options,
     .closing = "Exit status: the program's own, 128+N when signal N ended it; 0 of a process that runs;\n"

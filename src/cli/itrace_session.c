@@ -8,17 +8,29 @@
 #include <contrail/control.h>
 #include <contrail/text.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { STEP_MS = 200 }; /* then it is looked whether a signal has come */
 
 /* What has become of them. Numbers stay what they were when the session is gone. */
 struct outcome {
   uint64_t recorded, cut, failed, steps;
-  const char *reason; /* of itrace.wait; "interrupted" */
+  uint64_t missed; /* ends that were not told */
+  const char
+      *reason; /* NULL: they are still to come; of the session's event "over"; "interrupted", "timeout", "failed" */
 };
+
+static double
+now_s(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
 
 static char *
 text_of(json_t *json)
@@ -69,14 +81,13 @@ count(const json_t *answer, uint64_t number, struct outcome *outcome)
   }
 }
 
-/* A call about them. False: the session is gone, or does not answer; diag says which. */
+/* Closes them if they are open; their numbers at the end. False: the session is gone, or does not answer. */
 static bool
-ask(const char *id, const char *method, uint64_t number, int timeout_ms, struct outcome *outcome, struct ct_diag *diag)
+ask(const char *id, const char *method, uint64_t number, struct outcome *outcome, struct ct_diag *diag)
 {
   int code;
-  bool is_wait = timeout_ms >= 0;
-  char *params = text_of(is_wait ? json_pack("{s:I, s:i}", "number", (json_int_t)number, "timeout", timeout_ms)
-                                 : json_pack("{s:I}", "number", (json_int_t)number));
+  bool is_close = strcmp(method, "itrace.close") == 0;
+  char *params = is_close ? text_of(json_pack("{s:I}", "number", (json_int_t)number)) : NULL;
   json_t *answer = ct_ask(id, method, params, CT_CHANGE_MS, &code, diag);
   free(params);
   if (answer == NULL) {
@@ -84,14 +95,6 @@ ask(const char *id, const char *method, uint64_t number, int timeout_ms, struct 
     return false;
   }
   count(answer, number, outcome);
-  if (is_wait) {
-    static const char *const reasons[] = {"timeout", "done", "closed", "replaced", "ended"};
-    const char *reason = ct_text_of(answer, "reason");
-    outcome->reason = "failed";
-    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
-      outcome->reason = strcmp(reason, reasons[i]) == 0 ? reasons[i] : outcome->reason;
-    }
-  }
   json_decref(answer);
   return true;
 }
@@ -99,25 +102,114 @@ ask(const char *id, const char *method, uint64_t number, int timeout_ms, struct 
 static bool
 is_reason(const struct outcome *outcome, const char *reason)
 {
-  return strcmp(outcome->reason, reason) == 0;
+  return outcome->reason != NULL && strcmp(outcome->reason, reason) == 0;
+}
+
+static void
+put_line(const json_t *json)
+{
+  json_dumpf(json, stdout, JSON_COMPACT);
+  fputc('\n', stdout);
+  fflush(stdout);
+}
+
+/* A call has ended. */
+static void
+put_call(const struct ct_itrace_session *wanted, const json_t *event)
+{
+  const char *function = json_string_value(json_object_get(event, "function"));
+  uint64_t first = ct_number_of(event, "first_step"), steps = ct_number_of(event, "steps");
+  printf("call %" PRIu64 " of ", ct_number_of(event, "call"));
+  ct_put_printable(stdout, function != NULL ? function : wanted->function, SIZE_MAX);
+  printf(", thread %" PRIu64 ": ", ct_number_of(event, "tid"));
+  if (steps != 0) {
+    printf("steps %" PRIu64 " to %" PRIu64, first, first + steps - 1);
+  } else {
+    fputs("no steps", stdout);
+  }
+  printf(", %s\n", ct_text_of(event, "outcome"));
+  fflush(stdout);
+}
+
+/* An event of the subscription. */
+static void
+take_event(const struct ct_itrace_session *wanted, const char *text, struct outcome *outcome)
+{
+  static const char *const reasons[] = {"done", "closed", "ended"};
+  json_t *event = json_loads(text, 0, NULL);
+  outcome->missed += ct_number_of(event, "missed");
+  if (strcmp(ct_text_of(event, "event"), "call") == 0) {
+    bool is_cut = strcmp(ct_text_of(event, "outcome"), "returned") != 0;
+    outcome->recorded += !is_cut;
+    outcome->cut += is_cut;
+    outcome->steps += ct_number_of(event, "steps");
+    if (wanted->json) {
+      put_line(event);
+    } else if (!wanted->quiet) {
+      put_call(wanted, event);
+    }
+  } else if (strcmp(ct_text_of(event, "event"), "over") == 0) {
+    const char *reason = ct_text_of(event, "reason");
+    outcome->reason = "failed";
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+      outcome->reason = strcmp(reason, reasons[i]) == 0 ? reasons[i] : outcome->reason;
+    }
+  }
+  json_decref(event);
+}
+
+/* Whether there was an event. */
+static bool
+take_next(const struct ct_itrace_session *wanted, struct ct_control_feed *feed, int timeout_ms, struct outcome *outcome,
+          struct ct_diag *diag)
+{
+  char *event = NULL;
+  int code = ct_control_feed_next(feed, timeout_ms, &event, diag);
+  if (code == CT_OK) {
+    take_event(wanted, event, outcome);
+    free(event);
+  } else if (code != CT_ETIMEOUT) {
+    outcome->reason = code == CT_ENOENT ? "ended" : "failed";
+  }
+  return code == CT_OK;
 }
 
 static void
 wait_for_calls(const struct ct_itrace_session *wanted, const struct ct_signals *signals, const char *id,
                uint64_t number, struct outcome *outcome, struct ct_diag *diag)
 {
-  double left = wanted->seconds * 1000;
-  outcome->reason = "timeout";
-  while (is_reason(outcome, "timeout")) {
-    if (ct_signals_enough(signals) || (wanted->seconds != 0 && left <= 0)) {
-      bool open = ask(id, "itrace.close", number, -1, outcome, diag);
-      outcome->reason = open ? "interrupted" : outcome->reason;
-      return;
-    }
-    int step = wanted->seconds == 0 || left > STEP_MS ? STEP_MS : (int)left + 1;
-    left -= step;
-    ask(id, "itrace.wait", number, step, outcome, diag);
+  struct ct_control_feed *feed;
+  char *answer = NULL, *params = text_of(json_pack("{s:I}", "number", (json_int_t)number));
+  double end = now_s() + wanted->seconds;
+  int code = ct_control_feed_open(id, "itrace.subscribe", params, CT_CHANGE_MS, &answer, &feed, diag);
+  free(params);
+  free(answer);
+  if (code != CT_OK) {
+    outcome->reason = code == CT_ENOENT ? "ended" : "failed";
+    return;
   }
+  while (outcome->reason == NULL && !ct_signals_enough(signals)) {
+    double left = wanted->seconds != 0 ? (end - now_s()) * 1000 : STEP_MS;
+    if (left <= 0) {
+      outcome->reason = "timeout";
+    } else {
+      take_next(wanted, feed, left > STEP_MS ? STEP_MS : (int)left + 1, outcome, diag);
+    }
+  }
+  if (outcome->reason == NULL || is_reason(outcome, "timeout")) {
+    const char *reason = outcome->reason != NULL ? outcome->reason : "interrupted";
+    outcome->reason = NULL;
+    bool is_closed = ask(id, "itrace.close", number, outcome, diag);
+    while (is_closed && outcome->reason == NULL && take_next(wanted, feed, CT_PEEK_MS, outcome, diag)) {
+    }
+    outcome->reason = is_closed || is_reason(outcome, "ended") ? reason : outcome->reason;
+  }
+  if (!is_reason(outcome, "failed") && !is_reason(outcome, "ended")) {
+    const char *reason = outcome->reason;
+    ask(id, "itrace.list", number, outcome, diag);
+    outcome->reason = reason;
+  }
+  ct_control_feed_close(feed);
 }
 
 static void
@@ -126,6 +218,15 @@ tell(const struct ct_itrace_session *wanted, const char *id, const struct outcom
   char calls[CT_COUNT_CHARS], steps[CT_COUNT_CHARS], cut[CT_COUNT_CHARS];
   uint64_t ended = outcome->recorded + outcome->cut;
   bool is_gone = is_reason(outcome, "ended");
+  if (wanted->json) {
+    json_t *json =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "event", "over", "reason", outcome->reason, "recorded",
+                  (json_int_t)outcome->recorded, "cut", (json_int_t)outcome->cut, "failed", (json_int_t)outcome->failed,
+                  "steps", (json_int_t)outcome->steps, "missed", (json_int_t)outcome->missed);
+    put_line(json);
+    json_decref(json);
+    return;
+  }
   if (wanted->quiet && outcome->failed == 0 && !is_gone) {
     return;
   }
@@ -137,6 +238,9 @@ tell(const struct ct_itrace_session *wanted, const char *id, const struct outcom
   }
   if (outcome->failed != 0) {
     fprintf(stderr, "; %s could not be recorded (contrail status says why)", ct_format_count(cut, outcome->failed));
+  }
+  if (outcome->missed != 0 && !wanted->quiet) {
+    fprintf(stderr, "; %s are not listed here: they ended too fast", ct_format_count(cut, outcome->missed));
   }
   if (is_gone) {
     fputs("; the session has ended: its trace may have more\n", stderr);
@@ -150,7 +254,7 @@ ct_itrace_session_run(const struct ct_itrace_session *wanted)
 {
   char id[CT_CONTROL_ID_BYTES];
   struct ct_diag diag = {""};
-  struct outcome outcome = {.reason = "timeout"};
+  struct outcome outcome = {.reason = NULL};
   uint64_t number = 0;
   if (wanted->calls > CT_ITRACE_CALLS_MAX) {
     return ct_usage_error(&ct_command_itrace, "of a session at most %d calls", CT_ITRACE_CALLS_MAX);

@@ -11,7 +11,7 @@ struct ct_itrace_session {
   const char *function, *condition;
   uint64_t calls; /* 0: as many as there may be */
   double seconds; /* 0: any time */
-  bool quiet;
+  bool quiet, json;
 };
 
 /* Opens them, waits until all have ended, or the session has, or the time is over, or a signal comes, closes them and

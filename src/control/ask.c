@@ -97,22 +97,32 @@ ct_control_find(const char *name, char id[CT_CONTROL_ID_BYTES], struct ct_diag *
   return code;
 }
 
+struct ct_control_feed {
+  int fd;
+  struct ct_client_input input;
+};
+
 int
-ct_control_call(const char *id, const char *method, const char *params, int timeout_ms, char **result,
-                struct ct_diag *diag)
+ct_control_feed_open(const char *id, const char *method, const char *params, int timeout_ms, char **result,
+                     struct ct_control_feed **out, struct ct_diag *diag)
 {
   struct ct_runtime_dir runtime_dir;
+  struct ct_control_feed *feed = calloc(1, sizeof(*feed));
   json_t *json = NULL, *answer = NULL;
-  int fd = -1;
+  if (feed == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  feed->fd = -1;
   if (params != NULL && (json = json_loads(params, JSON_REJECT_DUPLICATES, NULL)) == NULL) {
+    ct_control_feed_close(feed);
     return ct_fail(diag, CT_EINVAL, "the parameters are no JSON");
   }
   int code = ct_runtime_dir_open(&runtime_dir, false, diag);
   if (code == CT_OK) {
-    code = ct_runtime_dir_connect(&runtime_dir, id, &fd, diag);
+    code = ct_runtime_dir_connect(&runtime_dir, id, &feed->fd, diag);
   }
   if (code == CT_OK) {
-    code = ct_client_call(fd, method, json, timeout_ms, &answer, diag);
+    code = ct_client_call(feed->fd, &feed->input, method, json, timeout_ms, &answer, diag);
   }
   char *text = code == CT_OK ? json_dumps(answer, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
   if (code == CT_OK && text == NULL) {
@@ -120,12 +130,62 @@ ct_control_call(const char *id, const char *method, const char *params, int time
   }
   if (code == CT_OK) {
     *result = text;
-  }
-  if (fd >= 0) {
-    close(fd);
+    *out = feed;
+  } else {
+    ct_control_feed_close(feed);
   }
   ct_runtime_dir_close(&runtime_dir);
   json_decref(json);
   json_decref(answer);
+  return code;
+}
+
+int
+ct_control_feed_next(struct ct_control_feed *feed, int timeout_ms, char **event, struct ct_diag *diag)
+{
+  char *line;
+  size_t length;
+  int code = ct_client_line(feed->fd, &feed->input, timeout_ms, &line, &length, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  json_t *notification = json_loadb(line, length, 0, NULL);
+  char *text = json_dumps(json_object_get(notification, "params"), JSON_COMPACT);
+  json_decref(notification);
+  free(line);
+  if (text == NULL) {
+    return ct_fail(diag, CT_EFORMAT, "what the session says is not understood");
+  }
+  *event = text;
+  return CT_OK;
+}
+
+int
+ct_control_feed_fd(const struct ct_control_feed *feed)
+{
+  return feed->fd;
+}
+
+void
+ct_control_feed_close(struct ct_control_feed *feed)
+{
+  if (feed != NULL) {
+    if (feed->fd >= 0) {
+      close(feed->fd);
+    }
+    free(feed->input.bytes);
+    free(feed);
+  }
+}
+
+int
+ct_control_call(const char *id, const char *method, const char *params, int timeout_ms, char **result,
+                struct ct_diag *diag)
+{
+  struct ct_control_feed *feed;
+  int code = ct_control_feed_open(id, method, params, timeout_ms, result, &feed, diag);
+  if (code == CT_OK) {
+    ct_control_feed_close(feed);
+  }
   return code;
 }

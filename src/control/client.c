@@ -23,14 +23,14 @@ now_ms(void)
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Waits until the socket is ready; 0, CT_ETIMEOUT or CT_EIO. */
+/* Waits until the socket is ready; 0, CT_ETIMEOUT or CT_EIO. deadline_ms negative: none. */
 static int
 await(int fd, short events, int64_t deadline_ms)
 {
   for (;;) {
     struct pollfd wait = {.fd = fd, .events = events};
-    int64_t left = deadline_ms - now_ms();
-    int ready = left > 0 ? poll(&wait, 1, (int)left) : 0;
+    int64_t left = deadline_ms < 0 ? -1 : deadline_ms - now_ms();
+    int ready = deadline_ms < 0 ? poll(&wait, 1, -1) : left > 0 ? poll(&wait, 1, (int)left) : 0;
     if (ready > 0) {
       return CT_OK;
     }
@@ -65,37 +65,58 @@ send_all(int fd, const char *line, int64_t deadline_ms)
   return CT_OK;
 }
 
-/* Reads the line of an answer, to be freed. */
+/* Takes the line that ends at end out of what was read. */
 static int
-receive(int fd, int64_t deadline_ms, char **line, size_t *length)
+take_line(struct ct_client_input *input, const char *end, char **line, size_t *length)
 {
-  char *buffer = NULL, *end = NULL;
-  size_t size = 0;
-  int code = CT_OK;
-  while (code == CT_OK && end == NULL) {
-    char *more = size <= ANSWER_BYTES_MAX ? realloc(buffer, size + READ_BYTES) : NULL;
-    if (more == NULL) {
-      code = CT_ENOMEM;
-      break;
-    }
-    buffer = more;
-    ssize_t got = recv(fd, buffer + size, READ_BYTES, 0);
-    if (got > 0) {
-      end = memchr(buffer + size, '\n', (size_t)got);
-      size += (size_t)got;
-    } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-      code = await(fd, POLLIN, deadline_ms);
-    } else {
-      code = CT_ENOENT;
-    }
+  size_t size = (size_t)(end - input->bytes);
+  char *own = malloc(size + 1);
+  if (own == NULL) {
+    return CT_ENOMEM;
   }
-  if (code != CT_OK) {
-    free(buffer);
-    return code;
-  }
-  *length = (size_t)(end - buffer);
-  *line = buffer;
+  memcpy(own, input->bytes, size);
+  own[size] = 0;
+  input->size -= size + 1;
+  input->seen = 0;
+  memmove(input->bytes, end + 1, input->size);
+  *line = own;
+  *length = size;
   return CT_OK;
+}
+
+static int
+read_more(int fd, struct ct_client_input *input, int64_t deadline_ms)
+{
+  if (input->room - input->size < READ_BYTES) {
+    char *more = input->size <= ANSWER_BYTES_MAX ? realloc(input->bytes, input->size + READ_BYTES) : NULL;
+    if (more == NULL) {
+      return CT_ENOMEM;
+    }
+    input->bytes = more;
+    input->room = input->size + READ_BYTES;
+  }
+  ssize_t got = recv(fd, input->bytes + input->size, READ_BYTES, 0);
+  if (got > 0) {
+    input->size += (size_t)got;
+    return CT_OK;
+  }
+  return got < 0 && (errno == EAGAIN || errno == EINTR) ? await(fd, POLLIN, deadline_ms) : CT_ENOENT;
+}
+
+static int
+receive(int fd, struct ct_client_input *input, int64_t deadline_ms, char **line, size_t *length)
+{
+  int code = CT_OK;
+  while (code == CT_OK) {
+    char *from = input->bytes + input->seen;
+    char *end = input->size != input->seen ? memchr(from, '\n', input->size - input->seen) : NULL;
+    if (end != NULL) {
+      return take_line(input, end, line, length);
+    }
+    input->seen = input->size;
+    code = read_more(fd, input, deadline_ms);
+  }
+  return code;
 }
 
 static int
@@ -112,7 +133,15 @@ explain(int code, struct ct_diag *diag)
 }
 
 int
-ct_client_call(int fd, const char *method, const json_t *params, int timeout_ms, json_t **result, struct ct_diag *diag)
+ct_client_line(int fd, struct ct_client_input *input, int timeout_ms, char **line, size_t *length, struct ct_diag *diag)
+{
+  int code = receive(fd, input, timeout_ms < 0 ? -1 : now_ms() + timeout_ms, line, length);
+  return code == CT_OK ? CT_OK : explain(code, diag);
+}
+
+int
+ct_client_call(int fd, struct ct_client_input *input, const char *method, const json_t *params, int timeout_ms,
+               json_t **result, struct ct_diag *diag)
 {
   enum { ID = 1 }; /* one call at a time */
   int64_t deadline_ms = now_ms() + timeout_ms;
@@ -121,7 +150,7 @@ ct_client_call(int fd, const char *method, const json_t *params, int timeout_ms,
   int code = request != NULL ? send_all(fd, request, deadline_ms) : CT_ENOMEM;
   free(request);
   if (code == CT_OK) {
-    code = receive(fd, deadline_ms, &line, &length);
+    code = receive(fd, input, deadline_ms, &line, &length);
   }
   if (code != CT_OK) {
     return explain(code, diag);

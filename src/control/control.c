@@ -9,6 +9,7 @@
 #include "control/runtime_dir.h"
 #include "base/cost.h"
 #include "base/json.h"
+#include "control/itrace_news.h"
 #include "control/server.h"
 #include "record/itrace_live.h"
 
@@ -32,6 +33,7 @@ struct ct_control {
   struct ct_session *session;
   struct ct_runtime_dir runtime_dir;
   struct ct_server *server;
+  struct ct_itrace_news news;
   int64_t since_wall_ns;
   char id[CT_SESSION_ID_BYTES];
   char program[PATH_MAX]; /* the server's, once that runs */
@@ -565,6 +567,38 @@ wait_for_itrace(struct ct_control *control, const json_t *params, struct ct_rpc_
   return look_for_itrace(control, fault->later.what, timeout_ms == 0 ? CT_RPC_LAST_BY_TIME : CT_RPC_ONE_LOOK, fault);
 }
 
+static json_t *
+subscribe(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  json_int_t number;
+  uint64_t id;
+  if (!take_number(params, "number", UINT32_MAX - 1, CT_ITRACE_EVERY, &number)) {
+    return ct_rpc_wrong_params(fault, "number is that of itrace.open; without one it is of all");
+  }
+  int code =
+      ct_itrace_news_begin(&control->news, control->session, (uint32_t)number, &fault->later.feed, &id, &fault->diag);
+  if (code != CT_OK) {
+    return ct_rpc_failed(fault, code);
+  }
+  json_t *json = list_itrace(control, NULL, fault);
+  json_object_set_new(json, "subscription", json_integer((json_int_t)id));
+  return json;
+}
+
+static json_t *
+unsubscribe(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  json_int_t id;
+  if (!take_number(params, "subscription", INT64_MAX, 0, &id) || id == 0) {
+    return ct_rpc_wrong_params(fault, "subscription is that of itrace.subscribe");
+  }
+  if (ct_itrace_news_end(&control->news, (uint64_t)id) != CT_OK) {
+    ct_fail(&fault->diag, CT_ENOENT, "there is no subscription %lld", (long long)id);
+    return ct_rpc_failed(fault, CT_ENOENT);
+  }
+  return list_itrace(control, NULL, fault);
+}
+
 static const struct method {
   const char *name;
   method_run *run;
@@ -589,6 +623,8 @@ static const struct method {
     {"itrace.close", close_itrace, {"number"}},
     {"itrace.list", list_itrace, {NULL}},
     {"itrace.wait", wait_for_itrace, {"number", "timeout", "after"}},
+    {"itrace.subscribe", subscribe, {"number"}},
+    {"itrace.unsubscribe", unsubscribe, {"subscription"}},
 };
 
 static json_t *

@@ -133,9 +133,20 @@ answer_one(const json_t *request, ct_rpc_run *run, void *context, struct ct_rpc_
     result = run(context, json_string_value(json_object_get(request, "method")), json_is_object(params) ? params : NULL,
                  &fault);
   }
+  struct ct_rpc_feed *feed = &fault.later.feed;
+  if (feed->next != NULL && (id == NULL || result == NULL || later == NULL)) {
+    feed->close(feed->state);
+    feed->next = NULL;
+    json_decref(result);
+    result = NULL;
+    fault.code = CT_RPC_LATER;
+  }
   if (id == NULL) {
     json_decref(result);
     return NULL;
+  }
+  if (feed->next != NULL) {
+    later->feed = *feed;
   }
   if (result == NULL && fault.code == CT_RPC_LATER && later != NULL) {
     *later = fault.later;
@@ -217,7 +228,12 @@ ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, s
                  : json_is_array(request) ? answer_batch(request, run, context)
                                           : answer_one(request, run, context, later);
   json_decref(request);
-  return give_line(json, answer, size);
+  int code = give_line(json, answer, size);
+  if (code != CT_OK && later != NULL && later->feed.next != NULL) {
+    later->feed.close(later->feed.state);
+    later->feed.next = NULL;
+  }
+  return code;
 }
 
 int
@@ -237,6 +253,12 @@ ct_rpc_let_go(struct ct_rpc_later *later)
 {
   json_decref(later->id);
   *later = (struct ct_rpc_later){.look = NULL};
+}
+
+char *
+ct_rpc_notification(const char *method, json_t *params)
+{
+  return line_of(json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method", method, "params", params));
 }
 
 char *

@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,18 +34,30 @@ struct ct_rpc_fault;
 enum ct_rpc_turn { CT_RPC_ONE_LOOK, CT_RPC_LAST_BY_TIME, CT_RPC_LAST_AT_END };
 typedef json_t *ct_rpc_look(void *context, const uint64_t what[3], enum ct_rpc_turn turn, struct ct_rpc_fault *fault);
 
-/* A call that is answered later. */
+/*
+ * What a call gives besides its result: notifications that come of themselves, until it is over or the connection is.
+ * next: the next line, to be freed, with its end, or NULL: there is none yet, or *is_over. is_last: nobody asks again.
+ */
+struct ct_rpc_feed {
+  char *(*next)(void *state, bool is_last, bool *is_over); /* NULL: it is no feed */
+  void (*close)(void *state);
+  void *state;
+  int fd; /* readable while next has something */
+};
+
+/* A call that is answered later, or with a feed. */
 struct ct_rpc_later {
   ct_rpc_look *look; /* NULL: it is none */
   uint64_t what[3];
   int64_t timeout_ms; /* then it is looked for the last time; negative: any time */
   json_t *id;         /* the request's */
+  struct ct_rpc_feed feed;
 };
 
 struct ct_rpc_fault {
   int code; /* enum ct_rpc_code, or below CT_RPC_LIBRARY */
   struct ct_diag diag;
-  struct ct_rpc_later later; /* with CT_RPC_LATER; the id is nothing of the method's */
+  struct ct_rpc_later later; /* with CT_RPC_LATER, its feed with a result; the id is nothing of the method's */
 };
 
 /*
@@ -62,8 +75,8 @@ int ct_rpc_only(const json_t *params, struct ct_rpc_fault *fault, const char *co
 
 /*
  * Answers length bytes of text. *answer: a line, with its end, to be freed, of *size bytes; NULL when there is nothing
- * to say, as for notifications, or nothing yet: then *later has a look. 0 or CT_ENOMEM. later NULL: nothing can be
- * answered later, as nothing in a batch can.
+ * to say, as for notifications, or nothing yet: then *later has a look. With an answer it may have a feed, which is the
+ * caller's then. 0 or CT_ENOMEM. later NULL: nothing can be answered later, as nothing in a batch can, nor have a feed.
  */
 int ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, struct ct_rpc_later *later,
                   char **answer, size_t *size);
@@ -73,6 +86,9 @@ int ct_rpc_answer_later(const struct ct_rpc_later *later, void *context, enum ct
 void ct_rpc_let_go(struct ct_rpc_later *later);
 /* The answer to what could not be taken as a request at all. NULL: out of memory. */
 char *ct_rpc_refusal(enum ct_rpc_code code, const char *text);
+
+/* A notification of ours: takes over params. NULL: out of memory. */
+char *ct_rpc_notification(const char *method, json_t *params);
 
 /* The other side: a request as a line with its end, to be freed; NULL: out of memory. params may be NULL. */
 char *ct_rpc_request(const char *method, const json_t *params, json_int_t id);

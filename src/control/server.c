@@ -5,6 +5,8 @@
  *   in     what has been read and is not answered yet: at most a request and what one read takes
  *   out    what has not been written yet. While it is more than OUT_ENOUGH nothing is read or run for this client
  *   waits  its calls that have no answer yet, and are looked for now and then. Others are answered meanwhile
+ *   feeds  what it is told of itself. A client that does not read has no more taken out of them: it is theirs to keep
+ *          little, and to say what was missed
  *
  * In each round every client gets LINES_A_ROUND requests answered, so that a batch of small ones from one does not keep
  * the others waiting.
@@ -49,7 +51,8 @@ struct client {
   size_t in_size, in_room, in_seen; /* in_seen: no line end before that */
   size_t out_size, out_room, out_at;
   struct wait waits[CT_SERVER_WAITS_MAX];
-  size_t wait_count;
+  struct ct_rpc_feed feeds[CT_SERVER_WAITS_MAX];
+  size_t wait_count, feed_count;
   int64_t moved_ms; /* when it last sent something or took something */
   bool line_waits;  /* a whole request is in there */
   bool ended;       /* it will send no more */
@@ -81,6 +84,10 @@ drop(struct ct_server *server, size_t i)
   struct client *client = &server->clients[i];
   while (client->wait_count != 0) {
     ct_rpc_let_go(&client->waits[--client->wait_count].later);
+  }
+  while (client->feed_count != 0) {
+    client->feed_count--;
+    client->feeds[client->feed_count].close(client->feeds[client->feed_count].state);
   }
   close(client->fd);
   free(client->in);
@@ -144,13 +151,16 @@ static void
 answer_line(struct ct_server *server, struct client *client, const char *line, size_t length)
 {
   struct ct_rpc_later later = {.look = NULL};
-  bool may_wait = client->wait_count < CT_SERVER_WAITS_MAX;
+  bool may_wait = client->wait_count < CT_SERVER_WAITS_MAX && client->feed_count < CT_SERVER_WAITS_MAX;
   char *answer = NULL;
   size_t size;
   if (ct_rpc_answer(line, length, server->run, server->context, may_wait ? &later : NULL, &answer, &size) != CT_OK) {
     client->closing = true;
   } else if (answer != NULL) {
     put(client, answer, size);
+    if (later.feed.next != NULL) {
+      client->feeds[client->feed_count++] = later.feed;
+    }
   } else if (later.look != NULL) {
     int64_t until = later.timeout_ms < 0 ? -1 : now_ms() + later.timeout_ms;
     client->waits[client->wait_count++] = (struct wait){later, until};
@@ -179,6 +189,27 @@ look_again(struct ct_server *server, struct client *client)
     }
     ct_rpc_let_go(&wait->later);
     memmove(wait, wait + 1, (--client->wait_count - i) * sizeof(*wait)); /* in their order */
+  }
+}
+
+/* Tells what is new in its feeds. */
+static void
+tell_news(struct ct_server *server, struct client *client)
+{
+  for (size_t i = 0; i < client->feed_count && !client->closing;) {
+    struct ct_rpc_feed *feed = &client->feeds[i];
+    bool is_over = false;
+    char *line = NULL;
+    while (unwritten(client) <= OUT_ENOUGH && !is_over && !client->closing &&
+           (line = feed->next(feed->state, server->stopping, &is_over)) != NULL) {
+      put(client, line, strlen(line));
+    }
+    if (is_over) {
+      feed->close(feed->state);
+      memmove(feed, feed + 1, (--client->feed_count - i) * sizeof(*feed));
+    } else {
+      i++;
+    }
   }
 }
 
@@ -259,11 +290,11 @@ is_allowed(int fd)
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Who waits for an answer is idle by no fault of its own. */
+/* Who waits for an answer, or for news, is idle by no fault of its own. */
 static bool
 is_quieter(const struct client *a, const struct client *b)
 {
-  bool a_waits = a->wait_count != 0, b_waits = b->wait_count != 0;
+  bool a_waits = a->wait_count + a->feed_count != 0, b_waits = b->wait_count + b->feed_count != 0;
   return a_waits == b_waits ? a->moved_ms < b->moved_ms : b_waits;
 }
 
@@ -312,9 +343,9 @@ let_in(struct ct_server *server)
 
 /* ---- the thread ---- */
 
-/* Fills in what to wait for: the two of the server, then the clients. How long, in ms. */
+/* Fills in what to wait for: the two of the server, then the clients, then their feeds: *count. How long, in ms. */
 static int
-prepare(struct ct_server *server, struct pollfd *polls, bool more)
+prepare(struct ct_server *server, struct pollfd *polls, nfds_t *count, bool more)
 {
   int64_t now = now_ms(), wait = more ? 0 : -1;
   bool accepting = now >= server->accept_again_ms && !server->stopping;
@@ -338,6 +369,13 @@ prepare(struct ct_server *server, struct pollfd *polls, bool more)
     }
     polls[2 + i] = (struct pollfd){.fd = client->fd, .events = events};
   }
+  *count = 2 + server->count;
+  for (size_t i = 0; i < server->count; i++) {
+    const struct client *client = &server->clients[i];
+    for (size_t k = 0; k < client->feed_count && unwritten(client) <= OUT_ENOUGH; k++) {
+      polls[(*count)++] = (struct pollfd){.fd = client->feeds[k].fd, .events = POLLIN};
+    }
+  }
   return (int)wait;
 }
 
@@ -358,7 +396,9 @@ serve(struct ct_server *server, struct client *client, short events, bool *more)
     }
   }
   look_again(server, client);
-  client->closing |= client->ended && !client->line_waits && client->wait_count == 0 && !server->stopping;
+  tell_news(server, client);
+  client->closing |=
+      client->ended && !client->line_waits && client->wait_count + client->feed_count == 0 && !server->stopping;
   if (!give_out(client)) {
     return false;
   }
@@ -381,13 +421,14 @@ static void *
 server_main(void *context)
 {
   struct ct_server *server = context;
-  struct pollfd polls[2 + CT_SERVER_CLIENTS_MAX];
+  struct pollfd polls[2 + CT_SERVER_CLIENTS_MAX * (1 + CT_SERVER_WAITS_MAX)];
+  nfds_t poll_count;
   int64_t end_ms = 0;
   bool more = false;
   while (!server->stopping || (!is_all_written(server) && now_ms() < end_ms)) {
     size_t count = server->count;
-    int wait = prepare(server, polls, more);
-    if (poll(polls, 2 + count, wait) < 0 && errno != EINTR) {
+    int wait = prepare(server, polls, &poll_count, more);
+    if (poll(polls, poll_count, wait) < 0 && errno != EINTR) {
       break;
     }
     if ((polls[0].revents & POLLIN) != 0) {

@@ -12,7 +12,7 @@
 enum {
   CT_SERVER_CLIENTS_MAX = 64,            /* then the one that was idle longest is dropped, ... */
   CT_SERVER_QUIET_MS = 1000,             /* ... if it has been for so long; else the next one waits */
-  CT_SERVER_WAITS_MAX = 8,               /* calls of a client that have no answer yet (rpc.h) */
+  CT_SERVER_WAITS_MAX = 8,               /* calls of a client that have no answer yet (rpc.h), and as many feeds */
   CT_SERVER_REQUEST_BYTES_MAX = 1 << 20, /* a longer line is refused and the connection closed */
 };
 

@@ -19,12 +19,19 @@
 #define APART        (1ull << 30) /* a region from the code it is for: libraries and the heap grow in between */
 #define NEAR_MAX     (1600ull << 20)
 #define USER_END     0x7ffffffff000ull
-#define SEGMENTS_LOW 0x100000000000ull /* segments of records are looked for from there on */
-#define REGION_BYTES (64ull << 20)
-#define REGION_LEAST (2ull << 20)
-#define SLACK        (1ull << 20) /* behind a window */
-#define TRIES_MAX    16
-#define HIGH_FD      1000
+/*
+ * Segments of records are looked for so far below where the kernel puts libraries, and downwards: there sanitizers let
+ * a program have mappings of its own, and nowhere else (ThreadSanitizer from 0x7e8000000000 on). In the legacy layout,
+ * where libraries lie elsewhere, below a fixed place.
+ */
+#define SEGMENTS_BELOW  (32ull << 30)
+#define SEGMENTS_LEGACY 0x7eb000000000ull
+#define USUAL_LOW       0x7e9000000000ull
+#define REGION_BYTES    (64ull << 20)
+#define REGION_LEAST    (2ull << 20)
+#define SLACK           (1ull << 20) /* behind a window */
+#define TRIES_MAX       16
+#define HIGH_FD         1000
 
 static int
 call(struct ct_itrace_space *space, long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
@@ -174,18 +181,30 @@ regions_end(const struct ct_itrace_space *space)
   return SHARED_BYTES + CT_CACHE_REGIONS * space->region_bytes;
 }
 
+static uint64_t
+choose_segments(struct ct_itrace_space *space)
+{
+  int64_t at = 0, ignored;
+  if (call(space, SYS_mmap, 0, PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0, &at) != 0 || at < 0) {
+    return SEGMENTS_LEGACY;
+  }
+  call(space, SYS_munmap, (uint64_t)at, PAGE_BYTES, 0, 0, 0, 0, &ignored);
+  return (uint64_t)at > USUAL_LOW + SEGMENTS_BELOW && (uint64_t)at < USER_END ? (uint64_t)at - SEGMENTS_BELOW
+                                                                              : SEGMENTS_LEGACY;
+}
+
 static int
 add_segments(struct ct_itrace_space *space, const struct ct_mappings *mappings, struct ct_diag *diag)
 {
-  uint64_t window = window_bytes(space), at = SEGMENTS_LOW;
-  for (uint32_t i = 0; i < CT_SEGMENTS; i++, at += 4 * window) {
+  uint64_t window = window_bytes(space), at = choose_segments(space) & ~(4 * window - 1);
+  for (uint32_t i = 0; i < CT_SEGMENTS; i++, at -= 4 * window) {
     uint64_t offset = regions_end(space) + i * (window + SLACK);
-    while (at < USER_END / 2 && !is_free(mappings, at, window + SLACK)) {
-      at += 4 * window;
+    while (at > USER_END / 4 && !is_free(mappings, at, window + SLACK)) {
+      at -= 4 * window;
     }
     int code = map_at(space, at, window + SLACK, PROT_READ | PROT_WRITE, offset);
     for (int tries = 0; code == CT_EEXIST && tries < TRIES_MAX; tries++) {
-      at += 4 * window;
+      at -= 4 * window;
       code = map_at(space, at, window + SLACK, PROT_READ | PROT_WRITE, offset);
     }
     if (code != 0) {

@@ -186,6 +186,19 @@ session_wish_is_open(const struct ct_session *session, uint32_t number)
          (wish->state == SESSION_WISH_OPEN && number < CT_ITRACE_RULES);
 }
 
+const char *
+session_wish_outcome(const struct ct_session *session, uint32_t number, uint64_t serial)
+{
+  const struct session_wish *wish = &session->itrace.wishes[number];
+  if (wish->serial == 0) { /* the recording is over */
+    return "ended";
+  }
+  if (wish->serial != serial || wish->state == SESSION_WISH_CLOSED) { /* another is in its place, or it is closed */
+    return "closed";
+  }
+  return session_wish_is_open(session, number) ? "ended" : "done";
+}
+
 int
 session_open_wish(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
                   struct ct_diag *diag)
@@ -360,14 +373,14 @@ static const char *const outcomes[] = {
     [CT_ITRACE_RETURNED] = "returned", [CT_ITRACE_CUT] = "cut", [CT_ITRACE_ENDED] = "ended"};
 
 static void
-keep_ended(struct session_itrace *itrace, const struct ct_modules *modules, const struct itrace_live *live,
-           const struct ct_itrace_done *done)
+keep_ended(struct ct_session *session, const struct itrace_live *live, const struct ct_itrace_done *done)
 {
+  struct session_itrace *itrace = &session->itrace;
   const struct session_wish *wish = &itrace->wishes[live->wish];
   itrace->ended = itrace->ended != NULL ? itrace->ended : calloc(ITRACE_ENDED_KEPT, sizeof(*itrace->ended));
   if (itrace->ended != NULL) {
     struct itrace_ended *ended = &itrace->ended[itrace->ended_count++ % ITRACE_ENDED_KEPT];
-    const char *name = ct_modules_name(modules, live->fn);
+    const char *name = ct_modules_name(&session->recording.modules, live->fn);
     free(ended->name);
     *ended = (struct itrace_ended){.name = name != NULL ? strdup(name) : NULL,
                                    .serial = wish->serial,
@@ -377,6 +390,7 @@ keep_ended(struct session_itrace *itrace, const struct ct_modules *modules, cons
                                    .fn = live->fn,
                                    .tid = (int)done->tid,
                                    .outcome = outcomes[done->outcome]};
+    session_feed_call(session, live->wish, ended);
   }
 }
 
@@ -426,7 +440,7 @@ take_done(struct ct_session *session, const struct ct_itrace_done *done)
     wish->begun--;
   } else {
     list_call(session, &live, done);
-    keep_ended(itrace, &session->recording.modules, &live, done);
+    keep_ended(session, &live, done);
   }
   if (done->why.text[0] != '\0' && wish->function != NULL) {
     note_failure(session, wish, done->why.text);
@@ -552,12 +566,30 @@ session_forget_itrace(struct ct_session *session)
   itrace->ended_count = 0;
 }
 
+/* Nothing more will be recorded: those are told who do not ask. */
+static void
+tell_the_end(struct ct_session *session)
+{
+  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
+    pthread_mutex_lock(&session->sync.guard);
+    struct session_wish_seen *seen = &session->sync.wishes[i];
+    uint64_t serial = seen->is_open ? seen->serial : 0;
+    seen->is_open = false;
+    pthread_cond_broadcast(&session->sync.changed);
+    pthread_mutex_unlock(&session->sync.guard);
+    if (serial != 0) {
+      session_feed_over(session, i, serial, session_wish_outcome(session, i, serial));
+    }
+  }
+}
+
 void
 session_free_itrace(struct ct_session *session)
 {
   struct session_itrace *itrace = &session->itrace;
   json_decref(itrace->last);
   itrace->last = session_itrace_json(session); /* those who wait are told */
+  tell_the_end(session);
   for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
     clear_wish(&itrace->wishes[i]);
   }

@@ -29,6 +29,7 @@ run_open(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   struct open_argument *argument = context;
   int code = check_recorded(session, diag);
+  session_tell_wishes(session); /* what has become of the one whose place it takes */
   code = code == 0 ? session_open_wish(session, argument->wanted, &argument->number, diag) : code;
   if (code != 0) {
     return code;
@@ -76,6 +77,7 @@ void
 session_tell_wishes(struct ct_session *session)
 {
   const struct session_itrace *itrace = &session->itrace;
+  uint64_t over[CT_ITRACE_WISHES]; /* serials; 0: it is not */
   bool changed = false;
   if (itrace->serials == 0) {
     return;
@@ -93,6 +95,7 @@ session_tell_wishes(struct ct_session *session)
       now = *seen;
       now.is_open = false;
     }
+    over[i] = seen->is_open && (!now.is_open || now.serial != seen->serial) ? seen->serial : 0;
     changed |= seen->serial != now.serial || seen->is_open != now.is_open || seen->ended != now.ended;
     *seen = now;
   }
@@ -100,6 +103,11 @@ session_tell_wishes(struct ct_session *session)
     pthread_cond_broadcast(&session->sync.changed);
   }
   pthread_mutex_unlock(&session->sync.guard);
+  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
+    if (over[i] != 0) {
+      session_feed_over(session, i, over[i], session_wish_outcome(session, i, over[i]));
+    }
+  }
 }
 
 /* Under the guard. */
@@ -170,6 +178,49 @@ ct_session_itrace_wait(struct ct_session *session, uint32_t number, int timeout_
   code = is_over(session, &wait) ? 0 : CT_ETIMEOUT;
   pthread_mutex_unlock(&session->sync.guard);
   return code;
+}
+
+struct subscribe_argument {
+  struct ct_itrace_feed *feed;
+  uint32_t number;
+  bool is_begun;
+};
+
+static int
+run_subscribe(struct ct_session *session, void *context, struct ct_diag *diag)
+{
+  struct subscribe_argument *argument = context;
+  uint32_t number = argument->number;
+  uint64_t serial = 0;
+  const char *outcome = NULL;
+  (void)diag;
+  session_tell_wishes(session); /* what is known is as of now */
+  if (number < CT_ITRACE_WISHES) {
+    serial = session->sync.wishes[number].serial;
+    outcome = session->sync.wishes[number].is_open ? NULL : session_wish_outcome(session, number, serial);
+  }
+  argument->is_begun = number == CT_ITRACE_EVERY || serial != 0;
+  if (argument->is_begun) {
+    session_feed_begin(session, argument->feed, serial, outcome);
+  }
+  return 0;
+}
+
+int
+ct_session_itrace_subscribe(struct ct_session *session, uint32_t number, struct ct_itrace_feed **out,
+                            struct ct_diag *diag)
+{
+  struct subscribe_argument argument = {.feed = session_feed_create(number), .number = number};
+  if (argument.feed == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "no memory, or no descriptor, for a subscription");
+  }
+  session_command(session, CT_ERROR_INIT, run_subscribe, &argument, NULL);
+  if (!argument.is_begun) {
+    session_feed_drop(argument.feed);
+    return ct_fail(diag, CT_ENOENT, "there is no itrace of number %u", number);
+  }
+  *out = argument.feed;
+  return 0;
 }
 
 static int

@@ -46,6 +46,7 @@ free_session(struct ct_session *session)
   ct_exclude_free(session->recording.own_exclude);
   free((char *)session->options.directory);
   session_free_budget(session);
+  session_end_feeds(session);
   session_forget_itrace(session);
   free(session);
 }

@@ -36,10 +36,11 @@ struct session_sync {
   uint32_t own_doorbell;
   bool quit;
   struct session_wish_seen wishes[CT_ITRACE_WISHES];
-  bool metrics_wanted;        /* by who waits for them */
-  char *metrics;              /* JSON, as of the last time that somebody asked; NULL: nobody has */
-  _Atomic uint32_t expedited; /* of the first one: who waits for a detach gives up soon */
-  atomic_bool is_cancelled;   /* putting the hooks in is not wanted any more; a hint */
+  struct ct_itrace_feed *feeds; /* the session's thread's; a list */
+  bool metrics_wanted;          /* by who waits for them */
+  char *metrics;                /* JSON, as of the last time that somebody asked; NULL: nobody has */
+  _Atomic uint32_t expedited;   /* of the first one: who waits for a detach gives up soon */
+  atomic_bool is_cancelled;     /* putting the hooks in is not wanted any more; a hint */
 };
 
 struct session_threads {
@@ -223,13 +224,23 @@ bool session_itrace_sees_end(struct ct_session *session);
 /* Some thread is held by a tracer: its process must not be waited for. */
 bool session_itrace_is_live(struct ct_session *session);
 void session_itrace_end_image(struct ct_session *session);
-void session_end_itrace(struct ct_session *session); /* files get their ends */
-void session_free_itrace(struct ct_session *session); /* but for what those are told who wait */
-void session_forget_itrace(struct ct_session *session); /* that, too */
+void session_end_itrace(struct ct_session *session);     /* files get their ends */
+void session_free_itrace(struct ct_session *session);    /* but for what those are told who wait */
+void session_forget_itrace(struct ct_session *session);  /* that, too */
 json_t *session_itrace_json(struct ct_session *session); /* NULL: nothing was wanted */
 
-/* itrace_live.c: those who wait for wishes see what has become of them. */
+/* Those who wait for wishes see what has become of them. */
 void session_tell_wishes(struct ct_session *session);
+/* Why no more calls of the wish in that place come: "done", "closed" or "ended". */
+const char *session_wish_outcome(const struct ct_session *session, uint32_t number, uint64_t serial);
+/* itrace_feed.c: those who have subscribed. */
+void session_feed_call(struct ct_session *session, uint32_t number, const struct itrace_ended *ended);
+void session_feed_over(struct ct_session *session, uint32_t number, uint64_t serial, const char *why);
+void session_end_feeds(struct ct_session *session);
+struct ct_itrace_feed *session_feed_create(uint32_t number); /* NULL: no memory, or no descriptor */
+void session_feed_drop(struct ct_itrace_feed *feed);         /* one that is not begun */
+/* Of that wish's serial, if it is one's; outcome: it is over, with that; NULL: it is open. */
+void session_feed_begin(struct ct_session *session, struct ct_itrace_feed *feed, uint64_t serial, const char *outcome);
 
 /* triggers.c */
 /* What rules have asked for and is due. Returns in how many ms it wants to be called again, at most `ms`. */

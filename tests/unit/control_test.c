@@ -136,12 +136,22 @@ reach(const struct ct_runtime_dir *runtime_dir, const char *id)
   return fd;
 }
 
+/* A connection's only call. */
+static int
+call(int fd, const char *method, const json_t *params, int timeout_ms, json_t **result, struct ct_diag *diag)
+{
+  struct ct_client_input input = {.bytes = NULL};
+  int code = ct_client_call(fd, &input, method, params, timeout_ms, result, diag);
+  free(input.bytes);
+  return code;
+}
+
 static json_int_t
 count(int fd)
 {
   struct ct_diag diag = {""};
   json_t *result;
-  if (ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag) != CT_OK) {
+  if (call(fd, "count", NULL, WAIT_MS, &result, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
   }
   json_int_t n = json_integer_value(result);
@@ -573,7 +583,7 @@ call_wait(void *context)
 {
   struct ct_diag diag = {""};
   json_t *result = NULL;
-  assert_int_equal(ct_client_call(*(int *)context, "wait", NULL, WAIT_MS, &result, &diag), CT_OK);
+  assert_int_equal(call(*(int *)context, "wait", NULL, WAIT_MS, &result, &diag), CT_OK);
   json_decref(result);
   return NULL;
 }
@@ -594,7 +604,7 @@ test_stop(void **state)
   pthread_join(thread, NULL);
   struct ct_diag diag = {""};
   json_t *result = NULL;
-  assert_int_equal(ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag), CT_ENOENT);
+  assert_int_equal(call(fd, "count", NULL, WAIT_MS, &result, &diag), CT_ENOENT);
   close(fd);
   /* Without a client at all, and one that never says anything. */
   server = serve(&runtime_dir, "stop-2");
@@ -752,7 +762,7 @@ test_other_user(void **state)
     if (ct_runtime_dir_connect(&runtime_dir, "mine-1", &fd, &diag) != CT_OK) {
       _exit(4);
     }
-    int code = ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag);
+    int code = call(fd, "count", NULL, WAIT_MS, &result, &diag);
     _exit(code == CT_EACCES && strstr(diag.text, "another user") != NULL ? 0 : 5);
   }
   int status;
