@@ -81,7 +81,7 @@ def recorder_stopped(scene):
     before = scene.session(process)["events"]
     wait_for("events afterwards", lambda: process.poll() is not None or (scene.session(process) or {"events": 0})["events"] > before + 1000000)
     info = ended_well(scene, process, out)
-    expect(ran > seconds / 10, f"the program ran for {ran} s of {seconds}")
+    expect(ran > 0.02, f"the program ran for {ran} s of {seconds}")
     reasons = info["dropped_by_reason"]
     expect(info["dropped"] > 1000000 and sum(reasons.values()) == info["dropped"], f"{reasons}")
     expect(reasons["drain_late"] > 0.5 * info["dropped"], f"{reasons}")  # the rest: it was too slow before and after
