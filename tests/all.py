@@ -107,9 +107,9 @@ GROUPS = {
 HOW = ("busy", "waits", "late", "alone")  # in this order, the first two at a time
 REASON_LINES = 8  # of a failure, that are said again at the end
 # Those that take long begin first, so that none of them is left over at the end. Programs are longer than the parts of others.
-LONGEST_FIRST = ["fuzz", "light", "programs", "transparency", "translated", "detail", "fixtures", "kinds", "exclude", "crash", "signals", "export",
-                 "callgrind", "itrace", "equal", "graph", "static", "sql", "steps", "unit", "steps_sql", "follow", "patterns", "passover", "killed",
-                 "losses", "attach", "hostile"]
+LONGEST_FIRST = ["fuzz", "transparency", "translated", "programs", "export", "light", "itrace", "kinds", "detail", "fixtures", "static", "crash", "signals",
+                 "mcp", "callgrind", "equal", "sql", "steps", "differential", "witness_values", "follow", "last", "maxsize", "graph", "atf", "exclude",
+                 "unit", "steps_sql", "patterns", "passover", "attach", "killed", "losses", "hostile"]
 
 
 class Job:

@@ -179,7 +179,7 @@ class Killer:
 
     def await_stop(self, process, end):
         while not is_stopped(self.pid) and process.poll() is None and time.monotonic() < end:
-            pass
+            time.sleep(0.0002)  # who is waited for needs the processor
 
     def change(self, process):
         """Patterns come and go until it is dead; who asked for them is told then."""
