@@ -7,6 +7,8 @@ NICE       := nice -n 5
 MESON_ARGS ?=
 PREFIX     ?= /usr/local
 FUZZ_SECONDS ?= 60
+# Those whose cases do something more often, or with all variants, when they may take longer.
+LONG_GROUPS := abi detail equal flight graph itrace last passover powercut sql values atf
 
 .PHONY: all setup build test unit bench asan fuzz demo torture format install clean help
 all: build
@@ -40,12 +42,11 @@ test: setup build
 
 torture: setup build
 	@tools/torture.sh $(BUILD)
-	@$(NICE) tests/run.py --every
+	@$(NICE) tests/run.py --long
 	@$(NICE) tests/kinds.py --long
-	@$(NICE) tests/killed.py
+	@$(NICE) tests/killed.py --long
 	@$(NICE) tests/fuzz/run.py --seconds 60
-	@$(NICE) tests/equal.py --long
-	@$(NICE) tests/passover.py --long
+	@$(NICE) tests/all.py --long $(LONG_GROUPS)
 	@$(NICE) tests/mcp.py --filter 'killed*' --moments 200
 	@$(NICE) tests/mcpattack.py --filter killed --moments 200
 	@$(NICE) tests/transparency.py --long --keep --json $(BUILD)/torture.json

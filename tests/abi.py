@@ -177,7 +177,7 @@ def attached_and_detached(scene):
             return file.read().count("\n")
     turns = [(), ("--args",), ("--detail", "abi!**", "--vectors"), ("--detail", "abi!**", "--members"), ("--budget", "5%", "--args"),
              ("--budget", "2%", "--detail", "abi!**")]
-    for number, options in enumerate(turns * 2):
+    for number, options in enumerate(turns * scene.rounds(1, 2)):
         before = wait_for("another batch", lambda: scene.running.poll() is not None or batches())
         expect(scene.running.poll() is None, f"it ended with {scene.running.returncode}")
         scene.run(scene.contrail, "attach", "-q", "-o", scene.path(f"trace{number}"), "--for", f"{50 + 37 * number % 200}ms", *options,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      --list: the groups
+    tests/all.py [--build DIR] [--long] [GROUP...]      --list: the groups; --long: what make test leaves out, too
 
 A group is one or more programs that print what they like and, as their last line, `N passed, N failed, N skipped`. The
 unit tests are cmocka programs and are counted here from their TAP output.
@@ -43,21 +43,21 @@ GROUPS = {
     "patterns": Group(["patterns.py"]),
     "light": Group(["light.py"], marked="alone"),
     "times": Group(["times.py"], "alone"),
-    "values": Group(["values.py", "run.py --record=--args --filter=[rvact]*/gcc-O2"]),
+    "values": Group(["values.py", "run.py --record=--args --few --filter=[rvact]*/gcc-O2"]),
     "abi": Group(["abi.py"]),
     "typed": Group(["typed.py"]),
     "witness_values": Group(["valuesgdb.py"]),
-    "detail": Group(["detail.py", "run.py --record=--detail=all --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
+    "detail": Group(["detail.py", "run.py --record=--detail=all --few --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
                      "--filter=graph/gcc-O2-witness --filter=longjmp/gcc-O2-witness --filter=recursion/gcc-O2-witness"]),
     "errors": Group(["errors.py"], "waits", marked="late"),
     "crash": Group(["crash.py"], "waits", parts=2, marked="late"),
     "output": Group(["output.py"], "waits"),
-    "attach": Group(["attach.py --turns 6"], "late", parts=2),
+    "attach": Group(["attach.py --turns 3"], "late", parts=2),
     "follow": Group(["follow.py"], "waits", marked="late"),
     "changes": Group(["changes.py"], "late", parts=2),
     "losses": Group(["losses.py"], "late", parts=2),
-    "killed": Group(["killed.py --seconds 2"], "late", parts=2),
-    "hostile": Group(["hostile.py --seconds 10"], "late"),
+    "killed": Group(["killed.py --seconds 1"], "late", parts=2),
+    "hostile": Group(["hostile.py --seconds 5"], "late"),
     "cache": Group(["cache.py"], "waits"),
     "graph": Group(["graph.py"], parts=2, marked="late"),
     "library": Group(["library.py"], "waits"),
@@ -67,7 +67,7 @@ GROUPS = {
     "flight": Group(["flight.py"], "waits"),
     "pieces": Group(["pieces.py"]),
     "atf": Group(["atf.py", "cut.py"], parts=2),
-    "export": Group(["export.py"], parts=2, seconds=1200),
+    "export": Group(["export.py", "exportstacks.py"]),
     "readers": Group(["readers.py"], "waits"),
     "html": Group(["page.py"]),
     "fleet": Group(["fleet.py"], "waits"),
@@ -85,7 +85,7 @@ GROUPS = {
     "terminal": Group(["terminal.py"], "waits"),
     "streams": Group(["streams.py", "broker.py"], "waits"),
     "control": Group(["control.py"], "waits", marked="late"),
-    "mcp": Group(["mcp.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
+    "mcp": Group(["mcp.py", "mcptools.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
     "signals": Group(["signals.py"], "waits", marked="late"),
     "itrace": Group(["itrace.py"], parts=2, marked="late"),
     "equal": Group(["equal.py"], parts=2),
@@ -93,7 +93,7 @@ GROUPS = {
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
-    "translated": Group(["transparency.py --records --once --walk=45 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
+    "translated": Group(["transparency.py --records --once --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py"]),
@@ -102,14 +102,14 @@ GROUPS = {
     "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 1"]),
+    "fuzz": Group(["fuzz/run.py --seconds 1 --plain"]),
 }
 HOW = ("busy", "waits", "late", "alone")  # in this order, the first two at a time
 REASON_LINES = 8  # of a failure, that are said again at the end
 # Those that take long begin first, so that none of them is left over at the end. Programs are longer than the parts of others.
-LONGEST_FIRST = ["fuzz", "light", "programs", "transparency", "translated", "detail", "fixtures", "kinds", "exclude", "crash", "signals", "export",
-                 "callgrind", "itrace", "equal", "graph", "static", "sql", "steps", "unit", "steps_sql", "follow", "patterns", "passover", "killed",
-                 "losses", "attach", "hostile"]
+LONGEST_FIRST = ["fuzz", "transparency", "translated", "programs", "export", "light", "itrace", "kinds", "detail", "fixtures", "static", "crash", "signals",
+                 "mcp", "callgrind", "equal", "sql", "steps", "differential", "witness_values", "follow", "last", "maxsize", "graph", "atf", "exclude",
+                 "unit", "steps_sql", "patterns", "passover", "attach", "killed", "losses", "hostile"]
 
 
 class Job:
@@ -185,12 +185,13 @@ class Job:
         return good, bad, skipped
 
 
-def jobs_of(name):
+def jobs_of(name, more):
+    """more: further words for its programs."""
     group, jobs = GROUPS[name], []
     if name == "unit":
         return [Job(name, None, group.how, (part, group.parts)) for part in range(group.parts)]
     for program in group.programs:
-        words = program.split()
+        words = program.split() + more
         # Of marked cases there are few, which are not played in parts.
         marked = [Job(name, words + ["--alone", "only"], group.marked)] if group.marked else []
         for part in range(group.parts):
@@ -213,9 +214,9 @@ def reasons(lines):
 class Board:
     """Runs the jobs, shows each group when its last job has ended, and adds up."""
 
-    def __init__(self, groups, build):
+    def __init__(self, groups, build, more):
         self.build, self.lock = build, threading.Lock()
-        self.jobs = [job for name in groups for job in jobs_of(name)]
+        self.jobs = [job for name in groups for job in jobs_of(name, more)]
         self.total, self.failures = [0, 0, 0], []
 
     def run(self, job):
@@ -271,6 +272,7 @@ class Board:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--long", action="store_true", help="all that is left out otherwise, as make torture plays it")
     parser.add_argument("--list", action="store_true", help="each group, whether others may run meanwhile, and seconds that it may take")
     parser.add_argument("groups", nargs="*")
     options = parser.parse_args()
@@ -290,7 +292,7 @@ def main():
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    board = Board(dict.fromkeys(options.groups or GROUPS), build)
+    board = Board(dict.fromkeys(options.groups or GROUPS), build, ["--long"] if options.long else [])
 
     def end(number, _):
         board.say_unfinished()

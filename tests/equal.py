@@ -183,7 +183,7 @@ def signals_at_random(scene, name, steps):
         except (FileNotFoundError, ProcessLookupError, TypeError):
             pass  # it has ended
 
-    text, numbers = scene.same(words, max(steps, 300000) + LOADS.get(name, 0), during=during)
+    text, numbers = scene.same(words, max(steps, scene.rounds(150000, 300000)) + LOADS.get(name, 0), during=during)
     expect(numbers["signals sent"] > 0, text)
     return text
 
@@ -197,7 +197,7 @@ def own_handlers(scene):
     """A shell's own handlers of signals that it sends to itself."""
     words = (need("dash"), "-c", "trap 'n=$((n + 1))' USR1; trap ': $((m += 3))' WINCH; i=0; while [ $i -lt 1000 ]; do kill -USR1 $$;"
              " kill -WINCH $$; i=$((i + 1)); done; echo $n $m")
-    text, numbers = scene.same(words, max(asked(scene), 8 * SHORT))
+    text, numbers = scene.same(words, max(asked(scene), scene.rounds(6, 8) * SHORT))
     expect(numbers["signals"] > 10 and numbers["signals sent"] == 0, text)
     return text
 
@@ -208,12 +208,11 @@ def differences_are_seen(scene):
     words = (need("sha256sum"), "/etc/services")
     file = scene.recorded(words)
     for other in ((words[0], "/etc/protocol"), (words[0], "/etc/passwd--")):
-        status, text, numbers = scene.followed(file, other, LONG)
+        status, text, numbers = scene.followed(file, other, scene.rounds(5 * SHORT, LONG))
         expect(status == 1 and numbers["differ"] > 0, text)
 
 
 def arguments(parser):
-    parser.add_argument("--long", action="store_true", help="all programs, a million steps of each")
     parser.add_argument("--steps", type=int, help="of each program")
     parser.add_argument("--seed", type=int, default=15, help="of when signals come")
 

@@ -65,8 +65,9 @@ def ended_well(scene, process, out):
 
 @case
 def recorder_stopped(scene):
-    """For ten seconds: the program runs on, what is lost meanwhile is counted, what comes after is recorded."""
-    process, out = scene.timed(16)
+    """For some seconds: the program runs on, what is lost meanwhile is counted, what comes after is recorded."""
+    seconds = scene.rounds(4, 10)
+    process, out = scene.timed(seconds + 5)
     target = scene.session(process)["pid"]
 
     def used():
@@ -74,25 +75,25 @@ def recorder_stopped(scene):
             return int(file.read().rsplit(")", 1)[1].split()[11])
     os.kill(process.pid, signal.SIGSTOP)
     begin = used()
-    time.sleep(10)
+    time.sleep(seconds)
     ran = (used() - begin) / os.sysconf("SC_CLK_TCK")
     os.kill(process.pid, signal.SIGCONT)
     before = scene.session(process)["events"]
-    wait_for("events afterwards", lambda: process.poll() is not None or scene.session(process)["events"] > before + 1000000)
+    wait_for("events afterwards", lambda: process.poll() is not None or (scene.session(process) or {"events": 0})["events"] > before + 1000000)
     info = ended_well(scene, process, out)
-    expect(ran > 1, f"the program ran for {ran} s of 10")
+    expect(ran > 0.02, f"the program ran for {ran} s of {seconds}")
     reasons = info["dropped_by_reason"]
     expect(info["dropped"] > 1000000 and sum(reasons.values()) == info["dropped"], f"{reasons}")
     expect(reasons["drain_late"] > 0.5 * info["dropped"], f"{reasons}")  # the rest: it was too slow before and after
-    expect(info["duration_ns"] > 12e9 and any("LOST" in text for text in info["warnings"]), f"{info['warnings']}")
+    expect(info["duration_ns"] > (seconds + 2) * 1e9 and any("LOST" in text for text in info["warnings"]), f"{info['warnings']}")
     return f"{info['dropped']} dropped"
 
 
 @case
 def recorder_slow(scene):
     """It gets four fifths of the time taken away, as on a machine that has something else to do."""
-    process, out = scene.timed(6)
-    for _ in range(30):
+    process, out = scene.timed(4)
+    for _ in range(20):
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(0.08)
         os.kill(process.pid, signal.SIGCONT)
@@ -108,8 +109,8 @@ def full_at_the_end(scene):
     try:
         scene.trace = os.path.join(disk, "trace")
         program = scene.build(COUNT)
-        result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--last", "16M", "--args", "--trace", "step", "--",
-                               program, "3000")
+        result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--last", "8M", "--args", "--trace", "step", "--",
+                               program, "1500")
         lines = [line for line in result.stderr.splitlines() if "No space left" in line]
         expect(result.returncode == 125 and len(lines) == 1 and "contrail recover" in lines[0], f"{result.returncode}: {result.stderr}")
         expect(len(scene.stores()) == 1, "the memory is gone")
@@ -121,7 +122,7 @@ def full_at_the_end(scene):
         result = scene.execute(scene.contrail, "recover", scene.trace)
         expect(result.returncode == 0 and scene.stores() == [], result.stderr)
         steps = scene.steps()
-        expect(consecutive(steps) and (scene.info()["dropped"] or (steps[-1] == 2999999 and len(steps) > 500000)), f"{len(steps)} calls")
+        expect(consecutive(steps) and (scene.info()["dropped"] or (steps[-1] == 1499999 and len(steps) > 250000)), f"{len(steps)} calls")
     finally:
         scene.run("umount", disk)
     return f"{len(steps)} calls"
@@ -133,8 +134,8 @@ def full_for_a_dump(scene):
     disk = scene.disk(1)
     try:
         program = scene.build(COUNT)
-        process = scene.start_last("8M", "--args", "--trace", "step", "--", program, "100000000")
-        wait_for("more than the disk holds", lambda: scene.kept(process).get("bytes", 0) > 4 << 20)
+        process = scene.start_last("4M", "--args", "--trace", "step", "--", program, "100000000")
+        wait_for("more than the disk holds", lambda: scene.kept(process).get("bytes", 0) > 2 << 20)
         place = os.path.join(disk, "dump")
         result = scene.execute(scene.contrail, "dump", "-o", place)
         expect(result.returncode == 1 and "No space left" in result.stderr and result.stderr.count("\n") == 1, result.stderr)

@@ -156,6 +156,10 @@ class Scene:
     def close(self):
         """Ends what the case left behind."""
 
+    def rounds(self, few, many):
+        """How often the case does what each time proves a little more: few times in make test, many in make torture."""
+        return many if self.options.long else few
+
     def path(self, *names):
         return os.path.join(self.folder, *names)
 
@@ -416,6 +420,7 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
     parser.add_argument("--filter", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--alone", choices=["only", "none"], help="the cases that are marked so, or all others")
+    parser.add_argument("--long", action="store_true", help="all that make test leaves out, as make torture plays it")
     parser.add_argument("--keep", action="store_true", help="the folders of failures stay, in build/tests/failed")
     parser.add_argument("-j", "--jobs", type=int, default=jobs)
     parser.add_argument("-v", "--verbose", action="store_true")

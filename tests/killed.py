@@ -179,7 +179,7 @@ class Killer:
 
     def await_stop(self, process, end):
         while not is_stopped(self.pid) and process.poll() is None and time.monotonic() < end:
-            pass
+            time.sleep(0.0002)  # who is waited for needs the processor
 
     def change(self, process):
         """Patterns come and go until it is dead; who asked for them is told then."""
@@ -310,7 +310,7 @@ def other_tools(pid):
 def speed(target):
     """What it gets done in a second."""
     begin, first = time.monotonic(), target.done()
-    time.sleep(0.5)
+    time.sleep(0.3)
     return (target.done() - first) / (time.monotonic() - begin)
 
 
@@ -351,7 +351,7 @@ def attach_turns(options, make, dice):
             jit = bool(before) or make.__name__ == "node"
             killer = Killer(options, folder, pid, dice)
             killer.measure()
-            tally.speeds["before"] += [speed(target) for _ in range(3)]
+            tally.speeds["before"] += [speed(target) for _ in range(3 if options.long else 1)]
             end = time.monotonic() + options.seconds
             while tally.turns < options.turns and time.monotonic() < end:
                 turn = tally.turns
@@ -382,7 +382,7 @@ def attach_turns(options, make, dice):
                 assert target.process.poll() is None, f"turn {turn}, {phase}: it ended with {target.process.returncode}"
                 tally.hit(phase, left)
                 tally.turns += 1
-            tally.speeds["after"] += [speed(target) for _ in range(3)]
+            tally.speeds["after"] += [speed(target) for _ in range(3 if options.long else 1)]
         finally:
             target.stop()
     return str(tally)

@@ -328,7 +328,6 @@ def hash_of(text):
 
 
 def arguments(parser):
-    parser.add_argument("--long", action="store_true", help="also those that take long, or are much like another one")
     parser.add_argument("--repeat", type=int, default=1)
 
 

@@ -114,18 +114,18 @@ def threads_without_end(scene):
 #include <unistd.h>
 long step(long n) { __asm__ volatile("" ::: "memory"); return n; }
 void *run(void *a) { for (long i = 0; i < 500; i++) step(i); return 0; }
-int main(void) { for (long n = 0; n < 6000; n++) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0);
+int main(void) { for (long n = 0; n < 3000; n++) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0);
   if (n % 500 == 0) usleep(100000); } return 0; }
 """, "-pthread")
     not_kept = scene.bounded("1M", "--args", "--trace", "step", "--", program)
     manifest, info = scene.manifest(), scene.info()
     gone = manifest["kept"]["threads_gone"]
-    expect(gone > 100 and gone + len(manifest["threads"]) == 6000, f"{gone} threads are a sum")
-    expect(info["events"] + not_kept + info["dropped"] == 6000000, "the sums are wrong")
+    expect(gone > 100 and gone + len(manifest["threads"]) == 3000, f"{gone} threads are a sum")
+    expect(info["events"] + not_kept + info["dropped"] == 3000000, "the sums are wrong")
     folders = glob.glob(os.path.join(scene.trace, "thread_*"))
     with_events = [thread for thread in manifest["threads"] if thread["events"]]
     expect(len(folders) == len(with_events), f"{len(folders)} folders, {len(with_events)} threads with events")
-    return f"{len(folders)} folders of 6000"
+    return f"{len(folders)} folders of 3000"
 
 
 @case
@@ -144,13 +144,13 @@ def output_too(scene):
 def values_too(scene):
     """The detail of calls is in pieces as well, and belongs to the calls that are there."""
     program = scene.build(COUNT)
-    scene.bounded("4M", "--trace", "step", "--detail", "step", "--", program, "300")
+    scene.bounded("4M", "--trace", "step", "--detail", "step", "--", program, "150")
     expect(scene.pieces("thread_0/detail-*.ctd") and scene.bytes() <= 4 << 20, "no pieces")
     calls = [line for line in scene.lines() if line["kind"] == "enter" and line["name"] == "step" and "entered_before" not in line]
     with_values = [line for line in calls if "args" in line]
     expect(len(with_values) > 1000, f"{len(with_values)} calls with values")
     numbers = [int(str(line["args"][0]), 16) for line in with_values]
-    expect(consecutive(numbers) and numbers[-1] == 299999, "not the values of the last calls")
+    expect(consecutive(numbers) and numbers[-1] == 149999, "not the values of the last calls")
 
 
 @case
@@ -236,7 +236,7 @@ def gone_meanwhile(scene):
 def damaged(scene):
     """A piece that is missing, and one that is cut, are said, with what went with them."""
     program = scene.build(COUNT)
-    scene.bounded("2M", "--args", "--trace", "step", "--", program, "900")
+    scene.bounded("1M", "--args", "--trace", "step", "--", program, "450")
     pieces = scene.pieces()
     events = scene.info()["events"]
     os.unlink(pieces[len(pieces) // 2])

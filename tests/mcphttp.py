@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """contrail mcp --http, by a client of our own: sessions of MCP, streams, whom the server refuses, its limits, and that nothing
-is left when a client, a session or the server goes. What is asked there is tested in mcp.py: it is the same server.
+is left when a client, a session or the server goes. What is asked there is tested in mcp.py and mcptools.py: it is the same server.
 
     tests/mcphttp.py [--filter PATTERN] [--build DIR]
 """
@@ -19,6 +19,7 @@ import time
 
 import harness
 import mcp
+import mcptools
 from harness import case, expect, main, wait_for
 from mcp import SDK, STEPS, TICKS, VERSIONS, installed
 
@@ -133,7 +134,7 @@ http.client.HTTPConnection.__exit__ = lambda self, *_: self.close()
 
 
 class Hunter(mcp.Client):
-    """What the hunts of mcp.py take for their client, by HTTP."""
+    """What the hunts of mcptools.py take for their client, by HTTP."""
 
     def __init__(self, server):  # pylint: disable=super-init-not-called
         self.client, self.calls, self.tokens = Client(server), 0, 0
@@ -149,7 +150,8 @@ class Hunter(mcp.Client):
 @case
 def hunts(scene):
     """The five hunts by HTTP, as by standard input and output."""
-    return "; ".join(hunt(scene) for hunt in (mcp.hunt_slow, mcp.hunt_hot_caller, mcp.hunt_crash, mcp.hunt_hang, mcp.hunt_regression))
+    return "; ".join(hunt(scene) for hunt in (mcptools.hunt_slow, mcptools.hunt_hot_caller, mcptools.hunt_crash, mcptools.hunt_hang,
+                                             mcptools.hunt_regression))
 
 
 @case

@@ -27,12 +27,12 @@ void mid(int i) { for (int k = 0; k < 3; k++) leaf(k); if (setjmp(back) == 0 && 
 void work(int i) { for (int k = 0; k < 3; k++) leaf(k); sum += i; }
 void handler(int n) { work(n); }
 void outer(int i) { for (int k = 0; k < 150; k++) work(k); usleep(500); sum += i; }
-void *run(void *a) { for (int i = 0; i < 60; i++) outer(i); return a; }
+void *run(void *a) { for (int i = 0; i < 20; i++) outer(i); return a; }
 int main(void) {
   pthread_t t[2];
   signal(SIGUSR1, handler);
   for (int i = 0; i < 2; i++) pthread_create(t + i, 0, run, 0);
-  for (int i = 0; i < 60; i++) { outer(i); for (int k = 0; k < 10; k++) mid(k); raise(SIGUSR1); printf("%d\n", i); fflush(stdout); }
+  for (int i = 0; i < 20; i++) { outer(i); for (int k = 0; k < 10; k++) mid(k); raise(SIGUSR1); printf("%d\n", i); fflush(stdout); }
   for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
   return 0;
 }
@@ -118,7 +118,7 @@ def as_the_whole(scene):
     expect(abs(ends - sum(line["kind"] == "enter" for line in whole)) <= 3, ends)
     lines = scene.run("output", "--raw", "--to", f"{half / 1e9:.9f}", scene.trace) + scene.run(
         "output", "--raw", "--from", f"{half / 1e9:.9f}", scene.trace)
-    expect(lines.split() == [str(i) for i in range(60)], lines)
+    expect(lines.split() == [str(i) for i in range(20)], lines)
 
 
 @case

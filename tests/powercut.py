@@ -21,7 +21,7 @@ import time
 import harness
 from harness import case, expect, main
 
-CUTS, COPIES, COMPARED = 100, 10, 4
+CUTS, COPIES, COMPARED = (40, 200), 10, 4
 PAGE = 4096
 
 PROGRAM = r"""
@@ -116,7 +116,8 @@ def play(scene, options, is_beginning=True):
     lots = random.Random(seed)
     least = len(json.dumps(whole))
     expect(least > 100000, "hardly any calls")
-    for number in range(CUTS):
+    cuts = scene.rounds(*CUTS)
+    for number in range(cuts):
         which = number % (len(copies) - 1)
         left, there = cut(lots, copies[which], copies[which + 1])
         trace = scene.path("cut-trace")
@@ -133,7 +134,7 @@ def play(scene, options, is_beginning=True):
         got = json.loads(report.stdout)["events"]
         # After a gap between pieces the calls that were entered in it and are still open are entered there.
         expect(there <= got <= there + (0 if is_beginning else 100), f"{said}: {got} events in the report, {there} in whole blocks")
-        if is_beginning and number % (CUTS // COMPARED) == 0:
+        if is_beginning and number % (cuts // COMPARED) == 0:
             for tid, calls in scene.calls_of(trace).items():
                 # The names of the functions that came last may be gone: "(function N)", or "?" where the manifest does not
                 # know yet how many there are. The clock is measured until the end.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Exports in the programs that they are for: the DevTools page of Debian's Chromium shows a chrome trace; hyparquet, and Apache
 Arrow by parquet-wasm, read Parquet (npm packages; skipped with npm's reason where they are not to be had). DuckDB, SQLite,
-speedscope's page and go tool pprof are in tests/export.py, ClickHouse in tests/fleet.py.
+speedscope's page and go tool pprof are in tests/exportstacks.py, ClickHouse in tests/fleet.py.
 
     tests/readers.py [--filter PATTERN] [--build DIR]
 """

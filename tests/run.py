@@ -9,8 +9,9 @@ may be dropped, and the counts of calls must be those that the fixture states.
     tests/run.py --repeat 20          every case traced so often (untraced once); five failures end a case's repetition
     tests/run.py --exclude '[a-m]*'   with these functions excluded; of the others the counts must be right all the same
     tests/run.py --light              with light hooks: the counts must be the same, of frames there are none
-    tests/run.py --every              each fixture by all its compilers and levels, as make torture plays them; without it, and
-                                      without --filter, by gcc -O2, by one of the other usual ones, and by those that it asks for
+    tests/run.py --long               each fixture by all its compilers and levels, as make torture plays them; without it, and
+                                      without --filter, by gcc -O2, by one of the other usual ones, and by those that it asks for, by
+                                      each of which one of its runs is played
     tests/run.py --list               the cases
     tests/run.py --keep               keep the traces, in build/tests/traces, as those of failures always are
 
@@ -385,7 +386,7 @@ def arguments(parser):
     parser.add_argument("--record", type=shlex.split, default=[], help="further options for contrail record")
     parser.add_argument("--exclude", action="append", default=[])
     parser.add_argument("--light", action="store_true")
-    parser.add_argument("--every", action="store_true")
+    parser.add_argument("--few", action="store_true", help="one run by each compiler, if it is not --long")
     parser.add_argument("--half", type=int, choices=[0, 1], help="half of the fixtures only")
 
 
@@ -394,10 +395,16 @@ def number_of(fixture):
     return zlib.crc32(fixture.name.encode())
 
 
-def is_left_out(variation):
-    """By one of the usual compilers and levels, whose turn it is not: of these each fixture has gcc -O2 and one other."""
+def is_left_out(variation, is_again=False):
+    """By one of the usual compilers and levels, whose turn it is not: of these each fixture has gcc -O2 and one other. is_again: it
+    is played with other options besides, and by gcc -O2, too, one of its runs is."""
     usual = [one for one in variation.fixture.variants() if one in fx.DEFAULT_BUILD.split() and one != "gcc-O2"]
-    return variation.variant in usual and variation.variant != usual[number_of(variation.fixture) % len(usual)]
+    if variation.variant in usual and variation.variant != usual[number_of(variation.fixture) % len(usual)]:
+        return True
+    # Of several runs those it asks for take turns, a run each: what differs between them is not what differs between runs.
+    variants, runs = variation.fixture.variants(), [name for name, _ in variation.fixture.runs()]
+    turn = variants.index(variation.variant) + runs.index(variation.run_name)
+    return (is_again or variation.variant != "gcc-O2") and turn % len(runs) != number_of(variation.fixture) % len(runs)
 
 
 def choose(cases, options):
@@ -413,8 +420,8 @@ def choose(cases, options):
     # What is excluded counts for no depth: with a bound, other calls are in the trace than the truth is of. Depths and the
     # witness are of frames, of which light hooks know nothing.
     variations = [(one, one.keywords["variation"]) for one in cases]
-    if not options.every and not options.filter:
-        variations = [(one, of) for one, of in variations if not is_left_out(of)]
+    if not options.long and (options.few or not options.filter):
+        variations = [(one, of) for one, of in variations if not is_left_out(of, options.few)]
     if options.half is not None:
         variations = [(one, of) for one, of in variations if number_of(of.fixture) % 2 == options.half]
     if options.exclude or options.light:

@@ -560,7 +560,6 @@ def read_json(path):
 
 def arguments(parser):
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--long", action="store_true", help="the long set too")
     parser.add_argument("--translated", action="store_true", help="by translated code, in place of a recording")
     parser.add_argument("--records", action="store_true", help="--translated, and instructions are recorded")
     parser.add_argument("--once", action="store_true", help="untraced once only")

@@ -588,7 +588,7 @@ def limit(scene):
 def limit_of_size(scene):
     """Dumps and detail have so much on disk, and no more; what is refused for that is said everywhere."""
     scene.start("--last", "8M", "--on", "call other: dump", "--pre", "0", "--post", "10ms", "--max-windows-size", "1M")
-    scene.do("step", 30000000)
+    scene.do("step", 15000000)
     scene.do("other", 1)
     wait_for("a dump", lambda: scene.ask("status")["windows_size"]["bytes"] > 1 << 20)
     expect("no more are opened" in scene.run(scene.contrail, "status"), "status does not say it")

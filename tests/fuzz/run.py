@@ -3,6 +3,7 @@
 """Builds the fuzz targets with clang, ASan and UBSan, and runs each for some time.
 
     tests/fuzz/run.py [--seconds N] [--jobs N] [--filter PATTERN] [TARGET...]
+    tests/fuzz/run.py --plain ...              the targets are not optimised: built in half the time, for make test
     tests/fuzz/run.py --again FILE TARGET      one input again, as a failure says
     tests/fuzz/run.py --reduce TARGET...       what was found goes into tests/fuzz/corpus, reduced
 
@@ -27,6 +28,7 @@ from harness import ROOT, Skip, expect, main  # noqa: E402
 
 CORPUS = os.path.join(HERE, "corpus")
 BUILD = os.path.join(ROOT, "build-fuzz")
+PLAIN = os.path.join(BUILD, "plain")
 # Largest input, and what else the target is told.
 TARGETS = {
     "relocate": ["-max_len=72"],
@@ -49,7 +51,7 @@ TARGETS = {
     "calls": ["-max_len=4096"],
 }
 FOUND_BYTES_MAX = 40000
-LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
+LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
 ENVIRONMENT = dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1:detect_stack_use_after_return=0",
                    UBSAN_OPTIONS="print_stacktrace=1")
 
@@ -119,19 +121,21 @@ def missing():
         return None if tried.returncode == 0 else "clang has no libFuzzer here (Debian: libclang-rt-14-dev)"
 
 
-def build(targets):
+def build(targets, options):
     run([os.path.join(ROOT, "tools", "sources.sh")], cwd=ROOT)
-    if not os.path.exists(os.path.join(BUILD, "build.ninja")):
-        made = run(["meson", "setup", "-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", BUILD, ROOT],
+    folder = PLAIN if options.plain else BUILD
+    if not os.path.exists(os.path.join(folder, "build.ninja")):
+        level = ["-Ddebug=false", "-Doptimization=0", "-Dc_args=-gline-tables-only"] if options.plain else []
+        made = run(["meson", "setup", "-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", *level, folder, ROOT],
                    env=dict(os.environ, CC="clang"))
         if made.returncode:
             return made.stdout
-    made = run(["ninja", "-C", BUILD, "--quiet"] + [f"tests/fuzz/fuzz_{name}" for name in targets])
+    made = run(["ninja", "-C", folder, f"-j{harness.JOBS}", "--quiet"] + [f"tests/fuzz/fuzz_{name}" for name in targets])
     return made.stdout if made.returncode else None
 
 
-def program(target):
-    return os.path.join(BUILD, "tests", "fuzz", "fuzz_" + target)
+def program(target, options):
+    return os.path.join(PLAIN if options.plain else BUILD, "tests", "fuzz", "fuzz_" + target)
 
 
 # ---- what to begin with ----
@@ -232,7 +236,7 @@ class Scene(harness.Scene):
     def __init__(self, options, folder, target):
         super().__init__(options, folder)
         self.target = target
-        self.again = f" --seconds {options.seconds}" + (f" --seed {options.seed}" if options.seed else "")
+        self.again = f" --seconds {options.seconds}" + " --plain" * options.plain + (f" --seed {options.seed}" if options.seed else "")
 
 
 def fuzz(scene):
@@ -243,7 +247,7 @@ def fuzz(scene):
     folder, count = prepare(target)
     failed = os.path.join(BUILD, "failed")
     os.makedirs(failed, exist_ok=True)
-    command = ["nice", "-n", "10", program(target), f"-max_total_time={options.seconds}", *LIMITS, *TARGETS[target],
+    command = ["nice", "-n", "10", program(target, options), f"-max_total_time={options.seconds}", *LIMITS, *TARGETS[target], f"-timeout={100 if options.plain else 20}",
                f"-artifact_prefix={failed}/{target}-"]
     if options.seed:
         command.append(f"-seed={options.seed}")
@@ -256,11 +260,11 @@ def fuzz(scene):
     return f"{runs.group(1) if runs else '?'} runs from {count} seeds, {len(os.listdir(folder))} inputs kept"
 
 
-def reduce(target):
+def reduce(target, options):
     """What reaches something that no other input reaches, as text."""
     folder, _ = prepare(target)
     with tempfile.TemporaryDirectory() as small:
-        done = run([program(target), "-merge=1", *LIMITS, *TARGETS[target], small, folder], env=ENVIRONMENT)
+        done = run([program(target, options), "-merge=1", "-timeout=20", *LIMITS, *TARGETS[target], small, folder], env=ENVIRONMENT)
         if done.returncode:
             print(done.stdout[-2000:])
             return
@@ -282,6 +286,7 @@ def reduce(target):
 def arguments(parser):
     parser.add_argument("--seconds", type=int, default=int(os.environ.get("FUZZ_SECONDS", 10)))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plain", action="store_true", help="targets that are not optimised, in build-fuzz/plain")
     parser.add_argument("--again", metavar="FILE")
     parser.add_argument("--reduce", action="store_true")
     parser.add_argument("targets", nargs="*", metavar="TARGET")
@@ -296,7 +301,7 @@ def choose(cases, options):
     if options.list:
         return cases
     options.missing = missing()
-    options.unbuilt = None if options.missing else build([one.name for one in cases])
+    options.unbuilt = None if options.missing else build([one.name for one in cases], options)
     if options.again or options.reduce:
         no_test(options.targets or list(TARGETS), options)
     return cases
@@ -307,9 +312,9 @@ def no_test(targets, options):
     if why:
         sys.exit(why)
     if options.again:
-        sys.exit(subprocess.call([program(targets[0]), *LIMITS, options.again], env=ENVIRONMENT))
+        sys.exit(subprocess.call([program(targets[0], options), "-timeout=100", *LIMITS, options.again], env=ENVIRONMENT))
     for target in targets:
-        reduce(target)
+        reduce(target, options)
     sys.exit(0)
 
 
