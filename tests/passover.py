@@ -80,6 +80,10 @@ MORE = ((), ("--json",), ("--type", "call"), ("--depth", "3..6"), ("--min-durati
         ("--limit", "7"), ("--reason", "longjmp"), ("--no-output",), ("--depth", "2"), ("--time", "cpu"))
 
 
+RARE = (("--min-duration", "1ms"), ("--min-duration", "20us", "--json"), ("--min-duration", "5us"), ("--min-duration", "100us", "--max-duration", "10ms"),
+        ("--min-duration", "30us", "--module", "own", "--json"), ("--min-duration", "10us", "--depth", "2..5"), ("--min-duration", "10us", "--depth", "4"),
+        ("--min-duration", "20us", "--reason", "returned,longjmp"), ("--min-duration", "1s"), ("--reason", "killed,exit,still-open"), ("--type", "lost"),
+        ("--type", "output,crash", "--json"), ("--type", "output"), ("--type", "lost,crash", "--json"), ("--min-duration", "50us", "--type", "call", "--json"))
 LONG = ("main", "coroutine", "held", "tailed", "switches", "leaf2", "leaf", "mid")  # of which there are many lines
 
 
@@ -135,6 +139,8 @@ def compare(scene, trace=None, functions=FUNCTIONS):
     for words in (("--module", "libc*"), ("--module", "ld-linux*", "--json"), ("--module", "own", "--limit", "3000"), ("--file", "own.cc", "--limit", "3000"),
                   ("--function", "rare", "--module", "libc*"), ("--function", "says", "--module", "libc*")):
         lines += same(scene, index, *(words if "--limit" in words else (*words, "--limit", "0")), trace)
+    for words in RARE if scene.options.long else RARE:
+        lines += same(scene, index, *words, "--limit", "20000", trace)
     info = scene.info(trace)
     length = info["duration_ns"] if "duration_ns" in info else 1000000000
     for _ in range(6 if scene.options.long else 2):

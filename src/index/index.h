@@ -114,6 +114,19 @@ int ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t or
  */
 int ct_index_granules_of(const struct ct_index *index, uint32_t thread, const uint8_t *functions, uint8_t **wanted,
                          size_t *count);
+/*
+ * Likewise for who shows single ends of calls, losses, or what happened at a moment, and nothing else: not 0 where one
+ * of these is, and in the granule before that, so that a call that begins and ends at the border is seen whole.
+ */
+struct ct_granules_asked {
+  uint64_t least_ns;       /* ends of calls that took so long; 0: none */
+  bool unfinished;         /* of calls that are not over (ct_span_is_unfinished) */
+  bool marks;              /* losses, execs, changes of the sampling */
+  const uint64_t *moments; /* ascending */
+  size_t moment_count;
+};
+int ct_index_granules_with(const struct ct_index *index, uint32_t thread, const struct ct_granules_asked *asked,
+                           uint8_t **wanted, size_t *count);
 /* Where a granule begins, and what the builder of spans knew there: for ct_span_state_take. */
 struct ct_index_place {
   uint64_t offset; /* of its first block */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which granules of a thread have to do with some functions, and what is known where a granule begins.
+ * Which granules of a thread have to do with some functions, or with what is rare, and what is known where one begins.
  *
  * A granule says which functions' calls ended in it. One that ended there and was open at its begin began in an earlier
  * one, which its ordinal leads to, and was open all the way. Frames that nobody counted were open from the begin on.
@@ -107,6 +107,41 @@ ct_index_granules_of(const struct ct_index *index, uint32_t thread, const uint8_
   }
   *wanted = bytes;
   *count = s.part->granule_count;
+  return 0;
+}
+
+static bool
+is_asked_about(const struct ct_index *index, const struct ct_granule *g, const struct ct_granules_asked *asked)
+{
+  return (asked->least_ns != 0 && ct_trace_ticks_ns(index->trace, g->max_ticks) >= asked->least_ns) ||
+         (asked->unfinished && (g->flags & CT_GRANULE_UNFINISHED) != 0) ||
+         (asked->marks && (g->flags & CT_GRANULE_MARKS) != 0);
+}
+
+int
+ct_index_granules_with(const struct ct_index *index, uint32_t thread, const struct ct_granules_asked *asked,
+                       uint8_t **wanted, size_t *count)
+{
+  const struct ct_index_part *part = &index->threads[thread].part;
+  uint8_t *bytes = calloc(part->granule_count + 1, 1);
+  size_t moment = 0;
+  if (bytes == NULL) {
+    return CT_ENOMEM;
+  }
+  for (uint64_t i = 0; i < part->granule_count; i++) {
+    bool is_last = i + 1 == part->granule_count;
+    bytes[i] |= is_asked_about(index, &part->granules[i], asked);
+    for (; moment < asked->moment_count && (is_last || asked->moments[moment] <= part->granules[i + 1].first_tsc);
+         moment++) {
+      bytes[i] = 1; /* at its very end: the next one may begin with that */
+      bytes[i + 1] = !is_last;
+    }
+    if (i > 0) {
+      bytes[i - 1] |= bytes[i];
+    }
+  }
+  *wanted = bytes;
+  *count = part->granule_count;
   return 0;
 }
 

@@ -35,9 +35,8 @@ full(const struct replay *r)
          (r->options->filter->limit != 0 && r->line_count >= r->options->filter->limit);
 }
 
-/* Only lines that tell of an end can pass: what is asked for is not known before. */
-static bool
-is_about_ends(const struct replay *r)
+bool
+replay_is_about_ends(const struct replay *r)
 {
   const struct ct_filter *o = r->options->filter;
   return o->min_ns != 0 || o->max_ns != 0 || o->reasons != 0;
@@ -64,7 +63,7 @@ passes(const struct replay *r, const struct ct_line *line)
   if (o->types != 0 && (o->types & kinds[line->kind].type) == 0) {
     return false;
   }
-  if (!is_about_ends(r)) {
+  if (!replay_is_about_ends(r)) {
     return true;
   }
   if (end == CT_SPAN_ENDS || (line->kind == CT_LINE_TAIL && line->other == NULL)) {
@@ -113,10 +112,9 @@ duration(uint64_t from, uint64_t to)
   return to > from ? to - from : 0;
 }
 
-/* Decides about a frame from the one above it (NULL: none) and the filters. */
-static void
-classify(const struct replay *r, const struct lane *lane, struct ct_span_frame *frame,
-         const struct ct_span_frame *above, const struct ct_label *label, uint32_t depth)
+void
+replay_classify(const struct replay *r, const struct lane *lane, struct ct_span_frame *frame,
+                const struct ct_span_frame *above, const struct ct_label *label, uint32_t depth)
 {
   const struct ct_filter *o = r->options->filter;
   bool inside = above != NULL && (above->flags & REPLAY_SELECTED) != 0;
@@ -258,12 +256,12 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   frame->began = lane->clock.now;
   frame->fn = event->fn;
   frame->ordinal = lane->ordinal;
-  classify(r, lane, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
+  replay_classify(r, lane, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
   if (replaced != NULL && r->sink == NULL && (replaced->flags & REPLAY_SELECTED) != 0 &&
       (frame->flags & REPLAY_SELECTED) == 0) {
     /* What a selected function tail-calls goes on in its place. */
     struct ct_span_frame above = {.flags = REPLAY_SELECTED, .below = replaced->below - 1, .level = replaced->level};
-    classify(r, lane, frame, &above, label, event->depth);
+    replay_classify(r, lane, frame, &above, label, event->depth);
   }
   frame->flags |= lane->is_before ? REPLAY_BEFORE : 0;
   if ((frame->flags & REPLAY_SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL)) {
@@ -329,7 +327,7 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     line.ticks = duration(event->enter_tsc, event->tsc);
     line.before_trace = true;
     closed->ordinal = CT_NO_ORDINAL;
-    classify(r, lane, closed, NULL, label, event->depth);
+    replay_classify(r, lane, closed, NULL, label, event->depth);
   }
   if (event->kind == CT_EV_UNWOUND) {
     ct_unwind_reason_applied(stack, event->tsc, line.end);
@@ -357,7 +355,7 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
     return rc;
   }
   const struct ct_span_frame *frame = ct_span_stack_top(lane->stacks.current);
-  if (((is_about_ends(r) ? closed.flags : frame->flags | closed.flags) & REPLAY_SHOWN) == 0) {
+  if (((replay_is_about_ends(r) ? closed.flags : frame->flags | closed.flags) & REPLAY_SHOWN) == 0) {
     return 0;
   }
   struct ct_line line = {.kind = CT_LINE_TAIL,
@@ -384,7 +382,7 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
   if (event->kind == CT_EV_POINT) {
     ct_unwind_reason_point(&r->unwind_reason, lane->stacks.current, event->fn);
   }
-  classify(r, lane, &frame, ct_span_stack_top(lane->stacks.current), label, event->depth);
+  replay_classify(r, lane, &frame, ct_span_stack_top(lane->stacks.current), label, event->depth);
   if ((frame.flags & REPLAY_SHOWN) == 0) {
     return 0;
   }
@@ -601,6 +599,9 @@ run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
         return ct_fail(diag, rc, "the index of the trace makes no sense: remove %s/spans.cti", ct_trace_path(r->trace));
       }
       replay_take(r, lane, &event);
+      if (lane->has_landed) {
+        replay_fill(lane, &event);
+      }
       rc = replay_event(r, lane, &event);
     }
   }
@@ -694,7 +695,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
 {
   struct replay r = {.trace = trace, .options = options, .notes = notes, .sink = sink, .until = UINT64_MAX};
   bool follows = options->follow != NULL && !ct_trace_is_complete(trace);
-  r.is_filtered = options->filter->types != 0 || is_about_ends(&r);
+  r.is_filtered = options->filter->types != 0 || replay_is_about_ends(&r);
   r.is_before_after = options->filter->after != 0;
   struct ct_view_pattern pattern;
   int rc = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,

@@ -21,6 +21,8 @@ enum replay_frame_flags {
   REPLAY_SELECTED = 2, /* the function filter lets it and what is below it through */
   REPLAY_WRITTEN = 4,  /* a leaf whose line is out */
   REPLAY_BEFORE = 8,   /* open when the recording began */
+  /* Of a lane that has landed: events were lost while it was open. Elsewhere its end tells. */
+  REPLAY_UNCERTAIN = 16,
 };
 
 enum { COLUMN_CHARS = 64, RESULTS_MAX = 8, RESULT_VALUES_MAX = 5, DETAIL_STACK_BYTES = 512 };
@@ -74,6 +76,7 @@ struct lane {
   size_t next_granule;  /* the first one that has not begun ... */
   uint64_t next_offset; /* ... and where it does; UINT64_MAX: there is none */
   size_t landing;
+  bool has_landed;
   bool lands; /* the next event is the first one of a granule after some that were passed over */
 };
 
@@ -97,7 +100,7 @@ struct ct_view_pattern;
 struct replay {
   struct ct_trace *trace;
   struct ct_index *index;   /* of what may be passed over; NULL: nothing is */
-  uint8_t *index_functions; /* that it is asked about */
+  uint8_t *index_functions; /* that it is asked about; NULL: about ends of calls, losses and moments */
   const struct ct_replay_options *options;
   struct ct_view_notes *notes;
   struct ct_labels labels;
@@ -133,8 +136,8 @@ int ct_replay_chosen(struct ct_trace *trace, const struct ct_replay_options *opt
                      struct ct_view_notes *notes, struct ct_diag *diag);
 
 /*
- * replay_index.c. Where only some functions' calls are shown and there is an index, which granules have some of them,
- * or else something to be shown. 0, CT_ENOMEM, CT_EFORMAT.
+ * replay_index.c. Where only some calls are shown and there is an index, which granules have some of them, or else
+ * something to be shown. 0, CT_ENOMEM, CT_EFORMAT.
  */
 int replay_index_open(struct replay *r, struct ct_view_pattern *pattern, struct ct_diag *diag);
 int replay_index_lane(const struct replay *r, struct lane *lane, struct ct_diag *diag);
@@ -144,7 +147,18 @@ void replay_index_close(struct replay *r);
 /* After a batch was read: one of a granule that is not wanted becomes the first one of the next that is, or the end. */
 void replay_pass_over(struct replay *r, struct lane *lane);
 /* Before the first event of such a one: the open calls and the clock become what they are there. 0 or an error. */
-int replay_land(const struct replay *r, struct lane *lane);
+int replay_land(struct replay *r, struct lane *lane);
+/*
+ * After that: a cursor that began in the middle does not know the frames of other stacks than the one that it began on.
+ * An end of one of them gets what is known here.
+ */
+void replay_fill(struct lane *lane, struct ct_event *event);
+
+/* replay.c. Decides about a frame from the one above it (NULL: none) and the filters. */
+void replay_classify(const struct replay *r, const struct lane *lane, struct ct_span_frame *frame,
+                     const struct ct_span_frame *above, const struct ct_label *label, uint32_t depth);
+/* Only lines that tell of an end can pass: what is asked for is not known before. */
+bool replay_is_about_ends(const struct replay *r);
 
 /* Merges the lanes of the heap, as far as `until`. 0, or an error with diag. */
 int replay_merge(struct replay *r, struct ct_diag *diag);
