@@ -280,7 +280,7 @@ def not_comparable(scene):
 def wrong_usage(scene):
     trace = scene.traced("a", turns=10)
     for words, status in (([trace], 2), ([trace, trace, trace], 2), (["--sort", "x", trace, trace], 2),
-                          ([trace, scene.path("none")], 1), (["--function", "[", trace, trace], 2), (["--min-duration", "1ms", trace, trace], 2),
+                          ([trace, scene.path("none")], 1), (["--function", "[", trace, trace], 2), (["--from", "1", trace, trace], 2),
                           (["--family", trace + "@..1", trace], 2), (["--family", trace, trace + "@..1"], 2)):
         result = scene.execute(scene.contrail, "diff", *words)
         expect(result.returncode == status and result.stderr and not result.stdout, f"{words}: {result}")

@@ -229,6 +229,7 @@ write_diff(struct shown *shown)
                                     .sort = (enum ct_diff_sort)place_of(mcp_get_text(shown->arguments, "sort"), words),
                                     .function_glob = shown->view.filter.function,
                                     .module_glob = shown->view.filter.module,
+                                    .calls = &shown->view.filter,
                                     .limit = LINES_MAX,
                                     .family = mcp_get_flag(shown->arguments, "family"),
                                     .time = shown->time,
