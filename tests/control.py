@@ -268,6 +268,10 @@ def several(scene):
     equal(len(scene.json("sessions")["sessions"]), 4, "sessions")
     for i, program in enumerate(programs):
         program.call("first", 100 + i)
+    called = sessions[0][1].rsplit("-", 1)[0]
+    error = scene.run("status", called, status=2)
+    if "there are 4 sessions of " + called not in error:
+        raise AssertionError(f"four of one name: {error}")
     trace = scene.next_trace()
     error = scene.run("attach", "-o", trace, str(programs[0].process.pid), status=125)
     if len(error.splitlines()) != 1 or os.path.exists(trace):
@@ -278,6 +282,8 @@ def several(scene):
         equal(contrail.wait(WAIT), 0, "status of contrail attach")
         equal(scene.calls(trace, "first", "second"), (100 + i, 5), "calls")
         equal(len(scene.json("sessions")["sessions"]), 3 - i, "sessions left")
+        if i == 2:
+            equal(scene.json("status", called)["id"], sessions[3][1], "the last one, by its name")
 
 
 # ---- patterns ----
