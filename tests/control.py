@@ -157,7 +157,7 @@ def listed(scene):
     equal({key: status[key] for key in wanted}, wanted, "status")
     if not 0 < status["hooked"] <= status["functions"] or not abs(status["since_wall_ns"] / 1e9 - time.time()) < 3600:
         raise AssertionError(f"status: {status}")
-    for word in (name, str(program.process.pid)):
+    for word in (name, str(program.process.pid), "program"):
         equal(scene.json("status", word)["id"], name, f"status {word}")
     text = scene.run("status")
     if name not in text or "state      running" not in text:
@@ -172,7 +172,7 @@ def listed(scene):
     equal([line.split()[0] for line in lines], ["session"] + sorted([name, second["id"]]), "sessions as text")
     if "which one" not in scene.run("status", status=2):
         raise AssertionError("several sessions, and none is asked for")
-    scene.run("status", "program", status=3), scene.run("status", "1", status=3), scene.run("status", "../x", status=3)
+    scene.run("status", "program", status=2), scene.run("status", "progra", status=3), scene.run("status", "1", status=3), scene.run("status", "../x", status=3)
     scene.run("status", name, name, status=2), scene.run("stop", "--never", status=2)
     scene.run("stop", name), scene.run("stop", second["id"])
     contrail.wait(20)
