@@ -20,6 +20,8 @@ from harness import Skip, case, expect, main, wait_for
 from streams import free_port
 
 SUBJECT = "contrail.test"
+CHECK, END = 4, 5  # types of frames, and where a message has its one (docs/streams.md)
+FRAME_TYPE = 44
 PIECE, ASK = 2, 21  # types of frames
 
 
@@ -57,9 +59,11 @@ class Peer:
 
 
 class Leaky:
-    """Hands on between a client and the server, and leaves out messages to the client: each whose number, from 1, is chosen."""
+    """Hands on between a client and the server, and leaves out messages to the client: each whose number, from 1, is chosen,
+    and may_pass, if given, may refuse it by its frame's type."""
 
-    def __init__(self, port, is_left_out):
+    def __init__(self, port, is_left_out, may_pass=lambda kind: True):
+        self.may_pass = may_pass
         self.to, self.is_left_out, self.seen, self.lost = port, is_left_out, 0, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -90,7 +94,7 @@ class Leaky:
             while line := file.readline():
                 data = file.read(int(line.split()[-1]) + 2) if line.startswith(b"MSG") else b""
                 self.seen += bool(data)
-                if data and self.is_left_out(self.seen):
+                if data and (self.is_left_out(self.seen) or (len(data) > FRAME_TYPE and not self.may_pass(data[FRAME_TYPE]))):
                     self.lost += 1
                 else:
                     near.sendall(line + data)
@@ -219,6 +223,26 @@ def left_out(scene):
     said = scene.ended(receivers)
     expect("did not arrive" in said["holes"] and "sent again" in last_line(said["holes"]), said["holes"])
     expect("did not arrive" not in said["whole"], said["whole"])
+
+
+@case("messages at the end do not arrive")
+def end_left_out(scene):
+    """What tells a receiver that it has all is lost three times over, and what it is compared by: it is asked for again, and all end well."""
+    scene.serve()
+    left = {CHECK: 3, END: 3}
+
+    def may_pass(kind):
+        if left.get(kind, 0) == 0:
+            return True
+        left[kind] -= 1
+        return False
+
+    leaky = Leaky(scene.port, lambda number: False, may_pass)
+    scene.proxies.append(leaky)
+    receivers = {"whole": scene.listen("whole"), "holes": scene.listen("holes", port=leaky.port)}
+    scene.end(scene.start("--to", scene.address))
+    said = scene.ended(receivers)
+    expect(left == {CHECK: 0, END: 0} and "did not arrive" in said["holes"], f"{left} {said['holes']}")
 
 
 @case("server killed")

@@ -157,7 +157,7 @@ def listed(scene):
     equal({key: status[key] for key in wanted}, wanted, "status")
     if not 0 < status["hooked"] <= status["functions"] or not abs(status["since_wall_ns"] / 1e9 - time.time()) < 3600:
         raise AssertionError(f"status: {status}")
-    for word in (name, str(program.process.pid)):
+    for word in (name, str(program.process.pid), "program"):
         equal(scene.json("status", word)["id"], name, f"status {word}")
     text = scene.run("status")
     if name not in text or "state      running" not in text:
@@ -172,7 +172,7 @@ def listed(scene):
     equal([line.split()[0] for line in lines], ["session"] + sorted([name, second["id"]]), "sessions as text")
     if "which one" not in scene.run("status", status=2):
         raise AssertionError("several sessions, and none is asked for")
-    scene.run("status", "program", status=3), scene.run("status", "1", status=3), scene.run("status", "../x", status=3)
+    scene.run("status", "program", status=2), scene.run("status", "progra", status=3), scene.run("status", "1", status=3), scene.run("status", "../x", status=3)
     scene.run("status", name, name, status=2), scene.run("stop", "--never", status=2)
     scene.run("stop", name), scene.run("stop", second["id"])
     contrail.wait(20)
@@ -268,6 +268,10 @@ def several(scene):
     equal(len(scene.json("sessions")["sessions"]), 4, "sessions")
     for i, program in enumerate(programs):
         program.call("first", 100 + i)
+    called = sessions[0][1].rsplit("-", 1)[0]
+    error = scene.run("status", called, status=2)
+    if "there are 4 sessions of " + called not in error:
+        raise AssertionError(f"four of one name: {error}")
     trace = scene.next_trace()
     error = scene.run("attach", "-o", trace, str(programs[0].process.pid), status=125)
     if len(error.splitlines()) != 1 or os.path.exists(trace):
@@ -278,6 +282,8 @@ def several(scene):
         equal(contrail.wait(WAIT), 0, "status of contrail attach")
         equal(scene.calls(trace, "first", "second"), (100 + i, 5), "calls")
         equal(len(scene.json("sessions")["sessions"]), 3 - i, "sessions left")
+        if i == 2:
+            equal(scene.json("status", called)["id"], sessions[3][1], "the last one, by its name")
 
 
 # ---- patterns ----

@@ -59,8 +59,9 @@ enum { CT_CONTROL_ID_BYTES = 64 };
 typedef void ct_control_visit(void *context, const char *id);
 int ct_control_list(ct_control_visit *visit, void *context, struct ct_diag *diag);
 /*
- * The id of the session that name means: an id, the pid of its process, or NULL for the only one. CT_ENOENT: there is
- * none; CT_ERANGE: name is NULL and there are several.
+ * The id of the session that name means: an id, the pid of its process, the name of its program if one session has
+ * that (what comes before the pid in its id, or as ps has it), or NULL for the only one. CT_ENOENT: there is none;
+ * CT_ERANGE: there are several.
  */
 int ct_control_find(const char *name, char id[CT_CONTROL_ID_BYTES], struct ct_diag *diag);
 /*

@@ -96,7 +96,7 @@ struct tui_paths {
   uint64_t folded;
   bool is_known;              /* of this root */
   uint64_t took_ms, ended_ms; /* the last reading, and when (CLOCK_MONOTONIC) */
-  struct tui_paths_job *job; /* that is under way; NULL: none */
+  struct tui_paths_job *job;  /* that is under way; NULL: none */
 };
 
 /* Begins to read those of the trace, from a function down or from the outermost calls (NULL). */

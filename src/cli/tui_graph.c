@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * contrail tui: who calls whom, as a tree that is folded. Once the paths have been read it is of them, as contrail graph
- * has it. Before that, and with callers below what they call, a node below another is an edge: what its caller called
- * of it on all paths, as the index has it.
+ * contrail tui: who calls whom, as a tree that is folded. Once the paths have been read it is of them, as contrail
+ * graph has it. Before that, and with callers below what they call, a node below another is an edge: what its caller
+ * called of it on all paths, as the index has it.
  */
 #include "cli/tui.h"
 

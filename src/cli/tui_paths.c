@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * contrail tui: the tree of paths, as contrail graph has it. It is of the whole trace, which is read for it: by a thread
- * of its own, while the graph's pane shows the sums that the index has. The thread has nothing but its job; whoever
- * started it takes what it has made when `is_done` says so (release here, acquire there).
+ * contrail tui: the tree of paths, as contrail graph has it. It is of the whole trace, which is read for it: by a
+ * thread of its own, while the graph's pane shows the sums that the index has. The thread has nothing but its job;
+ * whoever started it takes what it has made when `is_done` says so (release here, acquire there).
  */
 #include "cli/tui.h"
 
@@ -193,8 +193,7 @@ tui_paths_start(struct tui_paths *paths, const char *directory, const struct ct_
   job->begun_ms = now_ms();
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool is_begun =
-      make_job(job, directory, filter, root) && pthread_create(&job->thread, NULL, read_paths, job) == 0;
+  bool is_begun = make_job(job, directory, filter, root) && pthread_create(&job->thread, NULL, read_paths, job) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (is_begun) {
     paths->job = job;

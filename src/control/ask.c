@@ -5,6 +5,7 @@
 #include "control/client.h"
 #include "control/runtime_dir.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,29 +70,70 @@ is_meant(const char *id, const char *name)
          (name[strspn(name, "0123456789")] == '\0' && pid != NULL && strcmp(pid + 1, name) == 0);
 }
 
+/* Its program is called so: by its file, which the id has, or by what the process is started as (redis-server is a link
+ * to another file). */
+static bool
+is_called(const char *id, const char *name)
+{
+  const char *pid = strrchr(id, '-');
+  char path[64], called[64] = "";
+  if (pid == NULL) {
+    return false;
+  }
+  size_t length = (size_t)(pid - id);
+  if (strlen(name) == length && strncmp(id, name, length) == 0) {
+    return true;
+  }
+  snprintf(path, sizeof(path), "/proc/%.20s/comm", pid + 1);
+  FILE *file = fopen(path, "re");
+  if (file != NULL) {
+    called[fread(called, 1, sizeof(called) - 1, file)] = '\0';
+    called[strcspn(called, "\n")] = '\0';
+    fclose(file);
+  }
+  return called[0] != '\0' && strcmp(called, name) == 0;
+}
+
+/* The one of that id, or else of that name. */
+static int
+find_named(char *const *ids, size_t count, const char *name, size_t *found, struct ct_diag *diag)
+{
+  size_t matches = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (is_meant(ids[i], name)) {
+      *found = i;
+      return CT_OK;
+    }
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (is_called(ids[i], name)) {
+      *found = i;
+      matches++;
+    }
+  }
+  return matches == 1  ? CT_OK
+         : matches > 1 ? ct_fail(diag, CT_ERANGE, "there are %zu sessions of %.80s (contrail sessions): which one?",
+                                 matches, name)
+                       : ct_fail(diag, CT_ENOENT, "there is no session %.80s", name);
+}
+
 int
 ct_control_find(const char *name, char id[CT_CONTROL_ID_BYTES], struct ct_diag *diag)
 {
   char **ids;
-  size_t count;
+  size_t count, found = 0;
   int code = list_ids(&ids, &count, diag);
   if (code != CT_OK) {
     return code;
   }
-  if (name == NULL && count > 1) {
-    code = ct_fail(diag, CT_ERANGE, "there are %zu sessions (contrail sessions): which one?", count);
-  } else {
-    size_t i = 0;
-    while (i < count && name != NULL && !is_meant(ids[i], name)) {
-      i++;
-    }
-    if (i < count) {
-      strcpy(id, ids[i]); /* valid ids are shorter */
-    } else if (name == NULL) {
-      code = ct_fail(diag, CT_ENOENT, "there is no session");
-    } else {
-      code = ct_fail(diag, CT_ENOENT, "there is no session %.80s", name);
-    }
+  if (name != NULL) {
+    code = find_named(ids, count, name, &found, diag);
+  } else if (count != 1) {
+    code = count == 0 ? ct_fail(diag, CT_ENOENT, "there is no session")
+                      : ct_fail(diag, CT_ERANGE, "there are %zu sessions (contrail sessions): which one?", count);
+  }
+  if (code == CT_OK) {
+    strcpy(id, ids[found]); /* valid ids are shorter */
   }
   ct_runtime_dir_free_ids(ids);
   return code;

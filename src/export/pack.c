@@ -27,8 +27,7 @@ static int
 deflate_bytes(const uint8_t *raw, size_t raw_bytes, int level, int bits, bool is_whole, uint8_t *out, size_t room,
               size_t *bytes)
 {
-  z_stream stream = {
-      .next_in = (Bytef *)raw, .avail_in = (uInt)raw_bytes, .next_out = out, .avail_out = (uInt)room};
+  z_stream stream = {.next_in = (Bytef *)raw, .avail_in = (uInt)raw_bytes, .next_out = out, .avail_out = (uInt)room};
   if (deflateInit2(&stream, level, Z_DEFLATED, bits, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
     return ENOMEM;
   }

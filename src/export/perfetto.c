@@ -65,7 +65,7 @@ struct perfetto {
   uint8_t tail[16]; /* of each event: sequence and flags */
   uint32_t tail_bytes;
   struct begin end; /* the same of a call's end */
-  struct note { /* the annotation that says so, of each end; bytes 0: it is too long for a small packet */
+  struct note {     /* the annotation that says so, of each end; bytes 0: it is too long for a small packet */
     uint8_t data[NOTE_MAX];
     uint32_t bytes;
   } notes[CT_SPAN_ENDS];

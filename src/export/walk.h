@@ -5,8 +5,9 @@
  *
  * A format gets them in one of two ways:
  *   spans            in batches, when they end (callees before their callers): the fast one
- *   entered, ended   in the order of time; without filters the plain ones many at a time, as edges. Whether a call passes a filter of its duration or end is known only then; so
- *                    with such filters each thread is read twice, and a file without a name has a bit for each call
+ *   entered, ended   in the order of time; without filters the plain ones many at a time, as edges. Whether a call
+ * passes a filter of its duration or end is known only then; so with such filters each thread is read twice, and a file
+ * without a name has a bit for each call
  *
  * Times are nanoseconds since the begin of the first process's recording.
  */

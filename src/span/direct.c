@@ -252,8 +252,9 @@ ct_spans_direct(struct ct_spans *spans, int *code)
   struct ct_ops ops;
   uint64_t offset = ct_cursor_block_offset(spans->cursor);
   if (stack->frames == NULL || (spans->observer != NULL && spans->observer->edges == NULL) ||
-      spans->bounds.inside != NULL || spans->clock.in_gap || spans->stopped || spans->ended || offset >= spans->stop_offset || offset >= spans->end_offset ||
-      !ct_cursor_ops(spans->cursor, &ops) || ops.base + ops.count != stack->base + stack->count) {
+      spans->bounds.inside != NULL || spans->clock.in_gap || spans->stopped || spans->ended ||
+      offset >= spans->stop_offset || offset >= spans->end_offset || !ct_cursor_ops(spans->cursor, &ops) ||
+      ops.base + ops.count != stack->base + stack->count) {
     return false;
   }
   uint64_t before = spans->total_events;

@@ -6,8 +6,8 @@
  *
  * An observer is told of each call when it begins and when it ends, in the order of events, with the stack that it is
  * on: what depends on who called whom further out cannot be had of spans alone, which come when they end. It
- * costs half of the speed. An observer that takes no notice of stacks and notes can be told of the plain calls many at a
- * time (edges), which costs next to nothing.
+ * costs half of the speed. An observer that takes no notice of stacks and notes can be told of the plain calls many at
+ * a time (edges), which costs next to nothing.
  */
 #ifndef CT_SPAN_SPANS_H
 #define CT_SPAN_SPANS_H

@@ -75,7 +75,8 @@ struct ct_spans {
  * takes the general way.
  */
 const struct ct_event *ct_spans_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end);
-/* direct.c. The same of the ops that come next, in place of the events made of them; false: the first one does not fit. */
+/* direct.c. The same of the ops that come next, in place of the events made of them; false: the first one does not fit.
+ */
 bool ct_spans_direct(struct ct_spans *spans, int *code);
 
 /* observe.c. The innermost frame of the stack is new. */

@@ -22,6 +22,7 @@
 #include <contrail/replay.h>
 #include <contrail/slowest.h>
 #include "span/spans.h"
+#include "span/stacks.h"
 #include "span/stats.h"
 #include "views/report.h"
 
