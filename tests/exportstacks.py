@@ -19,6 +19,7 @@ from export import (FILTERS, FORMATS, HOSTILE, Scene, Span, chrome, clean, compa
                    folded, jsonl_rows, leaves, message, near, packed, perfetto, replayed, row_spans)
 from harness import case, expect, main
 
+
 # ---- speedscope ----
 
 def speedscope(data):

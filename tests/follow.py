@@ -515,7 +515,7 @@ class Live:
     def finish(self, lost=False):
         out, err = self.recorder.communicate(timeout=120)
         assert self.recorder.returncode == 0, (self.recorder.returncode, out, err)
-        assert all("matched no function" in line or lost and line.endswith("tells why")
+        assert all("matched no function" in line or lost and line.endswith("reports why")
                    for line in err.splitlines()), err
         return self.trace
 

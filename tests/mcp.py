@@ -21,7 +21,6 @@ import harness
 from harness import case, expect, main, wait_for
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-HUNT_CALLS, HUNT_TOKENS = 10, 20000
 TICKS = r"""
 #include <stdio.h>
 #include <unistd.h>

@@ -15,6 +15,9 @@ import time
 from harness import case, expect, main, wait_for
 from mcp import CRASH, HANG, NOISY, STEPS, TICKS, VERSIONS, Client, Scene, has_patches, tokens_of
 
+HUNT_CALLS, HUNT_TOKENS = 10, 20000
+
+
 # ---- the tools ----
 
 @case

@@ -57,7 +57,7 @@ const struct ct_command ct_command_info = {
     .summary = "show what a trace is: exit, events, drops, modules, threads",
     .synopsis = "[OPTION]... [DIR]",
     .about = "Shows how the recording in DIR (default " CT_DEFAULT_TRACE ") went. Of a piece of it\n"
-             "or of some threads it tells the events, the duration, the output and the threads of that piece.\n",
+             "or of some threads it reports the events, the duration, the output and the threads of that piece.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

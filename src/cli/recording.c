@@ -388,7 +388,7 @@ const struct ct_option ct_recording_options[] = {
      MEMBER(debuginfod)},
     CT_OPTION_GROUP(ct_select_options, struct ct_session_options, selection),
     {.name = "source",
-     .help = "write source files and lines into the trace, where debug information tells, for report --source",
+     .help = "write source files and lines into the trace, where debug information has them, for report --source",
      .apply = ct_apply_flag,
      MEMBER(sources)},
     CT_OPTION_GROUP(ct_exclude_options, struct ct_session_options, exclude),
@@ -528,7 +528,7 @@ ct_recording_warn(const struct ct_session_options *options, const struct ct_sess
   }
   if (status->children_lost != 0) {
     char count[CT_COUNT_CHARS];
-    fprintf(stderr, "contrail: %s %s not recorded; contrail info %s tells why\n",
+    fprintf(stderr, "contrail: %s %s not recorded; contrail info %s reports why\n",
             ct_format_count(count, status->children_lost), status->children_lost == 1 ? "child was" : "children were",
             options->directory);
   }

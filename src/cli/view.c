@@ -284,7 +284,7 @@ const struct ct_option ct_source_options[] = {
 const struct ct_option ct_quiet_options[] = {
     {.name = "quiet",
      .letter = 'q',
-     .help = "show nothing: the status tells whether anything matches",
+     .help = "show nothing: the status reports whether anything matches",
      .apply = ct_apply_flag,
      .offset = offsetof(struct ct_view_selection, quiet)},
     CT_OPTIONS_END,
