@@ -30,7 +30,7 @@ struct piece {
   uint32_t unit; /* its id; 0: it makes no records */
   uint32_t at;   /* in the region */
   uint32_t first_note, note_count;
-  uint8_t region;
+  uint8_t region, entry; /* entry: offset where it begins */
   bool has_entry;
 };
 
@@ -367,7 +367,7 @@ ct_code_cache_flush(struct ct_code_cache *cache)
 static uint64_t
 address_of(const struct ct_code_cache *cache, const struct piece *piece)
 {
-  return cache->regions[piece->region].address + piece->at;
+  return cache->regions[piece->region].address + piece->at + piece->entry;
 }
 
 /* Makes the exits of the unit that has just been emitted known, and links them as far as may be. */
@@ -428,11 +428,15 @@ static bool
 log_unit(struct ct_code_cache *cache, const uint8_t *code)
 {
   const struct ct_unit *unit = &cache->unit;
-  struct ct_logged_unit logged = {
-      .pc = unit->pc, .code = code, .code_bytes = (uint16_t)unit->source_bytes, .insns = (uint8_t)unit->insns};
+  struct ct_logged_unit logged = {.pc = unit->pc,
+                                  .code = code,
+                                  .code_bytes = (uint16_t)unit->source_bytes,
+                                  .record_bytes = (uint16_t)unit->record_bytes,
+                                  .insns = (uint8_t)unit->insns};
   bool good = unit->id == 0 || ct_unit_log_add(cache->log, &logged);
   for (uint32_t i = 0; i < unit->side_count && good; i++) {
     logged.code_bytes = unit->sides[i].source_bytes;
+    logged.record_bytes = unit->sides[i].record_bytes;
     logged.insns = unit->sides[i].insns;
     good = ct_unit_log_add(cache->log, &logged);
   }
@@ -458,6 +462,7 @@ add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const
   if (piece != NULL) {
     piece->unit = unit->id;
     piece->pc = unit->pc;
+    piece->entry = (uint8_t)unit->entry;
   }
   return piece;
 }
@@ -642,17 +647,12 @@ ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number)
   return number == 0 || number > cache->exit_count ? NULL : &cache->exits[number - 1].exit;
 }
 
-uint32_t
-ct_code_cache_exit_unit(const struct ct_code_cache *cache, uint32_t number)
-{
-  return cache->pieces[cache->exits[number - 1].piece].unit;
-}
-
 uint64_t
 ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number)
 {
   const struct numbered_exit *from = &cache->exits[number - 1];
-  return address_of(cache, &cache->pieces[from->piece]) + from->exit.resume_at;
+  const struct piece *piece = &cache->pieces[from->piece];
+  return cache->regions[piece->region].address + piece->at + from->exit.resume_at;
 }
 
 void

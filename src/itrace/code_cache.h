@@ -63,8 +63,6 @@ uint64_t ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_co
 uint64_t ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
 /* The exit of that number; NULL: there is none. */
 const struct ct_unit_exit *ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number);
-/* The id of the unit that has the exit. */
-uint32_t ct_code_cache_exit_unit(const struct ct_code_cache *cache, uint32_t number);
 /* Where the code after an exit of kind CT_EXIT_SYSCALL is that makes the call. */
 uint64_t ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number);
 /* Has the exit, of kind CT_EXIT_LINK, go straight to that unit's address from now on. */

@@ -79,8 +79,13 @@ struct ct_recovery {
   uint32_t unit;              /* its id, or that of the side exit; of the code cache */
   uint64_t pc;
 };
-enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */ };
-enum ct_recovery_rcx { CT_RCX_OWN, CT_RCX_SPILLED /* in slots.spill_rcx */, CT_RCX_PC /* the same as pc */ };
+enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */, CT_PC_RCX /* pc + what rcx holds */ };
+enum ct_recovery_rcx {
+  CT_RCX_OWN,
+  CT_RCX_SPILLED, /* in slots.spill_rcx */
+  CT_RCX_PC,      /* the same as pc */
+  CT_RCX_R10      /* in r10, whose own value is in its slot */
+};
 
 enum ct_exit_kind {
   CT_EXIT_LINK,     /* to another unit, by a jump that can be made to go there */
@@ -100,7 +105,6 @@ struct ct_unit_exit {
   uint64_t target;
   uint32_t
       resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same; CT_EXIT_WRITTEN: that goes on */
-  uint8_t done;  /* CT_EXIT_ROOM: instructions of the unit that are executed there; the record is complete */
 };
 
 struct ct_unit {
@@ -108,11 +112,12 @@ struct ct_unit {
   uint32_t
       source_bytes; /* of the program's code that it translates, from pc on; 0: what is there cannot be translated */
   uint32_t insns;
+  uint32_t entry;        /* offset in the hot code where it begins */
   uint32_t id;           /* of its records; 0: it makes none */
   uint32_t record_bytes; /* of one */
   /* What is executed of it when it is left before its end, by a branch: records of units with the ids that follow. */
   struct ct_unit_side {
-    uint16_t source_bytes;
+    uint16_t source_bytes, record_bytes;
     uint8_t insns;
   } sides[CT_UNIT_SIDES_MAX];
   uint32_t side_count;
@@ -136,7 +141,7 @@ void ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, co
  * The entry of the unit at unit_address for indirect branches to pc: checks that the target is pc, and goes to next (in
  * the table so far) if not. Fills in recovery (up to CT_ENTRY_RECOVERY notes), returns how many.
  */
-enum { CT_ENTRY_RECOVERY = 2, CT_ENTRY_BYTES_MAX = 128 };
+enum { CT_ENTRY_RECOVERY = 5, CT_ENTRY_BYTES_MAX = 128 };
 uint32_t ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64_t unit_address, uint64_t next,
                             struct ct_code *out, struct ct_recovery recovery[CT_ENTRY_RECOVERY]);
 

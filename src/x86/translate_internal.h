@@ -50,6 +50,18 @@ struct ct_recording {
   bool has_scratch;
 };
 
+/* The instructions of a unit. */
+struct ct_block {
+  struct ct_source_insn insns[CT_UNIT_INSNS_MAX];
+  uint32_t count;
+  uint32_t recorded; /* those that its record has: all, or all but the last */
+  size_t used;       /* bytes of code */
+  bool is_open;      /* goes on with the next instruction */
+  bool is_cut;       /* which is known to be one */
+  uint32_t sides;    /* branches that it goes on after */
+  struct ct_recording recording;
+};
+
 /* What is under way while a unit is being emitted. */
 struct ct_writer {
   const struct ct_translation_place *place;
@@ -72,9 +84,8 @@ struct ct_writer {
     uint64_t target;
   } sides[CT_UNIT_SIDES_MAX]; /* of unit->sides */
   /* Of the look at the ring (ct_record_look): */
-  bool wants_look, has_look;
-  struct ct_recovery look; /* the state there */
-  uint32_t look_at;        /* the distance of its branch */
+  bool has_look;
+  struct ct_recovery look; /* the state there, but for rcx */
   struct ct_code_label to_cold;
   uint64_t back; /* where it goes on */
 };
@@ -110,15 +121,20 @@ void ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_end(struct ct_writer *w, uint64_t pc);
 /* In place of that, on the way out by that side exit: the record is one of the unit with that id. */
 void ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side, uint32_t id);
-/* Between ct_record_end and the last instruction, at pc: is there room? rcx is free, its value in its slot. */
+/* At the unit's head, before anything else: is there room? */
 void ct_record_look(struct ct_writer *w, uint64_t pc);
-/* Behind the unit's hot code: from its branch to what belongs to it. */
-void ct_record_look_end(struct ct_writer *w);
 /* What belongs to that, in the cold code. room: where it goes when there is none. */
 void ct_record_cold(struct ct_writer *w, struct ct_code_label *room);
 void ct_record_before_syscall(struct ct_writer *w, uint64_t pc);
 /* Behind a system call, in place of ct_record_after and ct_record_end; rcx is free. */
 void ct_record_syscall(struct ct_writer *w, uint64_t next);
+
+/* Which instructions belong to the unit at pc (translate_block.c). */
+void ct_block_read(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
+                   bool is_checked, struct ct_block *block);
+/* Without such units no program goes on for ever, nor for as long as a few blocks of records. */
+bool ct_block_wants_look(const struct ct_block *block);
+bool ct_block_is_watched(const struct ct_translation_place *place, uint64_t pc);
 
 /* The restartable sequence that begins at pc; NULL: none does. */
 const struct ct_sequence *ct_sequence_at(const struct ct_translation_place *place, uint64_t pc);

@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-enum { VECTOR_EVEX_FIRST = 16, JMP_NEAR = 5 };
+enum { VECTOR_EVEX_FIRST = 16, JMP_NEAR = 5, JRCXZ_BYTES = 2 };
 
 static uint32_t
 access_uses(const struct ct_access *access)
@@ -444,37 +444,35 @@ emit_block(struct ct_writer *w)
   ct_emit_movzx8_load(w->out, CT_RCX, byte);
 }
 
+/*
+ * r10 is free and gets rcx. Where there is something to do, which is hardly ever, the branch is taken, to a jump in
+ * front of the unit: not taken costs less than taken, over a jump.
+ */
 void
 ct_record_look(struct ct_writer *w, uint64_t pc)
 {
   struct ct_mem byte = ct_mem_table(w->place->shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0);
+  struct ct_recovery *before = ct_writer_note(w, pc);
+  before->rcx_is = CT_RCX_R10;
+  ct_emit_jmp_label(w->out, &w->to_cold);
+  w->unit->entry = ct_writer_here(w);
+  ct_writer_note(w, pc);
+  ct_emit_mov(w->out, CT_R10, CT_RCX);
+  w->now.rcx_is = CT_RCX_R10;
+  ct_writer_note(w, pc);
   emit_block(w);
   ct_emit_movzx8_load(w->out, CT_RCX, byte);
-  ct_emit_jrcxz_over(w->out, 0); /* hardly ever: not taken costs less than taken, over a jump */
-  w->look_at = ct_writer_here(w) - 1;
+  ct_emit_jrcxz_over(w->out, (int8_t) - (int32_t)(ct_writer_here(w) + JRCXZ_BYTES));
   w->back = ct_code_pc(w->out);
   w->has_look = true;
   w->look = w->now;
   w->look.pc = pc;
-  w->look.rcx_is = CT_RCX_SPILLED;
+  ct_emit_mov(w->out, CT_RCX, CT_R10);
+  w->now.rcx_is = CT_RCX_OWN;
+  ct_writer_note(w, pc);
 }
 
-/* A jump within the reach of the look's branch. Nothing is noted: it is as where the look was. */
-void
-ct_record_look_end(struct ct_writer *w)
-{
-  w->now = w->look;
-  ct_writer_note(w, w->look.pc)->rcx_is = CT_RCX_SPILLED;
-  uint32_t distance = ct_writer_here(w) - (w->look_at + 1);
-  if (distance > INT8_MAX) {
-    w->out->overflow = true;
-  } else if (!w->out->overflow) {
-    w->out->bytes[w->start + w->look_at] = (uint8_t)distance;
-  }
-  ct_emit_jmp_label(w->out, &w->to_cold);
-}
-
-/* Where the look goes that found something to do; rcx has nothing, and its own value is in its slot. */
+/* Where the look goes that found something to do; rcx has nothing, and its own value is in r10. */
 void
 ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
 {
@@ -487,18 +485,18 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   struct ct_mem kind = ct_mem_table(shared + CT_ITRACE_BLOCKS_AT + CT_ITRACE_BLOCKS, CT_RCX, 0);
   ct_writer_bind_cold(w, &w->to_cold);
   w->now = w->look;
-  ct_writer_note(w, pc)->rcx_is = CT_RCX_SPILLED;
+  ct_writer_note(w, pc);
   emit_block(w);
   ct_emit_movzx8_load(out, CT_RCX, kind);
   ct_emit_jrcxz_over(out, JMP_NEAR);
   struct ct_code_label stamp = {.count = 0};
   ct_emit_jmp_label(out, &stamp);
-  ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
+  ct_emit_mov(out, CT_RCX, CT_R10);
   w->now.rcx_is = CT_RCX_OWN;
   ct_writer_note(w, pc);
   ct_emit_jmp_label(out, room);
   ct_code_label_bind(out, &stamp);
-  w->now.rcx_is = CT_RCX_SPILLED;
+  w->now.rcx_is = CT_RCX_R10;
   ct_writer_note(w, pc);
   emit_block(w);
   ct_emit_mov_store(out, at, CT_R11);
