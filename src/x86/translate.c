@@ -214,9 +214,10 @@ spill_target(struct ct_writer *w, const struct ct_source_insn *insn)
 static void
 push_return_address(struct ct_writer *w, uint64_t address)
 {
-  w->unit->return_address = address;
+  uint32_t number = w->unit->return_count++;
+  w->unit->return_addresses[number] = address;
   ct_emit_bytes(w->out, (const uint8_t[]){0xff, 0x35}, 2); /* push of the unit's literal */
-  ct_emit_label(w->out, &w->literal);
+  ct_emit_label(w->out, &w->literals[number]);
 }
 
 /* ---- the end of a unit ---- */
@@ -339,22 +340,39 @@ emit_conditional(struct ct_writer *w, const struct ct_source_insn *insn)
   emit_jump(w, insn->target);
 }
 
+static void
+fill_part(struct ct_writer *w, uint32_t part, const struct ct_block_stretch *stretch, uint64_t next, uint32_t insns)
+{
+  w->unit->parts[part] = (struct ct_unit_part){.pc = stretch->pc,
+                                               .code = stretch->code,
+                                               .source_bytes = (uint16_t)(next - stretch->pc),
+                                               .record_bytes = (uint16_t)(w->value_at - w->record_at),
+                                               .insns = (uint8_t)insns};
+}
+
+/* Of the record so far, which is left by a branch. */
+static uint32_t
+add_part(struct ct_writer *w, const struct ct_block_stretch *stretch, uint64_t next, uint32_t insns)
+{
+  fill_part(w, w->unit->part_count, stretch, next, insns);
+  return w->unit->part_count++;
+}
+
 /* A branch after which the unit goes on. */
 static void
-emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t done)
+emit_side(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_block_stretch *stretch, uint32_t done)
 {
   uint64_t next = insn->pc + insn->length;
   ct_writer_note(w, insn->pc);
   ct_emit_bytes(w->out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
   w->now.done++;
   if (w->has_record) {
-    uint32_t number = w->unit->side_count++;
-    w->unit->sides[number] = (struct ct_unit_side){
-        .source_bytes = (uint16_t)(next - w->unit->pc), .record_bytes = (uint16_t)w->value_at, .insns = (uint8_t)done};
+    uint32_t number = w->side_count++;
     struct ct_writer_side *side = &w->sides[number];
     ct_emit_label(w->out, &side->label);
     side->now = w->now;
-    side->now.side = (uint8_t)(number + 1);
+    side->now.part = (uint8_t)add_part(w, stretch, next, done);
+    side->record_at = w->record_at;
     side->record = w->record;
     side->scratch = w->scratch;
     side->value_at = w->value_at;
@@ -483,10 +501,10 @@ static void
 finish(struct ct_writer *w)
 {
   struct ct_code_label room = {.count = 0};
-  for (uint32_t i = 0; i < w->unit->side_count; i++) {
+  for (uint32_t i = 0; i < w->side_count; i++) {
     ct_code_label_bind(w->out, &w->sides[i].label);
     w->now = w->sides[i].now;
-    ct_record_end_side(w, &w->sides[i], w->unit->id + 1 + i);
+    ct_record_end_side(w, &w->sides[i]);
     emit_jump(w, w->sides[i].target);
   }
   uint32_t count = w->unit->exit_count;
@@ -505,56 +523,133 @@ finish(struct ct_writer *w)
     }
     emit_exit_code(w, i);
   }
-  if (w->unit->return_address != 0) {
-    ct_writer_bind_cold(w, &w->literal);
-    ct_emit_u64(w->out, w->unit->return_address);
+  for (uint32_t i = 0; i < w->unit->return_count; i++) {
+    ct_writer_bind_cold(w, &w->literals[i]);
+    ct_emit_u64(w->out, w->unit->return_addresses[i]);
   }
 }
 
 /* ---- all of it ---- */
 
+/* A jump or a call to the next stretch. */
+static void
+emit_join(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  ct_writer_note(w, insn->pc);
+  if (insn->flow == CT_SOURCE_CALL) {
+    push_return_address(w, insn->pc + insn->length);
+  }
+  w->now.done++;
+  ct_writer_note(w, insn->target);
+}
+
+static void
+emit_insn(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  if (w->has_record) {
+    ct_record_before(w, insn);
+  }
+  if (!w->has_record || !ct_record_copy(w, insn)) {
+    copy(w, insn);
+  }
+  if (w->has_record) {
+    ct_record_after(w, insn);
+  }
+}
+
+/* Instructions from stretch->first to end - 1. False: the unit ends in it. */
+static bool
+emit_stretch(struct ct_writer *w, const struct ct_block *block, const struct ct_block_stretch *stretch, uint32_t end,
+             bool is_last)
+{
+  uint32_t part = w->now.part, first = stretch->first;
+  bool is_recorded = w->has_record;
+  for (uint32_t i = first; i < end; i++) {
+    const struct ct_source_insn *insn = &block->insns[i];
+    if (insn->is_side) {
+      emit_side(w, insn, stretch, i + 1 - first);
+    } else if (insn->flow == CT_SOURCE_NEXT && !can_copy(w, insn)) {
+      if (is_recorded) {
+        fill_part(w, part, stretch, insn->pc, i - first);
+      }
+      end_record(w, insn->pc);
+      emit_step(w, insn->pc);
+      return false;
+    } else if (insn->flow == CT_SOURCE_NEXT) {
+      emit_insn(w, insn);
+    } else if (!is_last) {
+      emit_join(w, insn);
+      if (is_recorded) {
+        fill_part(w, part, stretch, insn->pc + insn->length, i + 1 - first);
+      }
+    } else {
+      if (is_recorded) {
+        fill_part(w, part, stretch, insn->pc + insn->length, block->recorded - first);
+      }
+      emit_end(w, insn);
+    }
+  }
+  return true;
+}
+
 static void
 emit_block_of(struct ct_writer *w, const struct ct_block *block)
 {
-  uint64_t pc = w->unit->pc;
-  for (uint32_t i = 0; i < block->count; i++) {
-    const struct ct_source_insn *insn = &block->insns[i];
-    if (insn->is_side) {
-      emit_side(w, insn, i + 1);
-    } else if (insn->flow != CT_SOURCE_NEXT) {
-      emit_end(w, insn);
-    } else if (can_copy(w, insn)) {
-      if (w->has_record) {
-        ct_record_before(w, insn);
+  bool is_recorded = w->has_record;
+  uint32_t part = 0;
+  const struct ct_block_stretch *stretch = block->stretches;
+  for (uint32_t k = 0; k < block->stretch_count; k++) {
+    stretch = &block->stretches[k];
+    bool is_last = k + 1 == block->stretch_count;
+    if (is_recorded) {
+      if (k != 0) {
+        ct_record_begin_stretch(w, stretch->pc);
       }
-      if (!w->has_record || !ct_record_copy(w, insn)) {
-        copy(w, insn);
-      }
-      if (w->has_record) {
-        ct_record_after(w, insn);
-      }
-    } else {
-      end_record(w, insn->pc);
-      w->unit->insns = i;
-      emit_step(w, insn->pc);
+      part = w->unit->part_count++;
+    }
+    if (!emit_stretch(w, block, stretch, is_last ? block->count : stretch[1].first, is_last)) {
       return;
     }
   }
   if (block->is_open) {
-    end_record(w, pc + block->used);
+    uint64_t next = stretch->pc + block->used;
+    if (is_recorded) {
+      fill_part(w, part, stretch, next, block->recorded - stretch->first);
+    }
+    end_record(w, next);
     if (block->is_cut) {
-      ct_writer_note(w, pc + block->used);
-      emit_jump(w, pc + block->used);
+      ct_writer_note(w, next);
+      emit_jump(w, next);
     } else { /* what follows is no instruction, or cannot be read: let the processor say so */
-      emit_step(w, pc + block->used);
+      emit_step(w, next);
     }
   }
 }
 
+static void
+note_stretches(struct ct_unit *unit, const struct ct_block *block)
+{
+  unit->stretch_count = block->used != 0 ? block->stretch_count : 0;
+  for (uint32_t k = 0; k < unit->stretch_count; k++) {
+    bool is_last = k + 1 == block->stretch_count;
+    const struct ct_source_insn *last = &block->insns[is_last ? block->count - 1 : block->stretches[k + 1].first - 1];
+    unit->stretches[k].pc = block->stretches[k].pc;
+    unit->stretches[k].bytes = (uint32_t)(last->pc + last->length - block->stretches[k].pc);
+  }
+}
+
+static void
+clear(struct ct_unit *unit, uint64_t pc)
+{
+  unit->pc = pc;
+  unit->insns = unit->entry = unit->id = 0;
+  unit->part_count = unit->stretch_count = unit->return_count = unit->exit_count = unit->recovery_count = 0;
+}
+
 void
 ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                  bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_code *cold,
-                  struct ct_unit *unit)
+                  bool is_checked, const struct ct_translation_source *source, uint32_t first_exit, uint32_t id,
+                  struct ct_code *out, struct ct_code *cold, struct ct_unit *unit)
 {
   struct ct_block block;
   struct ct_writer w = {.place = place,
@@ -567,29 +662,28 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
   w.now.r10_is_slot = w.now.r11_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
-  unit->pc = pc;
-  unit->return_address = 0;
-  unit->exit_count = unit->recovery_count = unit->record_bytes = unit->side_count = unit->entry = 0;
+  clear(unit, pc);
   if (ct_block_is_watched(place, pc)) {
-    unit->source_bytes = unit->insns = unit->id = 0;
     emit_asking(&w, CT_EXIT_WATCHED, pc);
     finish(&w);
     return;
   }
   const struct ct_sequence *sequence = is_checked ? NULL : ct_sequence_at(place, pc);
   if (sequence != NULL && ct_sequence_emit(&w, sequence, code, size)) {
-    unit->source_bytes = (uint32_t)(sequence->end - sequence->start);
-    unit->insns = unit->id = 0;
+    unit->stretches[unit->stretch_count++] =
+        (struct ct_unit_stretch){.pc = pc, .bytes = (uint32_t)(sequence->end - sequence->start)};
     finish(&w);
     return;
   }
-  ct_block_read(place, pc, code, size, is_checked, &block);
-  unit->source_bytes = (uint32_t)block.used;
+  struct ct_block_wish wish = {
+      .place = place, .source = is_checked ? NULL : source, .out = ct_code_pc(out), .is_checked = is_checked};
+  ct_block_read(&wish, pc, code, size, &block);
+  note_stretches(unit, &block);
+  if (block.recorded != 0 && block.insns[0].flow == CT_SOURCE_NEXT && !can_copy(&w, &block.insns[0])) {
+    block.recorded = 0;
+  }
   unit->insns = place->records ? block.recorded : block.count;
   unit->id = block.recorded != 0 ? id : 0;
-  if (block.recorded != 0 && block.insns[0].flow == CT_SOURCE_NEXT && !can_copy(&w, &block.insns[0])) {
-    block.recorded = unit->id = unit->insns = 0;
-  }
   if (block.recorded != 0 && ct_block_wants_look(&block)) {
     ct_record_look(&w, pc);
   }

@@ -86,40 +86,114 @@ goes_on(const struct ct_block *block, bool is_checked)
          block->count <= INSNS_MAX && !goes_back_or_far(last);
 }
 
-void
-ct_block_read(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size, bool is_checked,
-              struct ct_block *block)
+static bool
+is_in_reach(const struct ct_block_wish *wish, const struct ct_source_insn *insn)
+{
+  enum { SLACK = 1 << 20 };
+  int64_t distance = (int64_t)(insn->address - wish->out);
+  return !insn->is_rip || (distance > INT32_MIN + SLACK && distance < INT32_MAX - SLACK);
+}
+
+/* The last stretch of the block, of which size bytes of code are there. */
+static void
+read_stretch(const struct ct_block_wish *wish, size_t size, struct ct_block *block)
 {
   enum { CHECKED_INSNS_MAX = 12 };
-  uint32_t most = is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
-  block->count = block->recorded = block->sides = 0;
+  const struct ct_translation_place *place = wish->place;
+  const struct ct_block_stretch *stretch = &block->stretches[block->stretch_count - 1];
+  uint32_t most = wish->is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
   block->used = 0;
   block->is_open = true;
   block->is_cut = false;
-  block->recording = (struct ct_recording){.uses = 0};
   while (block->is_open) {
-    struct ct_source_insn *insn = &block->insns[block->count];
-    uint64_t next = pc + block->used;
-    bool begins = block->count != 0 && (ct_block_is_watched(place, next) || ct_sequence_at(place, next) != NULL);
+    uint64_t next = stretch->pc + block->used;
+    bool begins = block->used != 0 && (ct_block_is_watched(place, next) || ct_sequence_at(place, next) != NULL);
     if (block->count == most || begins) {
       block->is_cut = true;
       break;
     }
-    if (!ct_source_decode(pc + block->used, code + block->used, size - block->used, insn)) {
+    struct ct_source_insn *insn = &block->insns[block->count];
+    if (!ct_source_decode(next, stretch->code + block->used, size - block->used, insn)) {
       break;
     }
-    if (!take(place, block, insn)) {
+    if ((stretch->first != 0 && !is_in_reach(wish, insn)) || !take(place, block, insn)) {
       block->is_cut = true;
       break;
     }
-    if (!block->is_open && goes_on(block, is_checked)) {
+    if (!block->is_open && goes_on(block, wish->is_checked)) {
       insn->is_side = block->is_open = true;
       block->sides++;
     }
-    if (block->is_open && is_checked && place->records && stores_near(insn, pc)) {
+    if (block->is_open && wish->is_checked && place->records && stores_near(insn, stretch->pc)) {
       block->is_cut = true; /* the next unit compares what is there then */
       break;
     }
+  }
+}
+
+/* Is there an instruction at that address in the block? */
+static bool
+has(const struct ct_block *block, uint64_t pc)
+{
+  bool found = false;
+  for (uint32_t i = 0; i < block->count; i++) {
+    found |= block->insns[i].pc == pc;
+  }
+  return found;
+}
+
+static bool
+can_follow(const struct ct_block_wish *wish, const struct ct_block *block)
+{
+  enum { INSNS_MAX = 24 };
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  bool is_jump_alone = block->count == 1 && !wish->place->records; /* of which nothing would be emitted */
+  return wish->source != NULL && block->count != 0 && !block->is_open && !is_jump_alone &&
+         (last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL) && block->count <= INSNS_MAX &&
+         block->stretch_count < CT_UNIT_STRETCHES_MAX && !has(block, last->target) &&
+         !ct_block_is_watched(wish->place, last->target) && ct_sequence_at(wish->place, last->target) == NULL;
+}
+
+/* Goes on where the block leads. False: it ends as it is. */
+static bool
+follow(const struct ct_block_wish *wish, struct ct_block *block)
+{
+  enum { RECORD_ROOM = 1024, HEAD = 4 };
+  uint64_t target = block->insns[block->count - 1].target;
+  size_t size = 0;
+  const uint8_t *code = wish->source->read(wish->source->context, target, block->stretch_count, &size);
+  if (code == NULL || block->recording.bytes > RECORD_ROOM) {
+    return false;
+  }
+  uint32_t count = block->count, recorded = block->recorded, sides = block->sides;
+  size_t used = block->used;
+  struct ct_recording recording = block->recording;
+  block->recording.bytes += HEAD;
+  block->stretches[block->stretch_count++] =
+      (struct ct_block_stretch){.pc = target, .code = code, .first = block->count};
+  read_stretch(wish, size, block);
+  if (block->count != count && is_executed_here(&block->insns[count])) {
+    return true;
+  }
+  block->count = count;
+  block->recorded = recorded;
+  block->sides = sides;
+  block->used = used;
+  block->recording = recording;
+  block->stretch_count--;
+  block->is_open = block->is_cut = false;
+  return false;
+}
+
+void
+ct_block_read(const struct ct_block_wish *wish, uint64_t pc, const uint8_t *code, size_t size, struct ct_block *block)
+{
+  block->count = block->recorded = block->sides = 0;
+  block->recording = (struct ct_recording){.uses = 0};
+  block->stretches[0] = (struct ct_block_stretch){.pc = pc, .code = code};
+  block->stretch_count = 1;
+  read_stretch(wish, size, block);
+  while (can_follow(wish, block) && follow(wish, block)) {
   }
 }
 
@@ -144,6 +218,12 @@ ct_block_wants_look(const struct ct_block *block)
 {
   if (block->recorded == 0) {
     return false;
+  }
+  for (uint32_t k = 1; k < block->stretch_count; k++) {
+    const struct ct_source_insn *joint = &block->insns[block->stretches[k].first - 1];
+    if (joint->flow == CT_SOURCE_CALL || goes_back_or_far(joint)) {
+      return true;
+    }
   }
   const struct ct_source_insn *last = &block->insns[block->count - 1];
   switch (last->flow) {
