@@ -70,6 +70,7 @@ struct ct_code_cache {
   struct ct_code_cache_stats stats;
   struct ct_unit unit;                                          /* the one that is being made */
   uint8_t code[CT_UNIT_STRETCHES_MAX][CT_UNIT_SOURCE_MAX + 32]; /* that it is made of */
+  bool follows;
   ct_code_cache_read_fn read;
   void *read_context;
   bool makes_one; /* that is not found by its pc */
@@ -441,6 +442,13 @@ ct_code_cache_set_rseq(struct ct_code_cache *cache, uint64_t rseq, uint32_t sign
   ct_code_cache_flush(cache);
 }
 
+void
+ct_code_cache_follow(struct ct_code_cache *cache)
+{
+  cache->is_stale |= !cache->follows;
+  cache->follows = true;
+}
+
 /* The code of a stretch that the unit is about to go on with; NULL: it may change, or is of another region. */
 static const uint8_t *
 read_on(void *context, uint64_t pc, uint32_t number, size_t *size)
@@ -473,7 +481,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     struct ct_translation_place place = cache->place;
     struct ct_code code = open_code(region, &region->hot), cold = open_code(region, &region->cold);
     place.leave = region->leave;
-    ct_translate_unit(&place, pc, bytes, size, may_change, cache->makes_one ? NULL : &source,
+    ct_translate_unit(&place, pc, bytes, size, may_change, cache->makes_one || !cache->follows ? NULL : &source,
                       (uint32_t)cache->exit_count + 1, cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code,
                       &cold, unit);
     if (code.overflow || cold.overflow) {
