@@ -16,8 +16,8 @@
 #include "itrace/code_cache.h"
 
 #include "base/error.h"
+#include "itrace/source_pages.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ struct piece {
   uint32_t unit; /* its id; 0: it makes no records */
   uint32_t at;   /* in the region */
   uint32_t first_note, note_count;
-  uint8_t region;
+  uint8_t region, entry; /* entry: offset where it begins */
   bool has_entry;
 };
 
@@ -48,7 +48,6 @@ struct ahead {
 };
 
 struct ct_code_cache {
-  pthread_mutex_t pages_lock; /* of pages: other threads' tracers ask for them */
   uint64_t *table;
   struct ct_translation_place place;
   struct ct_unit_log *log;
@@ -66,12 +65,15 @@ struct ct_code_cache {
   size_t waiting_count, waiting_used;
   uint64_t *watched; /* of place */
   struct ct_sequences sequences;
-  bool is_stale;   /* units may be of sequences that were not known */
-  uint64_t *pages; /* which pages units were made of, a hash; 0: none */
-  size_t page_count, page_used;
+  bool is_stale;                /* units may be of sequences that were not known */
+  struct ct_source_pages pages; /* that units were made of */
   struct ct_code_cache_stats stats;
-  struct ct_unit unit; /* the one that is being made */
-  bool makes_one;      /* that is not found by its pc */
+  struct ct_unit unit;                                          /* the one that is being made */
+  uint8_t code[CT_UNIT_STRETCHES_MAX][CT_UNIT_SOURCE_MAX + 32]; /* that it is made of */
+  bool follows;
+  ct_code_cache_read_fn read;
+  void *read_context;
+  bool makes_one; /* that is not found by its pc */
 };
 
 /* ---- tables that grow ---- */
@@ -153,56 +155,6 @@ grow(struct ct_code_cache *cache, uint32_t **table, size_t *count,
   return true;
 }
 
-/* Pages by their number plus 1. */
-static uint64_t *
-page_slot(const struct ct_code_cache *cache, uint64_t page)
-{
-  size_t at = hash(page, cache->page_count);
-  while (cache->pages[at] != 0 && cache->pages[at] != page + 1) {
-    at = (at + 1) & (cache->page_count - 1);
-  }
-  return &cache->pages[at];
-}
-
-static bool
-add_pages(struct ct_code_cache *cache, uint64_t start, uint64_t bytes)
-{
-  for (uint64_t page = start >> 12; page <= (start + (bytes != 0 ? bytes - 1 : 0)) >> 12; page++) {
-    uint64_t *slot = page_slot(cache, page);
-    if (*slot != 0) {
-      continue;
-    }
-    *slot = page + 1;
-    if (++cache->page_used * 2 < cache->page_count) {
-      continue;
-    }
-    uint64_t *old = cache->pages;
-    size_t count = cache->page_count;
-    cache->pages = calloc(count * 2, sizeof(*cache->pages));
-    if (cache->pages == NULL) {
-      cache->pages = old;
-      return false;
-    }
-    cache->page_count = count * 2;
-    for (size_t i = 0; i < count; i++) {
-      if (old[i] != 0) {
-        *page_slot(cache, old[i] - 1) = old[i];
-      }
-    }
-    free(old);
-  }
-  return true;
-}
-
-static bool
-note_pages(struct ct_code_cache *cache, uint64_t start, uint64_t bytes)
-{
-  pthread_mutex_lock(&cache->pages_lock);
-  bool good = add_pages(cache, start, bytes);
-  pthread_mutex_unlock(&cache->pages_lock);
-  return good;
-}
-
 /* ---- life ---- */
 
 struct ct_code_cache *
@@ -212,15 +164,13 @@ ct_code_cache_create(struct ct_itrace_slots *slots, const struct ct_translation_
   if (cache == NULL) {
     return NULL;
   }
-  pthread_mutex_init(&cache->pages_lock, NULL);
   cache->place = *place;
   cache->log = log;
   cache->table = (uint64_t *)((uint8_t *)slots + CT_ITRACE_TABLE_AT);
-  cache->bucket_count = cache->page_count = cache->waiting_count = 4096;
+  cache->bucket_count = cache->waiting_count = 4096;
   cache->waiting = calloc(cache->waiting_count, sizeof(*cache->waiting));
   cache->buckets = calloc(cache->bucket_count, sizeof(*cache->buckets));
-  cache->pages = calloc(cache->page_count, sizeof(*cache->pages));
-  if (cache->buckets == NULL || cache->pages == NULL || cache->waiting == NULL) {
+  if (!ct_source_pages_create(&cache->pages) || cache->buckets == NULL || cache->waiting == NULL) {
     ct_code_cache_free(cache);
     return NULL;
   }
@@ -244,7 +194,7 @@ ct_code_cache_free(struct ct_code_cache *cache)
   free(cache->waiting);
   free(cache->watched);
   free(cache->sequences.list);
-  free(cache->pages);
+  ct_source_pages_free(&cache->pages);
   free(cache);
 }
 
@@ -348,10 +298,7 @@ ct_code_cache_flush(struct ct_code_cache *cache)
   cache->waiting_used = 0;
   memset(cache->waiting, 0, cache->waiting_count * sizeof(*cache->waiting));
   memset(cache->buckets, 0, cache->bucket_count * sizeof(*cache->buckets));
-  pthread_mutex_lock(&cache->pages_lock);
-  cache->page_used = 0;
-  memset(cache->pages, 0, cache->page_count * sizeof(*cache->pages));
-  pthread_mutex_unlock(&cache->pages_lock);
+  ct_source_pages_forget(&cache->pages);
   for (uint32_t i = 0; i < cache->region_count; i++) {
     struct ct_code_cache_region *region = &cache->regions[i];
     region->hot.used = region->hot.piece_count = region->cold.piece_count = 0;
@@ -367,7 +314,7 @@ ct_code_cache_flush(struct ct_code_cache *cache)
 static uint64_t
 address_of(const struct ct_code_cache *cache, const struct piece *piece)
 {
-  return cache->regions[piece->region].address + piece->at;
+  return cache->regions[piece->region].address + piece->at + piece->entry;
 }
 
 /* Makes the exits of the unit that has just been emitted known, and links them as far as may be. */
@@ -413,6 +360,19 @@ link_waiting(struct ct_code_cache *cache, size_t index)
   }
 }
 
+/* Of the unit that is being made. */
+static bool
+note_stretches(struct ct_code_cache *cache)
+{
+  const struct ct_unit *unit = &cache->unit;
+  bool good = ct_source_pages_add(&cache->pages, unit->pc, 0);
+  for (uint32_t i = 0; i < unit->stretch_count && good; i++) {
+    good = ct_source_pages_add(&cache->pages, unit->stretches[i].pc, unit->stretches[i].bytes);
+    cache->stats.source_bytes += unit->stretches[i].bytes;
+  }
+  return good;
+}
+
 static bool
 reserve_for_unit(struct ct_code_cache *cache)
 {
@@ -420,20 +380,18 @@ reserve_for_unit(struct ct_code_cache *cache)
                  sizeof(*cache->exits)) &&
          (cache->unit_count * 2 < cache->bucket_count ||
           grow(cache, &cache->buckets, &cache->bucket_count, place_of_unit)) &&
-         note_pages(cache, cache->unit.pc, cache->unit.source_bytes);
+         note_stretches(cache);
 }
 
 /* Records of the unit that has just been made can be read. */
 static bool
-log_unit(struct ct_code_cache *cache, const uint8_t *code)
+log_unit(struct ct_code_cache *cache)
 {
   const struct ct_unit *unit = &cache->unit;
-  struct ct_logged_unit logged = {
-      .pc = unit->pc, .code = code, .code_bytes = (uint16_t)unit->source_bytes, .insns = (uint8_t)unit->insns};
-  bool good = unit->id == 0 || ct_unit_log_add(cache->log, &logged);
-  for (uint32_t i = 0; i < unit->side_count && good; i++) {
-    logged.code_bytes = unit->sides[i].source_bytes;
-    logged.insns = unit->sides[i].insns;
+  bool good = true;
+  for (uint32_t i = 0; i < unit->part_count && good; i++) {
+    const struct ct_unit_part *part = &unit->parts[i];
+    struct ct_logged_unit logged = {part->pc, part->code, part->source_bytes, part->record_bytes, part->insns};
     good = ct_unit_log_add(cache->log, &logged);
   }
   return good;
@@ -458,6 +416,7 @@ add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const
   if (piece != NULL) {
     piece->unit = unit->id;
     piece->pc = unit->pc;
+    piece->entry = (uint8_t)unit->entry;
   }
   return piece;
 }
@@ -483,13 +442,37 @@ ct_code_cache_set_rseq(struct ct_code_cache *cache, uint64_t rseq, uint32_t sign
   ct_code_cache_flush(cache);
 }
 
+void
+ct_code_cache_follow(struct ct_code_cache *cache)
+{
+  cache->is_stale |= !cache->follows;
+  cache->follows = true;
+}
+
+/* The code of a stretch that the unit is about to go on with; NULL: it may change, or is of another region. */
+static const uint8_t *
+read_on(void *context, uint64_t pc, uint32_t number, size_t *size)
+{
+  struct ct_code_cache *cache = context;
+  bool may_change = false;
+  if (region_near(cache, pc) != region_near(cache, cache->unit.pc) || region_near(cache, pc) == NULL) {
+    return NULL;
+  }
+  *size = cache->read(cache->read_context, pc, cache->code[number], CT_UNIT_SOURCE_MAX, &may_change);
+  look_for_sequences(cache, pc, cache->code[number], *size, cache->read_context);
+  return may_change || *size == 0 || cache->is_stale ? NULL : cache->code[number];
+}
+
 /* The unit's piece, as an index; SIZE_MAX: out of memory. */
 static size_t
 make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
-  uint8_t bytes[CT_UNIT_SOURCE_MAX + 32];
+  uint8_t *bytes = cache->code[0];
   struct ct_unit *unit = &cache->unit;
+  const struct ct_translation_source source = {read_on, cache};
   bool may_change = false;
+  cache->read = read;
+  cache->read_context = context;
   size_t size = read(context, pc, bytes, CT_UNIT_SOURCE_MAX, &may_change);
   look_for_sequences(cache, pc, bytes, size, context);
   for (int tries = 0; tries < 2; tries++) {
@@ -498,14 +481,15 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     struct ct_translation_place place = cache->place;
     struct ct_code code = open_code(region, &region->hot), cold = open_code(region, &region->cold);
     place.leave = region->leave;
-    ct_translate_unit(&place, pc, bytes, size, may_change, (uint32_t)cache->exit_count + 1,
-                      cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code, &cold, unit);
+    ct_translate_unit(&place, pc, bytes, size, may_change, cache->makes_one || !cache->follows ? NULL : &source,
+                      (uint32_t)cache->exit_count + 1, cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code,
+                      &cold, unit);
     if (code.overflow || cold.overflow) {
       ct_code_cache_flush(cache);
       continue;
     }
     struct piece *piece = reserve_for_unit(cache) ? add_unit(cache, region, &code, &cold) : NULL;
-    if (piece == NULL || !log_unit(cache, bytes)) {
+    if (piece == NULL || !log_unit(cache)) {
       return SIZE_MAX;
     }
     size_t index = (size_t)(piece - cache->pieces);
@@ -515,7 +499,6 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     }
     cache->stats.units++;
     cache->stats.insns += unit->insns;
-    cache->stats.source_bytes += unit->source_bytes;
     if (!cache->makes_one) {
       link_waiting(cache, index);
     }
@@ -563,8 +546,8 @@ look_behind_unit(struct ct_code_cache *cache, struct ahead *ahead)
       look_ahead(cache, ahead, unit->exits[i].target, false);
     }
   }
-  if (unit->return_address != 0) {
-    look_ahead(cache, ahead, unit->return_address, true);
+  for (uint32_t i = 0; i < unit->return_count; i++) {
+    look_ahead(cache, ahead, unit->return_addresses[i], true);
   }
 }
 
@@ -642,17 +625,12 @@ ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number)
   return number == 0 || number > cache->exit_count ? NULL : &cache->exits[number - 1].exit;
 }
 
-uint32_t
-ct_code_cache_exit_unit(const struct ct_code_cache *cache, uint32_t number)
-{
-  return cache->pieces[cache->exits[number - 1].piece].unit;
-}
-
 uint64_t
 ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number)
 {
   const struct numbered_exit *from = &cache->exits[number - 1];
-  return address_of(cache, &cache->pieces[from->piece]) + from->exit.resume_at;
+  const struct piece *piece = &cache->pieces[from->piece];
+  return cache->regions[piece->region].address + piece->at + from->exit.resume_at;
 }
 
 void
@@ -727,32 +705,10 @@ ct_code_cache_step_switches(struct ct_code_cache *cache)
   cache->place.steps_switches = true;
 }
 
-static bool
-has_page_in(const struct ct_code_cache *cache, uint64_t start, uint64_t end)
-{
-  if ((end - start) >> 12 > cache->page_used) {
-    for (size_t i = 0; i < cache->page_count; i++) {
-      if (cache->pages[i] != 0 && (cache->pages[i] - 1) << 12 < end && cache->pages[i] << 12 > start) {
-        return true;
-      }
-    }
-    return false;
-  }
-  for (uint64_t page = start >> 12; page << 12 < end; page++) {
-    if (*page_slot(cache, page) != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
 bool
 ct_code_cache_covers(struct ct_code_cache *cache, uint64_t start, uint64_t end)
 {
-  pthread_mutex_lock(&cache->pages_lock);
-  bool found = has_page_in(cache, start, end);
-  pthread_mutex_unlock(&cache->pages_lock);
-  return found;
+  return ct_source_pages_have(&cache->pages, start, end);
 }
 
 uint64_t
@@ -787,7 +743,7 @@ ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, stru
       *recovery = cache->notes[piece->first_note + n];
       *found = true;
     }
-    recovery->unit = piece->unit + (*found ? recovery->side : 0);
+    recovery->unit = piece->unit + (*found && piece->unit != 0 ? recovery->part : 0);
     return true;
   }
   return false;

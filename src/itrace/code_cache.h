@@ -61,10 +61,13 @@ uint64_t ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_ca
 uint64_t ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
 /* As ct_code_cache_unit, and indirect branches to pc find it from now on. */
 uint64_t ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
+/*
+ * From now on units go on where jumps and calls lead: longer to make, and faster. Forgets all units, at the next one
+ * that is asked for.
+ */
+void ct_code_cache_follow(struct ct_code_cache *cache);
 /* The exit of that number; NULL: there is none. */
 const struct ct_unit_exit *ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number);
-/* The id of the unit that has the exit. */
-uint32_t ct_code_cache_exit_unit(const struct ct_code_cache *cache, uint32_t number);
 /* Where the code after an exit of kind CT_EXIT_SYSCALL is that makes the call. */
 uint64_t ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number);
 /* Has the exit, of kind CT_EXIT_LINK, go straight to that unit's address from now on. */

@@ -27,6 +27,7 @@ struct ct_recorder {
   struct ct_itrace_space *space; /* NULL: none */
   pid_t tid;
   uint32_t current; /* segment */
+  uint64_t handed;  /* bytes in segments before it */
   uint64_t used;    /* bytes in it, as far as they are known */
   uint64_t step_pc; /* the last step of an instruction where it is, if it ends there */
   uint64_t step_end;
@@ -86,6 +87,7 @@ hand_over(struct ct_recorder *recorder)
 {
   struct ct_stream_stamp stamps[CT_ITRACE_BLOCKS];
   uint32_t count = take_stamps(recorder, stamps);
+  recorder->handed += recorder->used;
   ct_segments_put(recorder->segments, recorder->units, recorder->current,
                   recorder->space->segments[recorder->current].bytes, recorder->used, stamps, count);
 }
@@ -450,6 +452,12 @@ uint64_t
 ct_recorder_steps(const struct ct_recorder *recorder)
 {
   return ct_segments_steps(recorder->segments);
+}
+
+uint64_t
+ct_recorder_handed(const struct ct_recorder *recorder)
+{
+  return recorder->handed;
 }
 
 struct ct_unit_log *

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/worker.h"
 #include "itrace/vectors.h"
+#include "steps/sizes.h"
 #include "steps/writer.h"
 
 #include <pthread.h>
@@ -16,9 +17,18 @@
 #include <time.h>
 #include <x86intrin.h>
 
-enum segment_state { FREE, FILLED, WAITS, WRITTEN /* is being packed or written */ };
+/*
+ * A segment that is full waits (WAITS) until a packer takes it (PACKED), and is free again as soon as it is packed.
+ * What comes of that, a parcel, is written in the order of turns by whichever packer finds that the next one is ready:
+ * none waits for another that the traced thread keeps from running, unless there are no parcels left.
+ */
+enum segment_state { FREE, FILLED, WAITS, PACKED };
+enum parcel_state { IDLE, IS_MADE, READY };
 
-enum { PACKERS = 2 }; /* while one writes, or the thread waits for room, the other packs */
+enum {
+  PACKERS = 2, /* one has the processor that the traced thread leaves while it waits for room */
+  PARCELS = 6
+};
 
 struct segment {
   enum segment_state state;
@@ -34,14 +44,20 @@ struct segment {
   struct ct_stream_stamp stamps[CT_ITRACE_BLOCKS];
 };
 
+struct parcel {
+  enum parcel_state state;
+  struct ct_steps_packer *packer; /* NULL: not made yet */
+  struct segment content;         /* what it is of, but for the records */
+  struct segment *held;           /* it has to stay until the parcel is written; NULL: none */
+};
+
 struct ct_segments {
   struct ct_steps_writer *writer;
-  struct packer {
-    struct ct_segments *segments;
-    struct ct_steps_packer *packer;
-    pthread_t thread;
-  } packers[PACKERS];
+  struct ct_unit_sizes *sizes;
+  pthread_t packers[PACKERS];
   uint32_t packer_count;
+  struct parcel parcels[PARCELS];
+  bool is_writing; /* one of the packers is */
   pthread_mutex_t lock;
   pthread_cond_t change;
   struct segment segments[CT_SEGMENTS];
@@ -66,10 +82,11 @@ oldest(struct ct_segments *segments, enum segment_state state)
   return found;
 }
 
-/* In the order of turns: what a segment needs of units is there before it. */
+/* What a segment needs of units is there before it. */
 static void
-write_one(struct ct_segments *segments, struct segment *segment, const struct ct_steps_packer *packed)
+write_one(struct ct_segments *segments, struct parcel *parcel)
 {
+  struct segment *segment = &parcel->content;
   if (segment->modules != NULL) {
     ct_steps_writer_modules(segments->writer, segment->modules, strlen(segment->modules));
   }
@@ -81,44 +98,109 @@ write_one(struct ct_segments *segments, struct segment *segment, const struct ct
         .event = {CT_STREAM_EVENT | CT_STREAM_GAP, sizeof(gap)}, .tsc = segment->lost_tsc, .bytes = segment->lost};
     ct_steps_writer_segment(segments->writer, &gap, sizeof(gap), NULL, 0);
   }
-  ct_steps_writer_packed(segments->writer, packed);
+  ct_steps_writer_packed(segments->writer, parcel->packer);
   free(segment->units);
   free(segment->modules);
+}
+
+/* The parcel that has to be written next, ready or not; NULL: none. Under the lock. */
+static struct parcel *
+next_parcel(struct ct_segments *segments)
+{
+  struct parcel *next = NULL;
+  for (uint32_t i = 0; i < PARCELS; i++) {
+    struct parcel *parcel = &segments->parcels[i];
+    if (parcel->state != IDLE && (next == NULL || parcel->content.number < next->content.number)) {
+      next = parcel;
+    }
+  }
+  return next;
+}
+
+/* Writes it, if it is ready and no other packer writes. Under the lock, but not while it writes. */
+static bool
+write_next(struct ct_segments *segments)
+{
+  struct parcel *parcel = next_parcel(segments);
+  if (parcel == NULL || parcel->state != READY || segments->is_writing) {
+    return false;
+  }
+  segments->is_writing = true;
+  pthread_mutex_unlock(&segments->lock);
+  write_one(segments, parcel);
+  pthread_mutex_lock(&segments->lock);
+  segments->is_writing = false;
+  if (parcel->held != NULL) {
+    parcel->held->state = FREE;
+    parcel->held = NULL;
+  }
+  segments->counts.segments++;
+  segments->counts.bytes += parcel->content.used;
+  parcel->state = IDLE;
+  pthread_cond_broadcast(&segments->change);
+  return true;
+}
+
+/* NULL: there is none. Under the lock. */
+static struct parcel *
+idle_parcel(struct ct_segments *segments)
+{
+  for (uint32_t i = 0; i < PARCELS; i++) {
+    struct parcel *parcel = &segments->parcels[i];
+    if (parcel->state == IDLE && parcel->packer == NULL) {
+      parcel->packer = ct_steps_packer_create();
+    }
+    if (parcel->state == IDLE && parcel->packer != NULL) {
+      return parcel;
+    }
+  }
+  return NULL;
+}
+
+/* Under the lock, but not while it packs. */
+static void
+pack(struct ct_segments *segments, struct segment *segment, struct parcel *parcel)
+{
+  parcel->content = *segment;
+  parcel->state = IS_MADE;
+  segment->state = PACKED;
   segment->units = NULL;
   segment->unit_bytes = 0;
   segment->modules = NULL;
   segment->lost = 0;
+  bool in_haste = oldest(segments, WAITS) != NULL;
+  pthread_mutex_unlock(&segments->lock);
+  const struct segment *content = &parcel->content;
+  ct_steps_pack(parcel->packer, segments->sizes, content->bytes, content->used, content->stamps, content->stamp_count,
+                in_haste);
+  pthread_mutex_lock(&segments->lock);
+  parcel->state = READY;
+  if (ct_steps_packer_wants_bytes(parcel->packer)) {
+    parcel->held = segment;
+  } else {
+    segment->state = FREE;
+  }
+  pthread_cond_broadcast(&segments->change);
 }
 
 static void *
 packer_main(void *context)
 {
-  struct packer *self = context;
-  struct ct_segments *segments = self->segments;
+  struct ct_segments *segments = context;
   pthread_mutex_lock(&segments->lock);
   for (;;) {
-    struct segment *segment = oldest(segments, WAITS);
-    if (segment == NULL) {
-      if (segments->is_ending) {
-        break;
-      }
-      pthread_cond_wait(&segments->change, &segments->lock);
+    if (write_next(segments)) {
       continue;
     }
-    segment->state = WRITTEN;
-    pthread_mutex_unlock(&segments->lock);
-    ct_steps_pack(self->packer, segment->bytes, segment->used, segment->stamps, segment->stamp_count);
-    pthread_mutex_lock(&segments->lock);
-    while (oldest(segments, WRITTEN) != segment) {
+    struct segment *segment = oldest(segments, WAITS);
+    struct parcel *parcel = segment != NULL ? idle_parcel(segments) : NULL;
+    if (parcel != NULL) {
+      pack(segments, segment, parcel);
+    } else if (segment == NULL && segments->is_ending) {
+      break; /* whoever writes or packs goes on until all is written */
+    } else {
       pthread_cond_wait(&segments->change, &segments->lock);
     }
-    pthread_mutex_unlock(&segments->lock);
-    write_one(segments, segment, self->packer); /* the others wait for their turns */
-    pthread_mutex_lock(&segments->lock);
-    segment->state = FREE;
-    segments->counts.segments++;
-    segments->counts.bytes += segment->used;
-    pthread_cond_broadcast(&segments->change);
   }
   pthread_mutex_unlock(&segments->lock);
   return NULL;
@@ -206,6 +288,9 @@ ct_segments_put(struct ct_segments *segments, const struct ct_unit_log *units, u
   segment->stamp_count = stamp_count;
   memcpy(segment->stamps, stamps, stamp_count * sizeof(*stamps));
   if (fresh != NULL) { /* without it the records cannot be read, which a reader says */
+    for (uint32_t id = segments->next_unit; id < ct_unit_log_next(units); id++) {
+      ct_unit_log_size(units, id, segments->sizes);
+    }
     segments->next_unit = ct_unit_log_next(units);
     uint8_t *before = segment->units;
     size_t before_size = segment->unit_bytes;
@@ -227,7 +312,7 @@ void
 ct_segments_wait(struct ct_segments *segments)
 {
   pthread_mutex_lock(&segments->lock);
-  while (oldest(segments, WAITS) != NULL || oldest(segments, WRITTEN) != NULL) {
+  while (oldest(segments, WAITS) != NULL || next_parcel(segments) != NULL) {
     pthread_cond_wait(&segments->change, &segments->lock);
   }
   pthread_mutex_unlock(&segments->lock);
@@ -285,6 +370,17 @@ fill_times(struct ct_steps_file *head)
   head->wall_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
 }
 
+static void
+destroy(struct ct_segments *segments)
+{
+  for (uint32_t i = 0; i < PARCELS; i++) {
+    ct_steps_packer_free(segments->parcels[i].packer);
+  }
+  ct_unit_sizes_free(segments->sizes);
+  free(segments->modules);
+  free(segments);
+}
+
 int
 ct_segments_create(const struct ct_recorder_options *options, pid_t pid, pid_t tid, struct ct_segments **out,
                    struct ct_diag *diag)
@@ -304,18 +400,15 @@ ct_segments_create(const struct ct_recorder_options *options, pid_t pid, pid_t t
   }
   pthread_mutex_init(&segments->lock, NULL);
   pthread_cond_init(&segments->change, NULL);
-  for (uint32_t i = 0; i < PACKERS; i++) {
-    struct packer *packer = &segments->packers[segments->packer_count];
-    *packer = (struct packer){.segments = segments, .packer = ct_steps_packer_create()};
-    if (packer->packer != NULL && ct_worker_create(&packer->thread, NULL, packer_main, packer) == 0) {
-      segments->packer_count++;
-    } else {
-      ct_steps_packer_free(packer->packer);
-    }
+  segments->sizes = ct_unit_sizes_create();
+  bool is_made = segments->sizes != NULL && idle_parcel(segments) != NULL;
+  for (uint32_t i = 0; i < PACKERS && is_made; i++) {
+    segments->packer_count +=
+        ct_worker_create(&segments->packers[segments->packer_count], NULL, packer_main, segments) == 0;
   }
   if (segments->packer_count == 0) {
     ct_steps_writer_close(segments->writer, NULL);
-    free(segments);
+    destroy(segments);
     return ct_fail(diag, CT_ENOMEM, "cannot start a thread");
   }
   *out = segments;
@@ -330,8 +423,7 @@ ct_segments_finish(struct ct_segments *segments, struct ct_recorder_counts *coun
   pthread_cond_broadcast(&segments->change);
   pthread_mutex_unlock(&segments->lock);
   for (uint32_t i = 0; i < segments->packer_count; i++) {
-    pthread_join(segments->packers[i].thread, NULL);
-    ct_steps_packer_free(segments->packers[i].packer);
+    pthread_join(segments->packers[i], NULL);
   }
   ct_steps_writer_end(segments->writer);
   segments->counts.stored = ct_steps_writer_written(segments->writer).bytes;
@@ -340,7 +432,6 @@ ct_segments_finish(struct ct_segments *segments, struct ct_recorder_counts *coun
     *counts = segments->counts;
   }
   int code = ct_steps_writer_close(segments->writer, diag);
-  free(segments->modules);
-  free(segments);
+  destroy(segments);
   return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread of ours that writes full segments of records to a file, in the order in which they come, while the traced
- * thread fills others.
+ * Threads of ours that pack full segments of records and write them to a file, in the order in which they come, while
+ * the traced thread fills others.
  */
 #ifndef CT_ITRACE_SEGMENTS_H
 #define CT_ITRACE_SEGMENTS_H

@@ -21,6 +21,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+/* Bytes of records after which long units are worth what it takes to make them. */
+#define LONG_RUN (64ull << 20)
+
 #define FLAGS_OF_LAHF 0xd5ull
 #define FLAG_OF       0x800ull
 #define FLAG_TF       0x100ull
@@ -84,7 +87,7 @@ take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recov
   if (recovery->r11_is_slot) {
     regs->r11 = slots->app_r11;
   }
-  return place;
+  return place + recovery->before;
 }
 
 /*
@@ -95,21 +98,6 @@ static bool
 is_after_exit(const struct ct_recovery *recovery)
 {
   return recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && recovery->rcx_is == CT_RCX_OWN;
-}
-
-/* What it was executing is known of the exit. */
-static bool
-take_exit(const struct ct_tracer *tracer, struct ct_recovery *recovery)
-{
-  uint32_t number = __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED);
-  const struct ct_unit_exit *from = ct_code_cache_exit(tracer->space->cache, number);
-  if (!is_after_exit(recovery) || from == NULL || from->kind != CT_EXIT_ROOM) {
-    return false;
-  }
-  recovery->unit = ct_code_cache_exit_unit(tracer->space->cache, number);
-  recovery->done = from->done;
-  recovery->is_advanced = 1;
-  return true;
 }
 
 static struct ct_system_call
@@ -156,7 +144,10 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
   if (!found) {
     return true;
   }
-  regs->rip = recovery.pc_is == CT_PC_TARGET ? slots->target : recovery.pc;
+  uint64_t rcx = recovery.rcx_is == CT_RCX_R10 ? regs->r10 : slots->spill_rcx;
+  regs->rip = recovery.pc_is == CT_PC_TARGET ? slots->target
+              : recovery.pc_is == CT_PC_RCX  ? recovery.pc + regs->rcx
+                                             : recovery.pc;
   if (recovery.is_waiting) {
     take_waiting(slots, regs);
   } else if (recovery.rax_is_slot) {
@@ -167,10 +158,9 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
     out->waits = waits_by(tracer, &recovery, CT_EXIT_WRITTEN); /* for what a system call has written to be read */
     out->is_sequence = recovery.is_sequence || waits_by(tracer, &recovery, CT_EXIT_SEQUENCE);
     out->place = out->waits || recovery.place_is_slot ? slots->spill_place : out->place;
-    out->is_by_exit = !out->waits && take_exit(tracer, &recovery);
   }
   if (recovery.rcx_is != CT_RCX_OWN) {
-    regs->rcx = recovery.rcx_is == CT_RCX_PC ? regs->rip : slots->spill_rcx;
+    regs->rcx = recovery.rcx_is == CT_RCX_PC ? regs->rip : rcx;
   }
   if (recovery.borrowed != CT_NO_REG) {
     set_reg(regs, (enum ct_reg)recovery.borrowed, slots->spill);
@@ -201,7 +191,7 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
   if (!is_translated || found.is_spoilt || !ct_tracer_records(tracer)) {
     return is_translated;
   }
-  if (found.waits || found.is_by_exit || found.is_sequence) {
+  if (found.waits || found.is_sequence) {
     tracer->space->slots->exit = CT_ITRACE_EXIT_MISS; /* once */
   }
   if (tracer->held.is_held) {
@@ -295,6 +285,9 @@ ct_tracer_enter(struct ct_tracer *tracer)
   uint32_t signature = 0;
   ct_traced_rseq(tracer->tid, &rseq, &signature);
   ct_code_cache_set_rseq(tracer->space->cache, rseq, signature, ct_code_pages_data);
+  if (ct_tracer_records(tracer) && ct_recorder_handed(tracer->recorder) > LONG_RUN) {
+    ct_code_cache_follow(tracer->space->cache);
+  }
   uint64_t unit = tracer->is_at_call ? find_begin(tracer, regs.rip) : find_unit(tracer, regs.rip, false);
   tracer->is_at_call = false;
   if (unit == 0) {

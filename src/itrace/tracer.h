@@ -81,7 +81,6 @@ struct ct_found_state {
   uint64_t place;   /* where the record that is under way begins, or the next one */
   bool is_spoilt;   /* there is no way to tell */
   bool waits;       /* for what a system call has written to be read */
-  bool is_by_exit;  /* the exit that has led there says what was executed */
   bool is_sequence; /* before it something is not recorded */
 };
 

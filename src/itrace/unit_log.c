@@ -3,6 +3,7 @@
 #include "itrace/unit_log.h"
 
 #include "ring/itrace_stream.h"
+#include "steps/sizes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,10 @@
 struct ct_unit_log {
   uint8_t *bytes;
   size_t size, capacity;
-  size_t *places; /* of unit id: places[id - 1] */
+  struct place {
+    size_t at;
+    uint16_t record_bytes;
+  } *places; /* of unit id: places[id - 1] */
   size_t count, place_capacity;
 };
 
@@ -56,14 +60,14 @@ ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit)
   }
   if (log->count == log->place_capacity) {
     size_t capacity = log->count * 2 + 1024;
-    size_t *grown = reallocarray(log->places, capacity, sizeof(*grown));
+    struct place *grown = reallocarray(log->places, capacity, sizeof(*grown));
     if (grown == NULL) {
       return false;
     }
     log->places = grown;
     log->place_capacity = capacity;
   }
-  log->places[log->count++] = log->size;
+  log->places[log->count++] = (struct place){log->size, unit->record_bytes};
   memcpy(log->bytes + log->size, &head, sizeof(head));
   memcpy(log->bytes + log->size + sizeof(head), unit->code, unit->code_bytes);
   log->size += more;
@@ -77,17 +81,28 @@ ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_uni
   if (id == 0 || id > log->count) {
     return false;
   }
-  const uint8_t *at = log->bytes + log->places[id - 1];
+  const uint8_t *at = log->bytes + log->places[id - 1].at;
   memcpy(&head, at, sizeof(head));
-  *unit = (struct ct_logged_unit){
-      .pc = head.pc, .code = at + sizeof(head), .code_bytes = head.code_bytes, .insns = head.insns};
+  *unit = (struct ct_logged_unit){.pc = head.pc,
+                                  .code = at + sizeof(head),
+                                  .code_bytes = head.code_bytes,
+                                  .record_bytes = log->places[id - 1].record_bytes,
+                                  .insns = head.insns};
   return true;
+}
+
+void
+ct_unit_log_size(const struct ct_unit_log *log, uint32_t id, struct ct_unit_sizes *sizes)
+{
+  struct ct_steps_unit head;
+  memcpy(&head, log->bytes + log->places[id - 1].at, sizeof(head));
+  ct_unit_sizes_add(sizes, id, log->places[id - 1].record_bytes, head.insns);
 }
 
 uint8_t *
 ct_unit_log_block(const struct ct_unit_log *log, uint32_t first, size_t *size)
 {
-  size_t start = first <= log->count ? log->places[first - 1] : log->size;
+  size_t start = first <= log->count ? log->places[first - 1].at : log->size;
   uint8_t *bytes = malloc(log->size - start + 1);
   *size = log->size - start;
   if (bytes != NULL && *size != 0) {

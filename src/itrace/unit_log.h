@@ -11,12 +11,14 @@
 #include <stdint.h>
 
 struct ct_unit_log;
+struct ct_unit_sizes;
 
 struct ct_logged_unit {
   uint64_t pc;
   const uint8_t *code; /* of the log, up to the next ct_unit_log_add */
   uint16_t code_bytes;
-  uint8_t insns; /* that its record has */
+  uint16_t record_bytes; /* with the id */
+  uint8_t insns;         /* that its record has */
 };
 
 /* NULL: out of memory. */
@@ -29,6 +31,8 @@ bool ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit)
 /* False: there is none of that id. */
 bool ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_unit *unit);
 
+/* Tells how long the record of that unit is, which there is. */
+void ct_unit_log_size(const struct ct_unit_log *log, uint32_t id, struct ct_unit_sizes *sizes);
 /* Units from `first` on, as a block of kind CT_STEPS_UNITS has them: its bytes (the caller's), or NULL. */
 uint8_t *ct_unit_log_block(const struct ct_unit_log *log, uint32_t first, size_t *size);
 

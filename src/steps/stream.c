@@ -218,3 +218,77 @@ ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, const
   }
   *out = count;
 }
+
+/* ---- by sizes ---- */
+
+/* The event there; false: it is none. */
+static bool
+take_event(const uint8_t *at, size_t left, struct ct_record *record)
+{
+  uint32_t word = 0;
+  if (left >= sizeof(word)) {
+    memcpy(&word, at, sizeof(word));
+  }
+  if ((word & CT_STREAM_PART) != CT_STREAM_EVENT) {
+    return false;
+  }
+  ct_stream_take_other(NULL, at, left, record); /* which asks for units only of parts */
+  return record->kind == CT_RECORD_EVENT;
+}
+
+/* As ct_stream_begins. */
+static bool
+begins_with_context(const uint8_t *bytes, size_t size)
+{
+  struct ct_record record;
+  for (size_t at = 0; take_event(bytes + at, size - at, &record); at += record.bytes) {
+    if (record.event_kind == CT_STREAM_CONTEXT) {
+      return true;
+    }
+    if (record.event_kind != CT_STREAM_GAP && record.event_kind != CT_STREAM_END) {
+      break;
+    }
+  }
+  return false;
+}
+
+bool
+ct_stream_count_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
+                      const struct ct_stream_stamp *stamps, uint32_t stamp_count, struct ct_stream_count *out)
+{
+  struct lane lanes[LANES];
+  struct ct_stream_count count = {.is_whole = true};
+  uint32_t lane_count = divide(bytes, size, stamps, stamp_count, lanes);
+  uint64_t steps = 0;
+  if (!begins_with_context(bytes, size)) {
+    return false;
+  }
+  while (lane_count > 0) {
+    for (uint32_t i = 0; i < lane_count; i++) {
+      struct lane *lane = &lanes[i];
+      size_t left = (size_t)(lane->end - lane->at);
+      uint32_t word = 0;
+      if (CT_LIKELY(left >= sizeof(word))) {
+        memcpy(&word, lane->at, sizeof(word));
+      }
+      uint32_t known = ct_unit_sizes_of(sizes, word);
+      if (CT_LIKELY(known != 0 && known >> 8 <= left)) {
+        steps += known & 0xff;
+        lane->at += known >> 8;
+        continue;
+      }
+      struct ct_record record;
+      if (left == 0) {
+        *lane = lanes[--lane_count];
+      } else if (!take_event(lane->at, left, &record)) {
+        return false;
+      } else {
+        note_record(&record, &count);
+        lane->at += record.bytes;
+      }
+    }
+  }
+  count.steps += steps;
+  *out = count;
+  return true;
+}

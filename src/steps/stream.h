@@ -6,6 +6,7 @@
 #define CT_STEPS_STREAM_H
 
 #include "base/branch.h"
+#include "steps/sizes.h"
 #include "steps/units.h"
 
 #include <string.h>
@@ -100,5 +101,10 @@ struct ct_stream_count {
 /* Walks over all of it; with stamps that tell where records begin, several times as fast. */
 void ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, const struct ct_stream_stamp *stamps,
                      uint32_t stamp_count, struct ct_stream_count *out);
+/*
+ * The same by sizes alone. False: it cannot tell (parts of units, ids that are not known), and ct_stream_count has to.
+ */
+bool ct_stream_count_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
+                           const struct ct_stream_stamp *stamps, uint32_t stamp_count, struct ct_stream_count *out);
 
 #endif

@@ -14,18 +14,21 @@
 #include <unistd.h>
 #include <zstd.h>
 
-enum { LEVEL = 1, UNITS_KEPT = 1 << 20 };
+enum { LEVEL = 1, LEVEL_IN_HASTE = -2, UNITS_KEPT = 1 << 20 };
 
 struct ct_steps_packer {
   ZSTD_CCtx *zstd;
   uint8_t *room;
   size_t capacity;
   /* Of what was packed last: */
-  const void *bytes, *stored;
+  const void *bytes;
   size_t size, stored_size;
   const struct ct_stream_stamp *stamps;
   uint32_t stamp_count, check;
   enum ct_steps_packing packing;
+  bool failed; /* no memory for it */
+  bool is_counted;
+  struct ct_stream_count count;
 };
 
 struct ct_steps_writer {
@@ -66,8 +69,8 @@ ct_steps_packer_free(struct ct_steps_packer *packer)
 }
 
 void
-ct_steps_pack(struct ct_steps_packer *packer, const void *bytes, size_t size, const struct ct_stream_stamp *stamps,
-              uint32_t stamp_count)
+ct_steps_pack(struct ct_steps_packer *packer, const struct ct_unit_sizes *sizes, const void *bytes, size_t size,
+              const struct ct_stream_stamp *stamps, uint32_t stamp_count, bool in_haste)
 {
   size_t bound = ZSTD_compressBound(size);
   if (bound > packer->capacity) {
@@ -79,19 +82,27 @@ ct_steps_pack(struct ct_steps_packer *packer, const void *bytes, size_t size, co
   packer->size = size;
   packer->stamps = stamps;
   packer->stamp_count = stamp_count;
-  packer->stored = packer->room;
-  if (packer->room == NULL) {
+  packer->failed = packer->room == NULL;
+  packer->is_counted = sizes != NULL && ct_stream_count_sized(sizes, bytes, size, stamps, stamp_count, &packer->count);
+  if (packer->failed) {
     return;
   }
-  size_t packed = ZSTD_compressCCtx(packer->zstd, packer->room, packer->capacity, bytes, size, LEVEL);
+  size_t packed =
+      ZSTD_compressCCtx(packer->zstd, packer->room, packer->capacity, bytes, size, in_haste ? LEVEL_IN_HASTE : LEVEL);
   packer->packing = CT_STEPS_ZSTD;
   packer->stored_size = packed;
   if (ZSTD_isError(packed) || packed >= size) {
     packer->packing = CT_STEPS_RAW;
-    packer->stored = bytes;
+    memcpy(packer->room, bytes, size);
     packer->stored_size = size;
   }
-  packer->check = ct_crc32(ct_crc32(0, packer->stored, packer->stored_size), stamps, stamp_count * sizeof(*stamps));
+  packer->check = ct_crc32(ct_crc32(0, packer->room, packer->stored_size), stamps, stamp_count * sizeof(*stamps));
+}
+
+bool
+ct_steps_packer_wants_bytes(const struct ct_steps_packer *packer)
+{
+  return !packer->is_counted;
 }
 
 /* ---- the file ---- */
@@ -167,7 +178,7 @@ put_head(struct ct_steps_writer *writer, struct ct_steps_block *block)
 static int
 put_packed(struct ct_steps_writer *writer, struct ct_steps_block block, const struct ct_steps_packer *packed)
 {
-  if (packed->stored == NULL) {
+  if (packed->failed) {
     return fail(writer, CT_ENOMEM, ENOMEM);
   }
   block.packing = (uint16_t)packed->packing;
@@ -176,14 +187,14 @@ put_packed(struct ct_steps_writer *writer, struct ct_steps_block block, const st
   block.stamps = packed->stamp_count;
   block.check = packed->check;
   put_head(writer, &block);
-  put(writer, packed->stored, packed->stored_size);
+  put(writer, packed->room, packed->stored_size);
   return put(writer, packed->stamps, packed->stamp_count * sizeof(*packed->stamps));
 }
 
 static int
 put_block(struct ct_steps_writer *writer, struct ct_steps_block block, const void *bytes, size_t size)
 {
-  ct_steps_pack(writer->packer, bytes, size, NULL, 0);
+  ct_steps_pack(writer->packer, NULL, bytes, size, NULL, 0, false);
   return put_packed(writer, block, writer->packer);
 }
 
@@ -225,11 +236,13 @@ ct_steps_writer_units(struct ct_steps_writer *writer, const void *bytes, size_t 
 int
 ct_steps_writer_packed(struct ct_steps_writer *writer, const struct ct_steps_packer *packed)
 {
-  struct ct_stream_count count;
+  struct ct_stream_count count = packed->count;
   if (put_pending(writer) != 0) {
     return writer->code;
   }
-  ct_stream_count(writer->units, packed->bytes, packed->size, packed->stamps, packed->stamp_count, &count);
+  if (!packed->is_counted) {
+    ct_stream_count(writer->units, packed->bytes, packed->size, packed->stamps, packed->stamp_count, &count);
+  }
   struct ct_steps_block block = {.kind = CT_STEPS_RECORDS,
                                  .first_step = writer->written.steps,
                                  .steps = count.steps,
@@ -253,7 +266,7 @@ ct_steps_writer_segment(struct ct_steps_writer *writer, const void *bytes, size_
   if (put_pending(writer) != 0) {
     return writer->code;
   }
-  ct_steps_pack(writer->packer, bytes, size, stamps, stamp_count);
+  ct_steps_pack(writer->packer, NULL, bytes, size, stamps, stamp_count, false);
   return ct_steps_writer_packed(writer, writer->packer);
 }
 

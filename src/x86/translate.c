@@ -12,11 +12,12 @@
  *   - For every place of the emitted code a note says how to make the program's state from there (struct ct_recovery),
  *     so that a signal can be delivered, and the thread taken out, at any place.
  *
- * An indirect branch: rcx is spilled, its target stored. rcx is free then, and neither lea nor jrcxz touches a flag:
+ * An indirect branch: rcx is spilled, and neither lea nor jrcxz touches a flag. With records r10 is free, so the target
+ * stays in rcx; without, it is stored:
  *
- *   mov %rcx, spill_rcx;  mov TARGET, %rcx;  mov %rcx, target
+ *   mov %rcx, spill_rcx;  mov TARGET, %rcx;  (mov %rcx, target)
  *   (push of the return address, or rsp past it)
- *   movzwl %cx, %ecx;  jmp *table(, %rcx, 8)
+ *   movzwl %cx, %r10d;  jmp *table(, %r10, 8)        or by ecx
  */
 #include "x86/translate_internal.h"
 
@@ -32,7 +33,7 @@ static void
 note_target(struct ct_writer *w)
 {
   struct ct_recovery *recovery = ct_writer_note(w, 0);
-  recovery->pc_is = CT_PC_TARGET;
+  recovery->pc_is = w->place->records ? CT_PC_RCX : CT_PC_TARGET;
   recovery->rcx_is = CT_RCX_SPILLED;
 }
 
@@ -205,15 +206,18 @@ spill_target(struct ct_writer *w, const struct ct_source_insn *insn)
   } else {
     load_operand(w, insn);
   }
-  ct_emit_mov_store(w->out, CT_SLOT(w->place, target), CT_RCX);
+  if (!w->place->records) {
+    ct_emit_mov_store(w->out, CT_SLOT(w->place, target), CT_RCX);
+  }
 }
 
 static void
 push_return_address(struct ct_writer *w, uint64_t address)
 {
-  w->unit->return_address = address;
+  uint32_t number = w->unit->return_count++;
+  w->unit->return_addresses[number] = address;
   ct_emit_bytes(w->out, (const uint8_t[]){0xff, 0x35}, 2); /* push of the unit's literal */
-  ct_emit_label(w->out, &w->literal);
+  ct_emit_label(w->out, &w->literals[number]);
 }
 
 /* ---- the end of a unit ---- */
@@ -225,19 +229,6 @@ end_record(struct ct_writer *w, uint64_t pc)
   if (w->has_record) {
     ct_record_end(w, pc);
     w->has_record = false;
-  }
-}
-
-/* Looks whether there is room for more, if the program could come by here again and again. */
-static void
-look(struct ct_writer *w, uint64_t pc)
-{
-  if (w->wants_look) {
-    ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_rcx), CT_RCX);
-    note_spilled(w, pc);
-    ct_record_look(w, pc);
-    ct_emit_mov_load(w->out, CT_RCX, CT_SLOT(w->place, spill_rcx));
-    ct_writer_note(w, pc);
   }
 }
 
@@ -332,7 +323,6 @@ emit_conditional(struct ct_writer *w, const struct ct_source_insn *insn)
   struct ct_code *out = w->out;
   uint64_t next = insn->pc + insn->length;
   end_record(w, insn->pc);
-  look(w, insn->pc);
   ct_writer_note(w, insn->pc);
   if (insn->flow == CT_SOURCE_BRANCH) {
     ct_emit_bytes(out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
@@ -350,22 +340,39 @@ emit_conditional(struct ct_writer *w, const struct ct_source_insn *insn)
   emit_jump(w, insn->target);
 }
 
+static void
+fill_part(struct ct_writer *w, uint32_t part, const struct ct_block_stretch *stretch, uint64_t next, uint32_t insns)
+{
+  w->unit->parts[part] = (struct ct_unit_part){.pc = stretch->pc,
+                                               .code = stretch->code,
+                                               .source_bytes = (uint16_t)(next - stretch->pc),
+                                               .record_bytes = (uint16_t)(w->value_at - w->record_at),
+                                               .insns = (uint8_t)insns};
+}
+
+/* Of the record so far, which is left by a branch. */
+static uint32_t
+add_part(struct ct_writer *w, const struct ct_block_stretch *stretch, uint64_t next, uint32_t insns)
+{
+  fill_part(w, w->unit->part_count, stretch, next, insns);
+  return w->unit->part_count++;
+}
+
 /* A branch after which the unit goes on. */
 static void
-emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t done)
+emit_side(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_block_stretch *stretch, uint32_t done)
 {
   uint64_t next = insn->pc + insn->length;
   ct_writer_note(w, insn->pc);
   ct_emit_bytes(w->out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
   w->now.done++;
   if (w->has_record) {
-    uint32_t number = w->unit->side_count++;
-    w->unit->sides[number] =
-        (struct ct_unit_side){.source_bytes = (uint16_t)(next - w->unit->pc), .insns = (uint8_t)done};
+    uint32_t number = w->side_count++;
     struct ct_writer_side *side = &w->sides[number];
     ct_emit_label(w->out, &side->label);
     side->now = w->now;
-    side->now.side = (uint8_t)(number + 1);
+    side->now.part = (uint8_t)add_part(w, stretch, next, done);
+    side->record_at = w->record_at;
     side->record = w->record;
     side->scratch = w->scratch;
     side->value_at = w->value_at;
@@ -384,10 +391,6 @@ emit_indirect(struct ct_writer *w, const struct ct_source_insn *insn)
   spill_target(w, insn);
   w->now.rcx_is = CT_RCX_SPILLED;
   end_record(w, insn->pc);
-  if (w->wants_look) {
-    ct_record_look(w, insn->pc);
-    ct_emit_movzx16_load(out, CT_RCX, CT_SLOT(w->place, target));
-  }
   if (insn->flow == CT_SOURCE_CALL_INDIRECT) {
     push_return_address(w, next);
   } else if (insn->flow == CT_SOURCE_RET) {
@@ -395,10 +398,9 @@ emit_indirect(struct ct_writer *w, const struct ct_source_insn *insn)
   }
   w->now.done++;
   note_target(w);
-  if (!w->wants_look) {
-    ct_emit_movzx16(out, CT_RCX, CT_RCX);
-  }
-  ct_emit_jmp_load(out, ct_mem_table(w->place->shared + CT_ITRACE_TABLE_AT, CT_RCX, 3));
+  enum ct_reg index = w->place->records ? CT_R10 : CT_RCX;
+  ct_emit_movzx16(out, index, CT_RCX);
+  ct_emit_jmp_load(out, ct_mem_table(w->place->shared + CT_ITRACE_TABLE_AT, index, 3));
 }
 
 static void
@@ -409,7 +411,6 @@ emit_end(struct ct_writer *w, const struct ct_source_insn *insn)
   switch (insn->flow) {
   case CT_SOURCE_JUMP:
     end_record(w, insn->pc);
-    look(w, insn->pc);
     is_done(w, insn->target);
     emit_jump(w, insn->target);
     break;
@@ -425,7 +426,6 @@ emit_end(struct ct_writer *w, const struct ct_source_insn *insn)
     break;
   case CT_SOURCE_CALL:
     end_record(w, insn->pc);
-    look(w, insn->pc);
     ct_writer_note(w, insn->pc);
     push_return_address(w, next);
     is_done(w, insn->target);
@@ -501,13 +501,10 @@ static void
 finish(struct ct_writer *w)
 {
   struct ct_code_label room = {.count = 0};
-  if (w->has_look) {
-    ct_record_look_end(w);
-  }
-  for (uint32_t i = 0; i < w->unit->side_count; i++) {
+  for (uint32_t i = 0; i < w->side_count; i++) {
     ct_code_label_bind(w->out, &w->sides[i].label);
     w->now = w->sides[i].now;
-    ct_record_end_side(w, &w->sides[i], w->unit->id + 1 + i);
+    ct_record_end_side(w, &w->sides[i]);
     emit_jump(w, w->sides[i].target);
   }
   uint32_t count = w->unit->exit_count;
@@ -517,7 +514,7 @@ finish(struct ct_writer *w)
   if (w->has_look) {
     w->now = w->look;
     w->now.rcx_is = CT_RCX_OWN;
-    add_exit(w, CT_EXIT_ROOM, w->look.pc)->done = w->look.done;
+    add_exit(w, CT_EXIT_ROOM, w->look.pc);
     ct_record_cold(w, &room);
   }
   for (uint32_t i = 0; i < w->unit->exit_count; i++) {
@@ -526,231 +523,135 @@ finish(struct ct_writer *w)
     }
     emit_exit_code(w, i);
   }
-  if (w->unit->return_address != 0) {
-    ct_writer_bind_cold(w, &w->literal);
-    ct_emit_u64(w->out, w->unit->return_address);
+  for (uint32_t i = 0; i < w->unit->return_count; i++) {
+    ct_writer_bind_cold(w, &w->literals[i]);
+    ct_emit_u64(w->out, w->unit->return_addresses[i]);
   }
 }
 
-/* ---- what belongs to a unit ---- */
+/* ---- all of it ---- */
 
-/* The instructions of a unit. */
-struct block {
-  struct ct_source_insn insns[CT_UNIT_INSNS_MAX];
-  uint32_t count;
-  uint32_t recorded; /* those that its record has: all, or all but the last */
-  size_t used;       /* bytes of code */
-  bool is_open;      /* goes on with the next instruction */
-  bool is_cut;       /* which is known to be one */
-  uint32_t sides;    /* branches that it goes on after */
-  struct ct_recording recording;
-};
-
-static bool
-is_executed_here(const struct ct_source_insn *insn)
+/* A jump or a call to the next stretch. */
+static void
+emit_join(struct ct_writer *w, const struct ct_source_insn *insn)
 {
-  return insn->flow != CT_SOURCE_STEP && insn->flow != CT_SOURCE_STOP;
+  ct_writer_note(w, insn->pc);
+  if (insn->flow == CT_SOURCE_CALL) {
+    push_return_address(w, insn->pc + insn->length);
+  }
+  w->now.done++;
+  ct_writer_note(w, insn->target);
 }
 
-/* False: it begins another unit. */
-static bool
-take(const struct ct_translation_place *place, struct block *block, struct ct_source_insn *insn)
+static void
+emit_insn(struct ct_writer *w, const struct ct_source_insn *insn)
 {
-  bool is_first = block->count == 0;
-  if (place->records) {
-    if (!ct_record_decode(place, insn)) {
-      insn->flow = CT_SOURCE_STEP;
-    }
-    if (insn->flow == CT_SOURCE_SYSCALL && !is_first) {
-      return false;
-    }
-    if (place->steps_switches && insn->flow == CT_SOURCE_NEXT && ct_effects_switch_stack(&insn->effects)) {
-      insn->flow = CT_SOURCE_STEP;
-    }
-    if (is_executed_here(insn) && !ct_record_takes(insn, &block->recording)) {
-      if (!is_first) {
-        return false;
+  if (w->has_record) {
+    ct_record_before(w, insn);
+  }
+  if (!w->has_record || !ct_record_copy(w, insn)) {
+    copy(w, insn);
+  }
+  if (w->has_record) {
+    ct_record_after(w, insn);
+  }
+}
+
+/* Instructions from stretch->first to end - 1. False: the unit ends in it. */
+static bool
+emit_stretch(struct ct_writer *w, const struct ct_block *block, const struct ct_block_stretch *stretch, uint32_t end,
+             bool is_last)
+{
+  uint32_t part = w->now.part, first = stretch->first;
+  bool is_recorded = w->has_record;
+  for (uint32_t i = first; i < end; i++) {
+    const struct ct_source_insn *insn = &block->insns[i];
+    if (insn->is_side) {
+      emit_side(w, insn, stretch, i + 1 - first);
+    } else if (insn->flow == CT_SOURCE_NEXT && !can_copy(w, insn)) {
+      if (is_recorded) {
+        fill_part(w, part, stretch, insn->pc, i - first);
       }
-      insn->flow = CT_SOURCE_STEP;
+      end_record(w, insn->pc);
+      emit_step(w, insn->pc);
+      return false;
+    } else if (insn->flow == CT_SOURCE_NEXT) {
+      emit_insn(w, insn);
+    } else if (!is_last) {
+      emit_join(w, insn);
+      if (is_recorded) {
+        fill_part(w, part, stretch, insn->pc + insn->length, i + 1 - first);
+      }
+    } else {
+      if (is_recorded) {
+        fill_part(w, part, stretch, insn->pc + insn->length, block->recorded - first);
+      }
+      emit_end(w, insn);
     }
-    block->recorded += is_executed_here(insn);
   }
-  block->count++;
-  block->used += insn->length;
-  block->is_open = insn->flow == CT_SOURCE_NEXT;
   return true;
 }
 
-/* Does it store, at an address that is relative to its own, near the unit at pc, so perhaps over what follows in it? */
-static bool
-stores_near(const struct ct_source_insn *insn, uint64_t pc)
-{
-  enum { NEAR = 256 }; /* more than a unit whose code may change has of bytes, and than a store has */
-  for (int k = 0; insn->is_rip && k < insn->effects.access_count; k++) {
-    const struct ct_access *access = &insn->effects.access[k];
-    if ((access->how & CT_ACCESS_RIP) != 0 && (access->how & CT_ACCESS_WRITE) != 0) {
-      return insn->address - pc + NEAR < 2 * (uint64_t)NEAR;
-    }
-  }
-  return false;
-}
-
-static bool
-is_watched(const struct ct_translation_place *place, uint64_t pc)
-{
-  uint32_t low = 0, high = place->watched_count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (place->watched[middle] < pc) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low < place->watched_count && place->watched[low] == pc;
-}
-
-static bool
-goes_back_or_far(const struct ct_source_insn *insn)
-{
-  enum { AREA_SHIFT = 16 };
-  return insn->target <= insn->pc || insn->target >> AREA_SHIFT != insn->pc >> AREA_SHIFT;
-}
-
-/*
- * Does the unit go on after that branch, its last instruction so far? Where it is taken, the record is one of a unit
- * that ends there. Not where a look would be wanted, nor code may change: what is compared is what is executed.
- */
-static bool
-goes_on(const struct block *block, bool is_checked)
-{
-  enum { INSNS_MAX = 32 };
-  const struct ct_source_insn *last = &block->insns[block->count - 1];
-  return last->flow == CT_SOURCE_BRANCH && !is_checked && block->sides < CT_UNIT_SIDES_MAX &&
-         block->count <= INSNS_MAX && !goes_back_or_far(last);
-}
-
 static void
-read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size, bool is_checked,
-           struct block *block)
+emit_block_of(struct ct_writer *w, const struct ct_block *block)
 {
-  enum { CHECKED_INSNS_MAX = 12 };
-  uint32_t most = is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
-  block->count = block->recorded = block->sides = 0;
-  block->used = 0;
-  block->is_open = true;
-  block->is_cut = false;
-  block->recording = (struct ct_recording){.uses = 0};
-  while (block->is_open) {
-    struct ct_source_insn *insn = &block->insns[block->count];
-    uint64_t next = pc + block->used;
-    bool begins = block->count != 0 && (is_watched(place, next) || ct_sequence_at(place, next) != NULL);
-    if (block->count == most || begins) {
-      block->is_cut = true;
-      break;
-    }
-    if (!ct_source_decode(pc + block->used, code + block->used, size - block->used, insn)) {
-      break;
-    }
-    if (!take(place, block, insn)) {
-      block->is_cut = true;
-      break;
-    }
-    if (!block->is_open && goes_on(block, is_checked)) {
-      insn->is_side = block->is_open = true;
-      block->sides++;
-    }
-    if (block->is_open && is_checked && place->records && stores_near(insn, pc)) {
-      block->is_cut = true; /* the next unit compares what is there then */
-      break;
-    }
-  }
-}
-
-/* Is there a store by the stack pointer, so that a return may go where no call has been? */
-static bool
-writes_stack(const struct block *block)
-{
-  for (uint32_t i = 0; i < block->count; i++) {
-    const struct ct_effects *effects = &block->insns[i].effects;
-    for (int k = 0; k < effects->access_count; k++) {
-      if ((effects->access[k].how & CT_ACCESS_WRITE) != 0 && effects->access[k].base == CT_RSP) {
-        return true;
+  bool is_recorded = w->has_record;
+  uint32_t part = 0;
+  const struct ct_block_stretch *stretch = block->stretches;
+  for (uint32_t k = 0; k < block->stretch_count; k++) {
+    stretch = &block->stretches[k];
+    bool is_last = k + 1 == block->stretch_count;
+    if (is_recorded) {
+      if (k != 0) {
+        ct_record_begin_stretch(w, stretch->pc);
       }
+      part = w->unit->part_count++;
     }
-  }
-  return false;
-}
-
-/* Without such units no program goes on for ever, nor for as long as a few blocks of records. */
-static bool
-wants_look(const struct block *block)
-{
-  if (block->recorded == 0) {
-    return false;
-  }
-  const struct ct_source_insn *last = &block->insns[block->count - 1];
-  switch (last->flow) {
-  case CT_SOURCE_JUMP:
-  case CT_SOURCE_BRANCH:
-  case CT_SOURCE_LOOP:
-    return goes_back_or_far(last);
-  case CT_SOURCE_CALL:
-  case CT_SOURCE_CALL_INDIRECT:
-  case CT_SOURCE_JUMP_INDIRECT:
-    return true;
-  case CT_SOURCE_RET:
-    return writes_stack(block);
-  default:
-    return block->is_cut;
-  }
-}
-
-static void
-emit_block_of(struct ct_writer *w, struct block *block)
-{
-  uint64_t pc = w->unit->pc;
-  for (uint32_t i = 0; i < block->count; i++) {
-    const struct ct_source_insn *insn = &block->insns[i];
-    if (insn->is_side) {
-      emit_side(w, insn, i + 1);
-    } else if (insn->flow != CT_SOURCE_NEXT) {
-      emit_end(w, insn);
-    } else if (can_copy(w, insn)) {
-      if (w->has_record) {
-        ct_record_before(w, insn);
-      }
-      if (!w->has_record || !ct_record_copy(w, insn)) {
-        copy(w, insn);
-      }
-      if (w->has_record) {
-        ct_record_after(w, insn);
-      }
-    } else {
-      end_record(w, insn->pc);
-      w->unit->insns = i;
-      emit_step(w, insn->pc);
+    if (!emit_stretch(w, block, stretch, is_last ? block->count : stretch[1].first, is_last)) {
       return;
     }
   }
   if (block->is_open) {
-    end_record(w, pc + block->used);
+    uint64_t next = stretch->pc + block->used;
+    if (is_recorded) {
+      fill_part(w, part, stretch, next, block->recorded - stretch->first);
+    }
+    end_record(w, next);
     if (block->is_cut) {
-      look(w, pc + block->used);
-      ct_writer_note(w, pc + block->used);
-      emit_jump(w, pc + block->used);
+      ct_writer_note(w, next);
+      emit_jump(w, next);
     } else { /* what follows is no instruction, or cannot be read: let the processor say so */
-      emit_step(w, pc + block->used);
+      emit_step(w, next);
     }
   }
 }
 
+static void
+note_stretches(struct ct_unit *unit, const struct ct_block *block)
+{
+  unit->stretch_count = block->used != 0 ? block->stretch_count : 0;
+  for (uint32_t k = 0; k < unit->stretch_count; k++) {
+    bool is_last = k + 1 == block->stretch_count;
+    const struct ct_source_insn *last = &block->insns[is_last ? block->count - 1 : block->stretches[k + 1].first - 1];
+    unit->stretches[k].pc = block->stretches[k].pc;
+    unit->stretches[k].bytes = (uint32_t)(last->pc + last->length - block->stretches[k].pc);
+  }
+}
+
+static void
+clear(struct ct_unit *unit, uint64_t pc)
+{
+  unit->pc = pc;
+  unit->insns = unit->entry = unit->id = 0;
+  unit->part_count = unit->stretch_count = unit->return_count = unit->exit_count = unit->recovery_count = 0;
+}
+
 void
 ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                  bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_code *cold,
-                  struct ct_unit *unit)
+                  bool is_checked, const struct ct_translation_source *source, uint32_t first_exit, uint32_t id,
+                  struct ct_code *out, struct ct_code *cold, struct ct_unit *unit)
 {
-  struct block block;
+  struct ct_block block;
   struct ct_writer w = {.place = place,
                         .out = out,
                         .hot = out,
@@ -761,34 +662,35 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
   w.now.r10_is_slot = w.now.r11_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
-  unit->pc = pc;
-  unit->return_address = 0;
-  unit->exit_count = unit->recovery_count = unit->record_bytes = unit->side_count = 0;
-  if (is_watched(place, pc)) {
-    unit->source_bytes = unit->insns = unit->id = 0;
+  clear(unit, pc);
+  if (ct_block_is_watched(place, pc)) {
     emit_asking(&w, CT_EXIT_WATCHED, pc);
     finish(&w);
     return;
   }
   const struct ct_sequence *sequence = is_checked ? NULL : ct_sequence_at(place, pc);
   if (sequence != NULL && ct_sequence_emit(&w, sequence, code, size)) {
-    unit->source_bytes = (uint32_t)(sequence->end - sequence->start);
-    unit->insns = unit->id = 0;
+    unit->stretches[unit->stretch_count++] =
+        (struct ct_unit_stretch){.pc = pc, .bytes = (uint32_t)(sequence->end - sequence->start)};
     finish(&w);
     return;
   }
-  read_block(place, pc, code, size, is_checked, &block);
-  unit->source_bytes = (uint32_t)block.used;
+  struct ct_block_wish wish = {
+      .place = place, .source = is_checked ? NULL : source, .out = ct_code_pc(out), .is_checked = is_checked};
+  ct_block_read(&wish, pc, code, size, &block);
+  note_stretches(unit, &block);
+  if (block.recorded != 0 && block.insns[0].flow == CT_SOURCE_NEXT && !can_copy(&w, &block.insns[0])) {
+    block.recorded = 0;
+  }
   unit->insns = place->records ? block.recorded : block.count;
   unit->id = block.recorded != 0 ? id : 0;
+  if (block.recorded != 0 && ct_block_wants_look(&block)) {
+    ct_record_look(&w, pc);
+  }
   if (is_checked && block.used != 0) {
     emit_check(&w, code, block.used);
   }
-  if (block.recorded != 0 && block.insns[0].flow == CT_SOURCE_NEXT && !can_copy(&w, &block.insns[0])) {
-    block.recorded = unit->id = unit->insns = 0;
-  }
   if (block.recorded != 0) {
-    w.wants_look = wants_look(&block);
     w.has_record = true;
     ct_record_begin(&w, &block.recording);
   }

@@ -17,7 +17,9 @@ enum {
   CT_UNIT_SOURCE_MAX = CT_UNIT_INSNS_MAX * 15,
   CT_UNIT_BYTES_MAX = 16384,
   CT_UNIT_RECORD_MAX = 4096,
-  CT_UNIT_SIDES_MAX = 3,
+  CT_UNIT_SIDES_MAX = 4,
+  CT_UNIT_STRETCHES_MAX = 4,
+  CT_UNIT_PARTS_MAX = CT_UNIT_STRETCHES_MAX + CT_UNIT_SIDES_MAX,
   CT_UNIT_EXITS_MAX = 4 + CT_UNIT_SIDES_MAX,
   CT_RECOVERY_MAX = 8 * CT_UNIT_INSNS_MAX,
 };
@@ -75,12 +77,18 @@ struct ct_recovery {
   uint8_t scratch;            /* the register whose value is in slots.spill_scratch; or CT_NO_REG */
   uint8_t done;               /* instructions of the unit that are executed here */
   uint8_t is_sequence : 1;    /* nothing that was executed is recorded (translate_sequence.c) */
-  uint8_t side;               /* on the way out by that side exit, of those of records: 1 ..; 0: by none */
-  uint32_t unit;              /* its id, or that of the side exit; of the code cache */
+  uint8_t part;               /* of the unit, whose record is under way */
+  uint16_t before;            /* bytes of complete records in front of that one */
+  uint32_t unit;              /* the part's id; of the code cache */
   uint64_t pc;
 };
-enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */ };
-enum ct_recovery_rcx { CT_RCX_OWN, CT_RCX_SPILLED /* in slots.spill_rcx */, CT_RCX_PC /* the same as pc */ };
+enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */, CT_PC_RCX /* pc + what rcx holds */ };
+enum ct_recovery_rcx {
+  CT_RCX_OWN,
+  CT_RCX_SPILLED, /* in slots.spill_rcx */
+  CT_RCX_PC,      /* the same as pc */
+  CT_RCX_R10      /* in r10, whose own value is in its slot */
+};
 
 enum ct_exit_kind {
   CT_EXIT_LINK,     /* to another unit, by a jump that can be made to go there */
@@ -100,43 +108,62 @@ struct ct_unit_exit {
   uint64_t target;
   uint32_t
       resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same; CT_EXIT_WRITTEN: that goes on */
-  uint8_t done;  /* CT_EXIT_ROOM: instructions of the unit that are executed there; the record is complete */
 };
 
 struct ct_unit {
   uint64_t pc;
-  uint32_t
-      source_bytes; /* of the program's code that it translates, from pc on; 0: what is there cannot be translated */
-  uint32_t insns;
-  uint32_t id;           /* of its records; 0: it makes none */
-  uint32_t record_bytes; /* of one */
-  /* What is executed of it when it is left before its end, by a branch: records of units with the ids that follow. */
-  struct ct_unit_side {
-    uint16_t source_bytes;
+  uint32_t insns; /* in all */
+  uint32_t entry; /* offset in the hot code where it begins */
+  uint32_t id;    /* of its first part; 0: it makes no records */
+  /*
+   * Records that it makes, of ids that follow each other: one of each stretch, one after the other; and those of
+   * branches out of it, by which a stretch is left before its end.
+   */
+  struct ct_unit_part {
+    uint64_t pc;
+    const uint8_t *code; /* of the caller's */
+    uint16_t source_bytes, record_bytes;
     uint8_t insns;
-  } sides[CT_UNIT_SIDES_MAX];
-  uint32_t side_count;
-  uint64_t return_address;                        /* that it pushes: a call ends it; 0: none */
+  } parts[CT_UNIT_PARTS_MAX];
+  uint32_t part_count;
+  /* The program's code that it translates. None: what is at pc cannot be translated. */
+  struct ct_unit_stretch {
+    uint64_t pc;
+    uint32_t bytes;
+  } stretches[CT_UNIT_STRETCHES_MAX];
+  uint32_t stretch_count;
+  uint64_t return_addresses[CT_UNIT_STRETCHES_MAX]; /* that it pushes: of its calls */
+  uint32_t return_count;
   uint32_t exit_count, recovery_count, hot_count; /* recovery: first those of the hot code, hot_count of them */
   struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];
   struct ct_recovery recovery[CT_RECOVERY_MAX];
 };
 
 /*
- * Emits the unit of the block at pc (size bytes of code are known) at out's position. first_exit is the number of its
+ * The code at pc, which a unit is about to go on with; it stays as it is up to the next unit. number: 1 .. of the
+ * stretch. NULL: it is not to. size: CT_UNIT_SOURCE_MAX at most.
+ */
+struct ct_translation_source {
+  const uint8_t *(*read)(void *context, uint64_t pc, uint32_t number, size_t *size);
+  void *context;
+};
+
+/*
+ * Emits the unit of the block at pc (size bytes of code are known) at out's position. It goes on where a jump or a call
+ * leads, if source is not NULL. first_exit is the number of its
  * first exit; id of its records, if it makes any. is_checked: the code may change, so it is compared each time. Always
  * ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out and cold may be too small
  * (overflow). What is hardly ever executed (exits, what a look at the ring finds to do) goes to cold, in reach of out.
  */
 void ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                       bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_code *cold,
-                       struct ct_unit *unit);
+                       bool is_checked, const struct ct_translation_source *source, uint32_t first_exit, uint32_t id,
+                       struct ct_code *out, struct ct_code *cold, struct ct_unit *unit);
 
 /*
  * The entry of the unit at unit_address for indirect branches to pc: checks that the target is pc, and goes to next (in
  * the table so far) if not. Fills in recovery (up to CT_ENTRY_RECOVERY notes), returns how many.
  */
-enum { CT_ENTRY_RECOVERY = 2, CT_ENTRY_BYTES_MAX = 128 };
+enum { CT_ENTRY_RECOVERY = 5, CT_ENTRY_BYTES_MAX = 128 };
 uint32_t ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64_t unit_address, uint64_t next,
                             struct ct_code *out, struct ct_recovery recovery[CT_ENTRY_RECOVERY]);
 

@@ -50,6 +50,25 @@ struct ct_recording {
   bool has_scratch;
 };
 
+/* The instructions of a unit. */
+struct ct_block {
+  struct ct_source_insn insns[CT_UNIT_INSNS_MAX];
+  uint32_t count;
+  uint32_t recorded; /* those that its record has: all, or all but the last */
+  size_t used;       /* bytes of the last stretch's code */
+  bool is_open;      /* goes on with the next instruction */
+  bool is_cut;       /* which is known to be one */
+  uint32_t sides;    /* branches that it goes on after */
+  struct ct_recording recording;
+  /* Each but the last one ends with a jump or a call to the next one. */
+  struct ct_block_stretch {
+    uint64_t pc;
+    const uint8_t *code;
+    uint32_t first; /* instruction */
+  } stretches[CT_UNIT_STRETCHES_MAX];
+  uint32_t stretch_count;
+};
+
 /* What is under way while a unit is being emitted. */
 struct ct_writer {
   const struct ct_translation_place *place;
@@ -59,22 +78,23 @@ struct ct_writer {
   uint32_t first_exit;
   struct ct_code_label exit_labels[CT_UNIT_EXITS_MAX];
   struct ct_recovery exit_states[CT_UNIT_EXITS_MAX];
-  struct ct_code_label literal;
-  struct ct_recovery now;  /* what notes say at this place, but for at and pc */
+  struct ct_code_label literals[CT_UNIT_STRETCHES_MAX]; /* of unit->return_addresses */
+  struct ct_recovery now;                               /* what notes say at this place, but for at and pc */
   uint8_t record, scratch; /* registers: of the record, and one that is free for values; CT_NO_REG: none */
-  uint32_t value_at;       /* where the next value belongs in the record */
-  bool has_record;         /* it is under way */
+  uint32_t record_at;      /* where the record of this stretch begins, from the unit's first one on */
+  uint32_t value_at;       /* where the next value belongs */
+  uint32_t side_count;
+  bool has_record; /* it is under way */
   struct ct_writer_side {
     struct ct_code_label label;
     struct ct_recovery now;
     uint8_t record, scratch;
-    uint32_t value_at;
+    uint32_t record_at, value_at;
     uint64_t target;
-  } sides[CT_UNIT_SIDES_MAX]; /* of unit->sides */
+  } sides[CT_UNIT_SIDES_MAX];
   /* Of the look at the ring (ct_record_look): */
-  bool wants_look, has_look;
-  struct ct_recovery look; /* the state there */
-  uint32_t look_at;        /* the distance of its branch */
+  bool has_look;
+  struct ct_recovery look; /* the state there, but for rcx */
   struct ct_code_label to_cold;
   uint64_t back; /* where it goes on */
 };
@@ -108,17 +128,30 @@ void ct_record_before(struct ct_writer *w, const struct ct_source_insn *insn);
 bool ct_record_copy(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_end(struct ct_writer *w, uint64_t pc);
-/* In place of that, on the way out by that side exit: the record is one of the unit with that id. */
-void ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side, uint32_t id);
-/* Between ct_record_end and the last instruction, at pc: is there room? rcx is free, its value in its slot. */
+/* In place of that, on the way out by that side exit: the record is one of its part. */
+void ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side);
+/* The record of the stretch at pc begins, behind those of the stretches before it. */
+void ct_record_begin_stretch(struct ct_writer *w, uint64_t pc);
+/* At the unit's head, before anything else: is there room? */
 void ct_record_look(struct ct_writer *w, uint64_t pc);
-/* Behind the unit's hot code: from its branch to what belongs to it. */
-void ct_record_look_end(struct ct_writer *w);
 /* What belongs to that, in the cold code. room: where it goes when there is none. */
 void ct_record_cold(struct ct_writer *w, struct ct_code_label *room);
 void ct_record_before_syscall(struct ct_writer *w, uint64_t pc);
 /* Behind a system call, in place of ct_record_after and ct_record_end; rcx is free. */
 void ct_record_syscall(struct ct_writer *w, uint64_t next);
+
+/* Which instructions belong to the unit at pc (translate_block.c). */
+struct ct_block_wish {
+  const struct ct_translation_place *place;
+  const struct ct_translation_source *source; /* NULL: it is of one stretch */
+  uint64_t out;                               /* where the translated code will be, about */
+  bool is_checked;
+};
+void ct_block_read(const struct ct_block_wish *wish, uint64_t pc, const uint8_t *code, size_t size,
+                   struct ct_block *block);
+/* Without such units no program goes on for ever, nor for as long as a few blocks of records. */
+bool ct_block_wants_look(const struct ct_block *block);
+bool ct_block_is_watched(const struct ct_translation_place *place, uint64_t pc);
 
 /* The restartable sequence that begins at pc; NULL: none does. */
 const struct ct_sequence *ct_sequence_at(const struct ct_translation_place *place, uint64_t pc);

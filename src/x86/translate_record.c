@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-enum { VECTOR_EVEX_FIRST = 16, JMP_NEAR = 5 };
+enum { VECTOR_EVEX_FIRST = 16, JMP_NEAR = 5, JRCXZ_BYTES = 2 };
 
 static uint32_t
 access_uses(const struct ct_access *access)
@@ -144,6 +144,7 @@ ct_record_begin(struct ct_writer *w, const struct ct_recording *recording)
 {
   uint64_t pc = w->unit->pc;
   choose(recording, &w->record, &w->scratch);
+  w->record_at = 0;
   w->value_at = 4;
   w->now.r10_is_slot = w->now.r11_is_slot = 1;
   ct_writer_note(w, pc);
@@ -379,8 +380,8 @@ ct_record_end(struct ct_writer *w, uint64_t pc)
   }
   ct_writer_note(w, pc);
   ct_emit_lea(out, record, ct_mem(record, (int32_t)w->value_at));
-  w->unit->record_bytes = w->value_at;
   w->now.is_advanced = 1;
+  w->now.before = 0;
   ct_writer_note(w, pc);
   if (record != CT_R11) {
     ct_emit_mov_store(out, CT_SLOT(w->place, app_r11), CT_R11);
@@ -394,16 +395,27 @@ ct_record_end(struct ct_writer *w, uint64_t pc)
 }
 
 void
-ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side, uint32_t id)
+ct_record_begin_stretch(struct ct_writer *w, uint64_t pc)
 {
-  uint32_t all = w->unit->record_bytes;
+  w->record_at = w->value_at;
+  w->value_at += 4;
+  w->now.done = 0;
+  w->now.before = (uint16_t)w->record_at;
+  w->now.part = (uint8_t)w->unit->part_count;
+  ct_writer_note(w, pc);
+  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, (int32_t)w->record_at), w->unit->id + w->now.part);
+}
+
+void
+ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side)
+{
   w->record = side->record;
   w->scratch = side->scratch;
   w->value_at = side->value_at;
   ct_writer_note(w, side->target);
-  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), id);
+  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, (int32_t)side->record_at),
+                          w->unit->id + side->now.part);
   ct_record_end(w, side->target);
-  w->unit->record_bytes = all;
 }
 
 /* ---- time and room ---- */
@@ -444,37 +456,35 @@ emit_block(struct ct_writer *w)
   ct_emit_movzx8_load(w->out, CT_RCX, byte);
 }
 
+/*
+ * r10 is free and gets rcx. Where there is something to do, which is hardly ever, the branch is taken, to a jump in
+ * front of the unit: not taken costs less than taken, over a jump.
+ */
 void
 ct_record_look(struct ct_writer *w, uint64_t pc)
 {
   struct ct_mem byte = ct_mem_table(w->place->shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0);
+  struct ct_recovery *before = ct_writer_note(w, pc);
+  before->rcx_is = CT_RCX_R10;
+  ct_emit_jmp_label(w->out, &w->to_cold);
+  w->unit->entry = ct_writer_here(w);
+  ct_writer_note(w, pc);
+  ct_emit_mov(w->out, CT_R10, CT_RCX);
+  w->now.rcx_is = CT_RCX_R10;
+  ct_writer_note(w, pc);
   emit_block(w);
   ct_emit_movzx8_load(w->out, CT_RCX, byte);
-  ct_emit_jrcxz_over(w->out, 0); /* hardly ever: not taken costs less than taken, over a jump */
-  w->look_at = ct_writer_here(w) - 1;
+  ct_emit_jrcxz_over(w->out, (int8_t) - (int32_t)(ct_writer_here(w) + JRCXZ_BYTES));
   w->back = ct_code_pc(w->out);
   w->has_look = true;
   w->look = w->now;
   w->look.pc = pc;
-  w->look.rcx_is = CT_RCX_SPILLED;
+  ct_emit_mov(w->out, CT_RCX, CT_R10);
+  w->now.rcx_is = CT_RCX_OWN;
+  ct_writer_note(w, pc);
 }
 
-/* A jump within the reach of the look's branch. Nothing is noted: it is as where the look was. */
-void
-ct_record_look_end(struct ct_writer *w)
-{
-  w->now = w->look;
-  ct_writer_note(w, w->look.pc)->rcx_is = CT_RCX_SPILLED;
-  uint32_t distance = ct_writer_here(w) - (w->look_at + 1);
-  if (distance > INT8_MAX) {
-    w->out->overflow = true;
-  } else if (!w->out->overflow) {
-    w->out->bytes[w->start + w->look_at] = (uint8_t)distance;
-  }
-  ct_emit_jmp_label(w->out, &w->to_cold);
-}
-
-/* Where the look goes that found something to do; rcx has nothing, and its own value is in its slot. */
+/* Where the look goes that found something to do; rcx has nothing, and its own value is in r10. */
 void
 ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
 {
@@ -487,18 +497,18 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   struct ct_mem kind = ct_mem_table(shared + CT_ITRACE_BLOCKS_AT + CT_ITRACE_BLOCKS, CT_RCX, 0);
   ct_writer_bind_cold(w, &w->to_cold);
   w->now = w->look;
-  ct_writer_note(w, pc)->rcx_is = CT_RCX_SPILLED;
+  ct_writer_note(w, pc);
   emit_block(w);
   ct_emit_movzx8_load(out, CT_RCX, kind);
   ct_emit_jrcxz_over(out, JMP_NEAR);
   struct ct_code_label stamp = {.count = 0};
   ct_emit_jmp_label(out, &stamp);
-  ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
+  ct_emit_mov(out, CT_RCX, CT_R10);
   w->now.rcx_is = CT_RCX_OWN;
   ct_writer_note(w, pc);
   ct_emit_jmp_label(out, room);
   ct_code_label_bind(out, &stamp);
-  w->now.rcx_is = CT_RCX_SPILLED;
+  w->now.rcx_is = CT_RCX_R10;
   ct_writer_note(w, pc);
   emit_block(w);
   ct_emit_mov_store(out, at, CT_R11);
@@ -537,7 +547,7 @@ ct_record_syscall(struct ct_writer *w, uint64_t next)
   ct_emit_lea(w->out, CT_R11, ct_mem(CT_RCX, 24));
   w->now.r11_is_slot = 1;
   w->now.place_is_slot = 0;
-  w->unit->record_bytes = 24;
+  w->unit->parts[0].record_bytes = 24;
   w->now.is_advanced = 1;
   ct_writer_note(w, next);
 }

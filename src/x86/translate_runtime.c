@@ -28,32 +28,72 @@ between_units(const struct ct_translation_place *place)
                               .r11_is_slot = place->records};
 }
 
+/* The target is in its slot: its halves are compared one after the other. */
+static void
+emit_entry_by_slot(const struct ct_translation_place *place, uint64_t pc, struct ct_code_label *other,
+                   struct ct_code *out, struct ct_recovery *recovery)
+{
+  enum { JUMP_FAR = 6 }; /* jmp *literal(%rip) */
+  struct ct_mem low = SLOT(place->shared, target), high = low;
+  high.disp += 4;
+  recovery->pc_is = CT_PC_TARGET;
+  emit_compare(out, low, (uint32_t)pc, JUMP_FAR);
+  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
+  ct_emit_label(out, other);
+  emit_compare(out, high, (uint32_t)(pc >> 32), JUMP_FAR);
+  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
+  ct_emit_label(out, other);
+}
+
+/* The target is in rcx, and r10 is free. */
+static void
+emit_entry_by_rcx(uint64_t pc, size_t start, struct ct_code_label *other, struct ct_code *out,
+                  struct ct_recovery recovery[3])
+{
+  enum { MOVABS = 10, LEA = 4, JUMP_FAR = 6 };
+  recovery[0].pc_is = CT_PC_RCX;
+  ct_emit_movabs(out, CT_R10, -pc);
+  ct_emit_lea(out, CT_RCX, ct_mem_index(CT_RCX, CT_R10, 0));
+  recovery[1] = recovery[0];
+  recovery[1].at = (uint32_t)(out->length - start);
+  recovery[1].pc = pc;
+  ct_emit_jrcxz_over(out, MOVABS + LEA + JUMP_FAR);
+  ct_emit_movabs(out, CT_R10, pc);
+  ct_emit_lea(out, CT_RCX, ct_mem_index(CT_RCX, CT_R10, 0));
+  recovery[2] = recovery[0];
+  recovery[2].at = (uint32_t)(out->length - start);
+  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
+  ct_emit_label(out, other);
+}
+
 uint32_t
 ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64_t unit_address, uint64_t next,
                    struct ct_code *out, struct ct_recovery recovery[CT_ENTRY_RECOVERY])
 {
-  enum { JUMP_FAR = 6 }; /* jmp *literal(%rip) */
   size_t start = out->length;
   struct ct_code_label literal = {.count = 0};
-  struct ct_mem low = SLOT(place->shared, target), high = low;
-  high.disp += 4;
-  recovery[0] = between_units(place);
-  recovery[0].pc_is = CT_PC_TARGET;
-  recovery[0].rcx_is = CT_RCX_SPILLED;
-  emit_compare(out, low, (uint32_t)pc, JUMP_FAR);
-  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
-  ct_emit_label(out, &literal);
-  emit_compare(out, high, (uint32_t)(pc >> 32), JUMP_FAR);
-  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
-  ct_emit_label(out, &literal);
+  struct ct_recovery *last = recovery;
+  *last = between_units(place);
+  last->rcx_is = CT_RCX_SPILLED;
+  if (place->records) {
+    emit_entry_by_rcx(pc, start, &literal, out, recovery);
+    last += 3;
+    *last = between_units(place);
+    last->at = (uint32_t)(out->length - start);
+    last->rcx_is = CT_RCX_SPILLED;
+    last->pc = pc;
+  } else {
+    emit_entry_by_slot(place, pc, &literal, out, recovery);
+  }
   ct_emit_mov_load(out, CT_RCX, SLOT(place->shared, spill_rcx));
-  recovery[1] = between_units(place);
-  recovery[1].at = (uint32_t)(out->length - start);
-  recovery[1].pc = pc;
+  last++;
+  *last = between_units(place);
+  last->at = (uint32_t)(out->length - start);
+  last->pc = pc;
   ct_emit_jmp(out, unit_address);
   ct_code_label_bind(out, &literal);
   ct_emit_u64(out, next);
-  return CT_ENTRY_RECOVERY;
+  return (uint32_t)(last - recovery) + 1;
 }
 
 void
@@ -181,7 +221,11 @@ ct_translate_runtime(const struct ct_translation_place *place, struct ct_code *o
   target.pc_is = CT_PC_TARGET;
   *miss = ct_code_pc(out);
   recovery[count] = target;
+  recovery[count].pc_is = place->records ? CT_PC_RCX : CT_PC_TARGET;
   recovery[count++].rcx_is = CT_RCX_SPILLED; /* and the exit is one from before, perhaps */
+  if (place->records) {
+    ct_emit_mov_store(out, SLOT(shared, target), CT_RCX);
+  }
   ct_emit_mov32_store_imm(out, SLOT(shared, exit), CT_ITRACE_EXIT_MISS);
   ct_emit_mov_load(out, CT_RCX, SLOT(shared, spill_rcx));
   target.at = (uint32_t)(out->length - start);

@@ -501,6 +501,9 @@ make_cache(enum layout layout)
   }
   struct ct_unit_log *log = run.is_recorded ? ct_recorder_units(run.tracer.recorder) : NULL;
   run.tracer.space->cache = ct_code_cache_create(run.slots, &place, log);
+  if (run.tracer.space->cache != NULL && rng_chance(&run.rng, 70)) {
+    ct_code_cache_follow(run.tracer.space->cache);
+  }
   if (run.tracer.space->cache == NULL) {
     return false;
   }

@@ -67,6 +67,25 @@ append_head(struct ct_steps_block *block, uint8_t kind, bool is_old)
 }
 
 static void
+check_sized(struct ct_units *units, const uint8_t *bytes, size_t size, const struct ct_stream_stamp *stamps,
+            uint32_t stamp_count, const struct ct_stream_count *wanted)
+{
+  struct ct_unit_sizes *sizes = ct_unit_sizes_create();
+  struct ct_stream_count count;
+  for (size_t i = 0; sizes != NULL && i < ct_units_count(units); i++) {
+    const struct ct_steps_plan *plan = ct_units_decode(units, ct_units_item(units, i)->id);
+    if (plan != NULL) {
+      ct_unit_sizes_add(sizes, plan->id, (uint32_t)sizeof(plan->id) + plan->bytes, (uint8_t)plan->insns);
+    }
+  }
+  CHECK(sizes != NULL);
+  CHECK(!ct_stream_count_sized(sizes, bytes, size, stamps, stamp_count, &count) ||
+        (wanted->is_whole && count.steps == wanted->steps && count.first_tsc == wanted->first_tsc &&
+         count.last_tsc == wanted->last_tsc));
+  ct_unit_sizes_free(sizes);
+}
+
+static void
 append_block(struct input *input, struct ct_units *units, uint8_t flags)
 {
   static uint8_t bytes[65536 + 4096];
@@ -102,6 +121,8 @@ append_block(struct input *input, struct ct_units *units, uint8_t flags)
     ct_stream_count(units, bytes, size, NULL, 0, &count);
     ct_stream_count(units, bytes, size, stamps, STAMPS, &divided);
     CHECK(count.is_whole == divided.is_whole && count.steps == divided.steps);
+    check_sized(units, bytes, size, NULL, 0, &count);
+    check_sized(units, bytes, size, stamps, STAMPS, &count);
     block.steps = count.steps + (kind >> 2 & 1);
     steps = block.first_step + block.steps;
   }

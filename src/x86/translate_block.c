@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/* Which instructions belong to a unit. */
+#include "x86/translate_internal.h"
+
+static bool
+is_executed_here(const struct ct_source_insn *insn)
+{
+  return insn->flow != CT_SOURCE_STEP && insn->flow != CT_SOURCE_STOP;
+}
+
+/* False: it begins another unit. */
+static bool
+take(const struct ct_translation_place *place, struct ct_block *block, struct ct_source_insn *insn)
+{
+  bool is_first = block->count == 0;
+  if (place->records) {
+    if (!ct_record_decode(place, insn)) {
+      insn->flow = CT_SOURCE_STEP;
+    }
+    if (insn->flow == CT_SOURCE_SYSCALL && !is_first) {
+      return false;
+    }
+    if (place->steps_switches && insn->flow == CT_SOURCE_NEXT && ct_effects_switch_stack(&insn->effects)) {
+      insn->flow = CT_SOURCE_STEP;
+    }
+    if (is_executed_here(insn) && !ct_record_takes(insn, &block->recording)) {
+      if (!is_first) {
+        return false;
+      }
+      insn->flow = CT_SOURCE_STEP;
+    }
+    block->recorded += is_executed_here(insn);
+  }
+  block->count++;
+  block->used += insn->length;
+  block->is_open = insn->flow == CT_SOURCE_NEXT;
+  return true;
+}
+
+/* Does it store, at an address that is relative to its own, near the unit at pc, so perhaps over what follows in it? */
+static bool
+stores_near(const struct ct_source_insn *insn, uint64_t pc)
+{
+  enum { NEAR = 256 }; /* more than a unit whose code may change has of bytes, and than a store has */
+  for (int k = 0; insn->is_rip && k < insn->effects.access_count; k++) {
+    const struct ct_access *access = &insn->effects.access[k];
+    if ((access->how & CT_ACCESS_RIP) != 0 && (access->how & CT_ACCESS_WRITE) != 0) {
+      return insn->address - pc + NEAR < 2 * (uint64_t)NEAR;
+    }
+  }
+  return false;
+}
+
+bool
+ct_block_is_watched(const struct ct_translation_place *place, uint64_t pc)
+{
+  uint32_t low = 0, high = place->watched_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (place->watched[middle] < pc) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < place->watched_count && place->watched[low] == pc;
+}
+
+static bool
+goes_back_or_far(const struct ct_source_insn *insn)
+{
+  enum { AREA_SHIFT = 16 };
+  return insn->target <= insn->pc || insn->target >> AREA_SHIFT != insn->pc >> AREA_SHIFT;
+}
+
+/*
+ * Does the unit go on after that branch, its last instruction so far? Where it is taken, the record is one of a unit
+ * that ends there. Not where a look would be wanted, nor code may change: what is compared is what is executed.
+ */
+static bool
+goes_on(const struct ct_block *block, bool is_checked)
+{
+  enum { INSNS_MAX = 32 };
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  return last->flow == CT_SOURCE_BRANCH && !is_checked && block->sides < CT_UNIT_SIDES_MAX &&
+         block->count <= INSNS_MAX && !goes_back_or_far(last);
+}
+
+static bool
+is_in_reach(const struct ct_block_wish *wish, const struct ct_source_insn *insn)
+{
+  enum { SLACK = 1 << 20 };
+  int64_t distance = (int64_t)(insn->address - wish->out);
+  return !insn->is_rip || (distance > INT32_MIN + SLACK && distance < INT32_MAX - SLACK);
+}
+
+/* The last stretch of the block, of which size bytes of code are there. */
+static void
+read_stretch(const struct ct_block_wish *wish, size_t size, struct ct_block *block)
+{
+  enum { CHECKED_INSNS_MAX = 12 };
+  const struct ct_translation_place *place = wish->place;
+  const struct ct_block_stretch *stretch = &block->stretches[block->stretch_count - 1];
+  uint32_t most = wish->is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
+  block->used = 0;
+  block->is_open = true;
+  block->is_cut = false;
+  while (block->is_open) {
+    uint64_t next = stretch->pc + block->used;
+    bool begins = block->used != 0 && (ct_block_is_watched(place, next) || ct_sequence_at(place, next) != NULL);
+    if (block->count == most || begins) {
+      block->is_cut = true;
+      break;
+    }
+    struct ct_source_insn *insn = &block->insns[block->count];
+    if (!ct_source_decode(next, stretch->code + block->used, size - block->used, insn)) {
+      break;
+    }
+    if ((stretch->first != 0 && !is_in_reach(wish, insn)) || !take(place, block, insn)) {
+      block->is_cut = true;
+      break;
+    }
+    if (!block->is_open && goes_on(block, wish->is_checked)) {
+      insn->is_side = block->is_open = true;
+      block->sides++;
+    }
+    if (block->is_open && wish->is_checked && place->records && stores_near(insn, stretch->pc)) {
+      block->is_cut = true; /* the next unit compares what is there then */
+      break;
+    }
+  }
+}
+
+/* Is there an instruction at that address in the block? */
+static bool
+has(const struct ct_block *block, uint64_t pc)
+{
+  bool found = false;
+  for (uint32_t i = 0; i < block->count; i++) {
+    found |= block->insns[i].pc == pc;
+  }
+  return found;
+}
+
+static bool
+can_follow(const struct ct_block_wish *wish, const struct ct_block *block)
+{
+  enum { INSNS_MAX = 24 };
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  bool is_jump_alone = block->count == 1 && !wish->place->records; /* of which nothing would be emitted */
+  return wish->source != NULL && block->count != 0 && !block->is_open && !is_jump_alone &&
+         (last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL) && block->count <= INSNS_MAX &&
+         block->stretch_count < CT_UNIT_STRETCHES_MAX && !has(block, last->target) &&
+         !ct_block_is_watched(wish->place, last->target) && ct_sequence_at(wish->place, last->target) == NULL;
+}
+
+/* Goes on where the block leads. False: it ends as it is. */
+static bool
+follow(const struct ct_block_wish *wish, struct ct_block *block)
+{
+  enum { RECORD_ROOM = 1024, HEAD = 4 };
+  uint64_t target = block->insns[block->count - 1].target;
+  size_t size = 0;
+  const uint8_t *code = wish->source->read(wish->source->context, target, block->stretch_count, &size);
+  if (code == NULL || block->recording.bytes > RECORD_ROOM) {
+    return false;
+  }
+  uint32_t count = block->count, recorded = block->recorded, sides = block->sides;
+  size_t used = block->used;
+  struct ct_recording recording = block->recording;
+  block->recording.bytes += HEAD;
+  block->stretches[block->stretch_count++] =
+      (struct ct_block_stretch){.pc = target, .code = code, .first = block->count};
+  read_stretch(wish, size, block);
+  if (block->count != count && is_executed_here(&block->insns[count])) {
+    return true;
+  }
+  block->count = count;
+  block->recorded = recorded;
+  block->sides = sides;
+  block->used = used;
+  block->recording = recording;
+  block->stretch_count--;
+  block->is_open = block->is_cut = false;
+  return false;
+}
+
+void
+ct_block_read(const struct ct_block_wish *wish, uint64_t pc, const uint8_t *code, size_t size, struct ct_block *block)
+{
+  block->count = block->recorded = block->sides = 0;
+  block->recording = (struct ct_recording){.uses = 0};
+  block->stretches[0] = (struct ct_block_stretch){.pc = pc, .code = code};
+  block->stretch_count = 1;
+  read_stretch(wish, size, block);
+  while (can_follow(wish, block) && follow(wish, block)) {
+  }
+}
+
+/* Is there a store by the stack pointer, so that a return may go where no call has been? */
+static bool
+writes_stack(const struct ct_block *block)
+{
+  for (uint32_t i = 0; i < block->count; i++) {
+    const struct ct_effects *effects = &block->insns[i].effects;
+    for (int k = 0; k < effects->access_count; k++) {
+      if ((effects->access[k].how & CT_ACCESS_WRITE) != 0 && effects->access[k].base == CT_RSP) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* Without such units no program goes on for ever, nor for as long as a few blocks of records. */
+bool
+ct_block_wants_look(const struct ct_block *block)
+{
+  if (block->recorded == 0) {
+    return false;
+  }
+  for (uint32_t k = 1; k < block->stretch_count; k++) {
+    const struct ct_source_insn *joint = &block->insns[block->stretches[k].first - 1];
+    if (joint->flow == CT_SOURCE_CALL || goes_back_or_far(joint)) {
+      return true;
+    }
+  }
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  switch (last->flow) {
+  case CT_SOURCE_JUMP:
+  case CT_SOURCE_BRANCH:
+  case CT_SOURCE_LOOP:
+    return goes_back_or_far(last);
+  case CT_SOURCE_CALL:
+  case CT_SOURCE_CALL_INDIRECT:
+  case CT_SOURCE_JUMP_INDIRECT:
+    return true;
+  case CT_SOURCE_RET:
+    return writes_stack(block);
+  default:
+    return block->is_cut;
+  }
+}
