@@ -37,6 +37,9 @@ session_begin_budget(struct ct_session *session)
   budget->modules_seen = 0;
   budget->has_decided = budget->asked = false;
   budget->is_long = false;
+  budget->switches = 0;
+  budget->switch_share = 0;
+  budget->switch_ticks = 1;
   ct_budget_factor_begin(&budget->factor, budget->begun_ns);
   ct_budget_cold_begin(&budget->cold);
   budget->failed = false;

@@ -31,6 +31,9 @@ struct session_budget {
   size_t gate_count;
   uint64_t modules_seen; /* what of the modules the gates were made of */
   uint64_t begun_ns, tick_ns, cpu_ns, drain_cpu_ns, events, stopped_ns;
+  uint64_t switches;
+  double switch_share;     /* of the process's time, of late, what reports of its threads' switches take */
+  uint32_t switch_ticks;   /* that this is the mean of; 0: it was given up */
   double points;           /* calls of functions without gates, in the last tick */
   double drain_ns;         /* an event */
   double rest;             /* of the drain's time what is no event's, ns a second of the process's */

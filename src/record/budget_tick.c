@@ -42,6 +42,9 @@
 #define SOON_SHARE          0.3           /* of the limit */
 #define UNPATCH_SHARE       0.02 /* of the limit: what patches of functions that are out must cost for a stop */
 #define SMOOTH_SECONDS      2.0
+#define SWITCH_NS           3000.0 /* that a thread goes and comes again, and both are reported */
+#define SWITCH_MOST         0.25   /* of the limit, for such reports */
+#define SWITCH_TICKS        8u
 
 /* ---- the functions, and where their levels are ---- */
 
@@ -343,7 +346,7 @@ switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, 
     return; /* the next time */
   }
   struct ct_remote remote = session_stopped_remote(session);
-  ct_budget_cold_before(&budget->cold, budget->sorted, count, costs, used_ns);
+  ct_budget_cold_before(&budget->cold, budget->sorted, count, costs, budget->points, used_ns);
   budget->cold.goes_on = budget->cold.goes_on && budget->last_steps < STEADY_STEPS;
   for (size_t i = 0; i < modules->count; i++) {
     struct ct_module *module = &modules->items[i];
@@ -385,6 +388,30 @@ costs_of(const struct ct_session *session)
   costs.counted *= factor;
   costs.out *= factor;
   return costs;
+}
+
+/*
+ * The kernel's reports of each switch cost the thread that goes or comes microseconds: what waits for requests of some
+ * 100 us spends a tenth of its time for them. Where that is a good part of the limit they are given up.
+ */
+static void
+weigh_switches(struct ct_session *session, double used_ns)
+{
+  struct session_budget *budget = session->budget;
+  struct ct_drain_numbers numbers;
+  ct_drain_numbers(session->recording.drain, &numbers);
+  double share = (double)(numbers.switches - budget->switches) * SWITCH_NS / used_ns;
+  budget->switches = numbers.switches;
+  if (budget->switch_ticks == 0) {
+    return;
+  }
+  double part = budget->switch_ticks < SWITCH_TICKS ? 1.0 / budget->switch_ticks : 1.0 / SWITCH_TICKS;
+  budget->switch_share += part * ((share < 1 ? share : 1) - budget->switch_share);
+  if (++budget->switch_ticks > SWITCH_TICKS && budget->switch_share > SWITCH_MOST * session->options.budget) {
+    ct_drain_end_switches(session->recording.drain);
+    budget->switch_share = 0;
+    budget->switch_ticks = 0;
+  }
 }
 
 /* What the drain's time is an event, and what of it is no event's, ns a second of the process's time. */
@@ -501,18 +528,6 @@ experiment(struct ct_session *session, size_t count, double used, bool was_long,
   return factor->phase != CT_BUDGET_NO_EXPERIMENT;
 }
 
-/* Patches were changed at the end of the tick before. */
-static void
-end_cold_experiment(struct session_budget *budget, size_t count, double used_ns)
-{
-  double *room = malloc((count + 1) * sizeof(*room));
-  if (room != NULL) {
-    ct_budget_cold_after(&budget->cold, budget->sorted, count, used_ns, room);
-  }
-  budget->cold.goes_on = false;
-  free(room);
-}
-
 static void
 tick(struct ct_session *session, uint64_t now, uint64_t cpu)
 {
@@ -529,13 +544,16 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   bool has_idle;
   size_t count = read_rates(session, used, now, &has_idle);
   double drain_ns, spent_ns = sum_up_cost(budget, &costs, count, used, &drain_ns);
+  weigh_switches(session, used);
+  spent_ns += budget->switch_share * used;
   double own = at_least(1 - (spent_ns - drain_ns) / used, 0.1) * 1e9; /* of a second of the process's time */
-  double allowed = at_least(session->options.budget * own - budget->rest, session->options.budget * own / 4);
+  double others = budget->rest + budget->switch_share * 1e9;          /* than hooks and their events */
+  double allowed = at_least(session->options.budget * own - others, session->options.budget * own / 4);
   double left = SMOOTH_SECONDS / (SMOOTH_SECONDS + seconds); /* ... what is older weighs less */
   budget->spent_ns = left * budget->spent_ns + spent_ns + budget->rest * used / 1e9;
   budget->own_ns = left * budget->own_ns + own * used / 1e9;
   if (budget->cold.goes_on) {
-    end_cold_experiment(budget, count, used);
+    ct_budget_cold_after(&budget->cold, budget->sorted, count, budget->points, used);
   } else if (experiment(session, count, used, was_long, now)) {
     return;
   }
