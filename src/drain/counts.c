@@ -99,10 +99,12 @@ drain_counts_take(struct ct_drain *drain)
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
     drain_counts_take_slot(drain, slot);
   }
-  drain_switches_read(drain->switches);
-  if (atomic_load_explicit(&drain->counts.no_switches, memory_order_relaxed) &&
-      (drain->rules == NULL || drain->rules->offs == 0)) {
-    drain_switches_give_up(drain->switches);
+  if (drain->switches != NULL) {
+    drain_switches_read(drain->switches);
+    if (atomic_load_explicit(&drain->counts.no_switches, memory_order_relaxed) &&
+        (drain->rules == NULL || drain->rules->offs == 0)) {
+      drain_switches_give_up(drain->switches);
+    }
   }
   atomic_store_explicit(&drain->published.switches, ct_drain_switches(drain).switches, memory_order_relaxed);
   /* release: whoever sees it sees the tallies */

@@ -350,8 +350,8 @@ compare_records(const void *a, const void *b)
   return x->ns != y->ns ? (x->ns < y->ns ? -1 : 1) : (int)y->out - (int)x->out;
 }
 
-static void
-read_all(struct drain_switches *s)
+void
+drain_switches_read(struct drain_switches *s)
 {
   for (int sweep = 0; sweep < 2; sweep++) {
     for (size_t i = 0; i < s->processor_count; i++) {
@@ -616,20 +616,12 @@ drain_switches_stats(const struct drain_switches *s)
 }
 
 void
-drain_switches_read(struct drain_switches *s)
-{
-  if (s != NULL) {
-    read_all(s);
-  }
-}
-
-void
 drain_switches_give_up(struct drain_switches *s)
 {
-  if (s == NULL || (s->stats.source != CT_SWITCHES_THREADS && s->stats.source != CT_SWITCHES_PROCESSORS)) {
+  if (s->stats.source != CT_SWITCHES_THREADS && s->stats.source != CT_SWITCHES_PROCESSORS) {
     return;
   }
-  read_all(s);
+  drain_switches_read(s);
   unwatch(s);
   read_pair(&s->tsc1, &s->ns1);
   s->given_up_ns = s->ns1;
@@ -720,7 +712,7 @@ drain_switches_encode(struct drain_switches *s, struct drain_thread *thread, con
 {
   struct whereabouts *w = NULL;
   if (s != NULL) {
-    read_all(s);
+    drain_switches_read(s);
     w = thread_of(s, thread->outside);
   }
   if (w != NULL && w->dropped != 0) {
@@ -792,7 +784,7 @@ drain_switches_end(struct drain_switches *s, struct drain_thread *thread, uint64
   if (s == NULL) {
     return 0;
   }
-  read_all(s);
+  drain_switches_read(s);
   struct whereabouts *w = thread_of(s, thread->outside);
   if (w == NULL) {
     return 0;

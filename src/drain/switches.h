@@ -16,9 +16,9 @@ void drain_switches_close(struct drain_switches *switches);                     
 struct ct_switch_stats drain_switches_stats(const struct drain_switches *switches); /* accepts NULL */
 
 /* Takes what the kernel has reported, so that the statistics are those of now. */
-void drain_switches_read(struct drain_switches *switches); /* accepts NULL */
+void drain_switches_read(struct drain_switches *switches);
 /* The kernel reports nothing more. */
-void drain_switches_give_up(struct drain_switches *switches); /* accepts NULL */
+void drain_switches_give_up(struct drain_switches *switches);
 
 /*
  * Encodes count events of the thread, and before each the intervals that ended before it. The events were copied before
