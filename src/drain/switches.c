@@ -16,8 +16,7 @@
  * readings turn the one into the other, to within some 100 ns. An interval is put between the two events that its
  * middle lies between, and cut to them.
  *
- * Without the right to any of it nothing is known but the sums of /proc/PID/task/TID/schedstat. So it is too from the
- * moment when the reports are given up, for they cost the thread microseconds a switch (--budget).
+ * Without the right to any of it, and after reports were given up (--budget), only sums are known (/proc .. schedstat).
  */
 #include "drain/switches.h"
 
