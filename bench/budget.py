@@ -76,9 +76,15 @@ int main() { std::map<std::string, long> book; long n = 0, sum = 0;
 
 
 def ticks(pid):
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time in seconds, as the kernel's scheduler has it, to the nanosecond, of all threads."""
+    used = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{tid}/schedstat", encoding="ascii") as file:
+                used += int(file.read().split()[0])
+        except OSError:
+            pass  # it has ended
+    return used / 1e9
 
 
 def free_port():
@@ -237,6 +243,12 @@ class Postgres(Counter):
         self.file.close()
 
 
+class PostgresSelect(Postgres):
+    """pgbench -S"""
+
+    WORK = "\\set a random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :a;\n"
+
+
 def cxx(folder):
     source = os.path.join(folder, "service.cc")
     with open(source, "w", encoding="utf-8") as file:
@@ -253,7 +265,7 @@ def node(folder):
     return Counter(folder, "node", ["node", "-e", NODE.replace("\\\\", "\\")])
 
 
-PROGRAMS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres, "node": node, "python": python, "c++": cxx}
+PROGRAMS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres, "postgres-select": PostgresSelect, "node": node, "python": python, "c++": cxx}
 
 
 def pace(program, seconds):
@@ -346,7 +358,7 @@ def measure(contrail, name, folder, turns):
                 ratios.append(work / ((before + after) / 2))
                 owns.append(own)
                 before = after
-            row = f"| {name:8} | {budget or 'none':6} | {100 * statistics.median(ratios):5.1f} % ({100 * min(ratios):.0f} to {100 * max(ratios):.0f})"
+            row = f"| {name:15} | {budget or 'none':6} | {100 * statistics.median(ratios):5.1f} % ({100 * min(ratios):.0f} to {100 * max(ratios):.0f})"
             row += f" | {100 * statistics.median(owns):5.1f} % "
             if budget:
                 functions, (full, exact), settled = last_turn(contrail, program, folder, budget, whole)
@@ -366,4 +378,4 @@ def main(options):
                 try:
                     measure(options.contrail, name, folder, 2 if options.quick else TURNS)
                 except FileNotFoundError as error:
-                    print(f"{name:8} skipped: {error.filename} is not there")
+                    print(f"{name:15} skipped: {error.filename} is not there")

@@ -68,7 +68,7 @@ find_desc(const struct ct_region *region, uint64_t pc)
   uint64_t low = 0, high = region->desc_count;
   while (low < high) {
     uint64_t middle = (low + high) / 2;
-    if (descs[middle].enter <= pc) {
+    if (descs[middle].start <= pc) {
       low = middle + 1;
     } else {
       high = middle;
@@ -122,7 +122,9 @@ agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_d
       continue;
     }
     const struct ct_hook_desc *desc = find_desc(region, pc);
-    if (desc == 0) { /* a jump on the way to a trampoline: all is as at the function's entry */
+    int is_displaced = desc != 0 && pc >= desc->after_callout && pc < desc->relocated_end;
+    if (desc == 0 || (pc < desc->enter && !is_displaced)) { /* a jump on the way to a trampoline, or its gate: all is as
+                                                               at the function's entry */
       bases->text = 0;
       bases->data = 0;
       bases->function = (void *)pc;
@@ -134,7 +136,7 @@ agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_d
         return original(caller - 1, bases);
       }
     }
-    if (pc < desc->after_callout || pc >= desc->relocated_end) {
+    if (!is_displaced) {
       bases->text = 0;
       bases->data = 0;
       bases->function = (void *)desc->enter;

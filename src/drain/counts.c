@@ -99,6 +99,14 @@ drain_counts_take(struct ct_drain *drain)
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
     drain_counts_take_slot(drain, slot);
   }
+  if (drain->switches != NULL) {
+    drain_switches_read(drain->switches);
+    if (atomic_load_explicit(&drain->counts.no_switches, memory_order_relaxed) &&
+        (drain->rules == NULL || drain->rules->offs == 0)) {
+      drain_switches_give_up(drain->switches);
+    }
+  }
+  atomic_store_explicit(&drain->published.switches, ct_drain_switches(drain).switches, memory_order_relaxed);
   /* release: whoever sees it sees the tallies */
   atomic_store_explicit(&drain->counts.taken, asked, memory_order_release);
   uint64_t end = drain_now_ns();
@@ -122,6 +130,12 @@ drain_counts_due(const struct ct_drain *drain, uint64_t now)
     return false;
   }
   return now - counts->taken_ns > TAKE_NS || is_asked(drain);
+}
+
+void
+ct_drain_end_switches(struct ct_drain *drain)
+{
+  atomic_store_explicit(&drain->counts.no_switches, true, memory_order_relaxed);
 }
 
 void

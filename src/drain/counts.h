@@ -16,6 +16,7 @@ struct drain_counts {
   uint32_t first;                         /* the function that the first counter is of */
   _Atomic uint32_t asked, taken;          /* numbers of readings: the last one that was asked for, and done */
   uint64_t taken_ns, took_ns;             /* when all were read last, and how long that took */
+  _Atomic bool no_switches;               /* somebody wants them not to be reported any more */
   bool no_memory;                         /* for some of this */
 };
 

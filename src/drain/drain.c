@@ -679,6 +679,7 @@ add_switches(struct ct_switch_stats *sum, struct ct_switch_stats more)
 {
   sum->source = more.source > sum->source ? more.source : sum->source;
   sum->error = more.error != 0 ? more.error : sum->error;
+  sum->is_given_up |= more.is_given_up;
   sum->switches += more.switches;
   sum->lost += more.lost;
 }

@@ -43,7 +43,8 @@ enum ct_switches_source {
 };
 struct ct_switch_stats {
   enum ct_switches_source source;
-  int error; /* of TOTALS: errno */
+  int error;        /* of TOTALS: errno */
+  bool is_given_up; /* they were known before, but that cost too much */
   uint64_t switches, lost;
 };
 
@@ -207,12 +208,16 @@ struct ct_drain_numbers {
   uint64_t dropped;
   uint64_t hook_events[CT_HOOK_EVENT_COUNT];
   uint32_t interval; /* of sampled hooks */
+  uint64_t switches; /* of threads, as far as the kernel has reported them */
 };
 void ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers);
 /* By function id, CT_DRAIN_TALLIES of them; any thread may read them. NULL: the image's ring has no counters. */
 const struct ct_drain_tally *ct_drain_tallies(const struct ct_drain *drain);
 /* Asks for them to be brought up to date; that is done within milliseconds, and then the second one is true. */
 void ct_drain_ask_counts(struct ct_drain *drain);
+/* From then on the kernel is not to report switches of threads, which costs them time: only sums are known. Not where a
+ * rule is about them. */
+void ct_drain_end_switches(struct ct_drain *drain);
 bool ct_drain_has_counts(struct ct_drain *drain);
 /* Processor time that the drain's thread has used; 0: not known. By who starts and stops it. */
 uint64_t ct_drain_cpu_ns(const struct ct_drain *drain);

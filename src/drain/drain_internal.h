@@ -95,6 +95,7 @@ struct ct_drain {
   struct {             /* for those who ask without the lock */
     _Atomic uint64_t events, changes, dropped_by[CT_DROP_COUNT], hook_events[CT_HOOK_EVENT_COUNT];
     _Atomic uint32_t interval;
+    _Atomic uint64_t switches;
   } published;
   uint32_t idle_rounds; /* in a row, that have found nothing */
   size_t poll_next;     /* among the active segments */

@@ -73,5 +73,6 @@ ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers)
     numbers->hook_events[kind] = atomic_load_explicit(&drain->published.hook_events[kind], memory_order_relaxed);
   }
   numbers->changes = atomic_load_explicit(&drain->published.changes, memory_order_relaxed);
+  numbers->switches = atomic_load_explicit(&drain->published.switches, memory_order_relaxed);
   numbers->interval = atomic_load_explicit(&drain->published.interval, memory_order_relaxed);
 }

@@ -16,7 +16,7 @@
  * readings turn the one into the other, to within some 100 ns. An interval is put between the two events that its
  * middle lies between, and cut to them.
  *
- * Without the right to any of it nothing is known but the sums of /proc/PID/task/TID/schedstat.
+ * Without the right to any of it, and after reports were given up (--budget), only sums are known (/proc .. schedstat).
  */
 #include "drain/switches.h"
 
@@ -102,6 +102,7 @@ struct drain_switches {
   size_t record_count, record_capacity;
   uint64_t tsc0, ns0, tsc1, ns1; /* pairs of readings, the first and the latest */
   struct ct_switch_stats stats;
+  uint64_t given_up_ns; /* 0: the kernel reports them, or never has */
 };
 
 /* ---- Clocks ---- */
@@ -348,8 +349,8 @@ compare_records(const void *a, const void *b)
   return x->ns != y->ns ? (x->ns < y->ns ? -1 : 1) : (int)y->out - (int)x->out;
 }
 
-static void
-read_all(struct drain_switches *s)
+void
+drain_switches_read(struct drain_switches *s)
 {
   for (int sweep = 0; sweep < 2; sweep++) {
     for (size_t i = 0; i < s->processor_count; i++) {
@@ -613,6 +614,29 @@ drain_switches_stats(const struct drain_switches *s)
   return s != NULL ? s->stats : (struct ct_switch_stats){.source = CT_SWITCHES_TOTALS, .error = ENOMEM};
 }
 
+void
+drain_switches_give_up(struct drain_switches *s)
+{
+  if (s->stats.source != CT_SWITCHES_THREADS && s->stats.source != CT_SWITCHES_PROCESSORS) {
+    return;
+  }
+  drain_switches_read(s);
+  unwatch(s);
+  read_pair(&s->tsc1, &s->ns1);
+  s->given_up_ns = s->ns1;
+  s->stats.source = CT_SWITCHES_TOTALS;
+  s->stats.is_given_up = true;
+  for (size_t i = 0; i < s->thread_capacity; i++) {
+    struct whereabouts *w = s->threads[i];
+    if (w != NULL && w->out_ns != 0) {
+      push(w, (struct interval){tsc_of(s, w->out_ns), s->tsc1, w->kind});
+    }
+    if (w != NULL) {
+      w->out_ns = w->early_ns = 0;
+    }
+  }
+}
+
 /* ---- Into the stream ---- */
 
 /*
@@ -687,7 +711,7 @@ drain_switches_encode(struct drain_switches *s, struct drain_thread *thread, con
 {
   struct whereabouts *w = NULL;
   if (s != NULL) {
-    read_all(s);
+    drain_switches_read(s);
     w = thread_of(s, thread->outside);
   }
   if (w != NULL && w->dropped != 0) {
@@ -742,7 +766,11 @@ drain_switches_total(struct drain_switches *s, const struct drain_thread *thread
     off = off < wall ? off : wall;
     push(w, (struct interval){tsc_of(s, s->ns1 - off), s->tsc1, CT_AWAY_SOME});
   }
-  w->unknown_until = w->has_total ? w->unknown_until : s->tsc1;
+  if (!w->has_total && w->known && s->given_up_ns != 0) { /* known until then; it may have been off ever since */
+    push(w, (struct interval){tsc_of(s, s->given_up_ns), s->tsc1, CT_AWAY_SOME});
+  } else if (!w->has_total) {
+    w->unknown_until = s->tsc1;
+  }
   w->has_total = true;
   w->total_ns = s->ns1;
   w->total_cpu_ns = cpu_ns;
@@ -755,7 +783,7 @@ drain_switches_end(struct drain_switches *s, struct drain_thread *thread, uint64
   if (s == NULL) {
     return 0;
   }
-  read_all(s);
+  drain_switches_read(s);
   struct whereabouts *w = thread_of(s, thread->outside);
   if (w == NULL) {
     return 0;

@@ -15,6 +15,11 @@ struct drain_switches *drain_switches_open(int pid);
 void drain_switches_close(struct drain_switches *switches);                         /* accepts NULL */
 struct ct_switch_stats drain_switches_stats(const struct drain_switches *switches); /* accepts NULL */
 
+/* Takes what the kernel has reported, so that the statistics are those of now. */
+void drain_switches_read(struct drain_switches *switches);
+/* The kernel reports nothing more. */
+void drain_switches_give_up(struct drain_switches *switches);
+
 /*
  * Encodes count events of the thread, and before each the intervals that ended before it. The events were copied before
  * the call: what the kernel reported before the first of them is there by then.

@@ -29,7 +29,7 @@
 #define DETAIL_MAX   1280                   /* more with detail: then it is the longest that there is */
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
-#define GATE_MAX     144                    /* ... with a gate */
+#define GATE_MAX     176                    /* more with a gate, and with what is left out before it */
 #define EVICTED_MAX  128                    /* bytes of a copy */
 #define CHUNK_BYTES  (512u << 10) /* of trampolines, and of descriptors, written at once: they stay in the cache */
 #define CHUNK_ROOM   4096         /* more than one function takes */
@@ -277,7 +277,8 @@ evict(struct build *build, const struct ct_planned *planned, const struct ct_spr
       CT_WINDOW_OK) {
     return CT_REFUSED_UNREACHABLE;
   }
-  *desc = (struct ct_hook_desc){.enter = copy,
+  *desc = (struct ct_hook_desc){.start = copy,
+                                .enter = copy,
                                 .relocated = copy,
                                 .after_callout = copy,
                                 .relocated_end = ct_code_pc(&build->code),
@@ -395,7 +396,7 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
   uint8_t wish = ct_planned_wish(build->plan, build->filter_result, (size_t)(planned - build->plan->functions));
   uint64_t base = build->installed->base;
   uint64_t patched = planned->address + planned->patch_offset;
-  while (ct_code_pc(&build->code) % 16 != 0 && !build->code.overflow) {
+  while (ct_code_pc(&build->code) % (build->layout->has_gates ? CT_GATE_ALIGN : 16) != 0 && !build->code.overflow) {
     ct_emit_int3(&build->code);
   }
   const uint8_t *bytes = ct_texts_unchanged(&build->texts, base + patched, planned->window.length);
@@ -409,9 +410,10 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
   bool is_counted = number < CT_COUNTERS && !planned->self_branch;
   struct ct_trampoline_spec spec = {
       .has_gate = build->layout->has_gates,
-      .level = is_counted ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
-      .mask = CT_LEVEL_MASK_FIRST,
-      .counter = is_counted ? number * sizeof(struct ct_counter) : 0,
+      .gate = {.mask = CT_LEVEL_MASK_FIRST,
+               .level = is_counted ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
+               .pad = {ct_int3_byte, ct_int3_byte, ct_int3_byte}},
+      .counter = is_counted ? number * (uint32_t)sizeof(struct ct_counter) : 0,
       .fn = fn,
       .mode = ct_planned_mode(planned, requested),
       .callout = wish != 0 ? CT_CALLOUT_ITRACE : planned->callout,
@@ -433,20 +435,19 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
   };
   spec.form = values_form(requested == CT_REQUESTED_VALUES ? more : 0);
   struct ct_code code = build->code;
-  uint64_t entry = ct_code_pc(&code);
   size_t descs = build->desc_count, patches = build->installed->patch_count;
   struct ct_hook_desc *desc = new_desc(build);
   if (ct_trampoline_emit(&spec, &build->code, desc) != CT_WINDOW_OK) {
     return CT_REFUSED_UNREACHABLE;
   }
   build->desc_count++;
-  enum ct_refusal refusal = add_patches(build, planned, base + patched, entry);
+  enum ct_refusal refusal = add_patches(build, planned, base + patched, desc->start);
   if (refusal != CT_REFUSED_NOT) {
     build->code = code;
     build->desc_count = descs;
     build->installed->patch_count = patches;
   } else if (build->installed->gates != NULL && spec.mode == CT_HOOK_FULL) {
-    build->installed->gates[planned - build->plan->functions] = spec.desc;
+    build->installed->gates[planned - build->plan->functions] = desc->start - sizeof(struct ct_gate);
   }
   return refusal;
 }

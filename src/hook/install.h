@@ -65,7 +65,7 @@ struct ct_installed {
   uint8_t
       *install_refusals;    /* for each function of the plan, why it was not put in (enum ct_refusal); NULL: all were */
   size_t install_refused;   /* those that could not be put in; the others are excluded */
-  uint64_t *gates;          /* for each function of the plan the address of its descriptor, 0: its hook has no gate.
+  uint64_t *gates;          /* for each function of the plan the address of its gate, 0: its hook has none.
                                NULL: none has */
   struct ct_patch *patches; /* sorted by address */
   size_t patch_count;

@@ -85,7 +85,7 @@ find_desc(const struct ct_backtracer *tracer, const struct ct_region *region, ui
     if (ct_process_read(tracer->process, region->desc + middle * sizeof(*desc), desc, sizeof(*desc)) != 0) {
       return false;
     }
-    if (desc->enter <= pc) {
+    if (desc->start <= pc) {
       low = middle + 1;
     } else {
       high = middle;
@@ -289,7 +289,7 @@ leave_trampoline(struct ct_backtracer *tracer, const struct ct_region *region)
   if (pc <= desc.ret_point) { /* rsp is the caller's */
     return step_out(tracer, sp - 8, true);
   }
-  if (pc < desc.relocated) {
+  if (pc < desc.enter + desc.return_end) {
     return step_out(tracer, sp, true);
   }
   return read_word(tracer, sp, &ra_slot) && ra_slot == desc.ret_point ? step_out(tracer, sp, true)

@@ -36,7 +36,12 @@ session_begin_budget(struct ct_session *session)
   budget->drain_ns = BUDGET_DRAIN_NS_FIRST;
   budget->modules_seen = 0;
   budget->has_decided = budget->asked = false;
+  budget->is_long = false;
+  budget->switches = 0;
+  budget->switch_share = 0;
+  budget->switch_ticks = 1;
   ct_budget_factor_begin(&budget->factor, budget->begun_ns);
+  ct_budget_cold_begin(&budget->cold);
   budget->failed = false;
 }
 
@@ -109,6 +114,8 @@ session_budget_json(struct ct_session *session)
   json_t *json = ct_budget_json(&sums);
   json_object_set_new(json, "cost_factor", json_real(budget != NULL ? ct_budget_factor(&budget->factor) : 1));
   json_object_set_new(json, "experiments", json_integer(budget != NULL ? (json_int_t)budget->factor.done : 0));
+  json_object_set_new(json, "cold_factor", json_real(budget != NULL ? ct_budget_cold_factor(&budget->cold) : 1));
+  json_object_set_new(json, "cold_experiments", json_integer(budget != NULL ? (json_int_t)budget->cold.done : 0));
   json_object_set_new(json, "were_out", out);
   json_object_set_new(json, "last_steps", steps);
   return json;

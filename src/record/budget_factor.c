@@ -19,7 +19,7 @@
 #define FORGET      0.9  /* the weight of what is older */
 #define LEAST       0.8
 #define MOST        10.0
-#define CALLS_LEAST 100.0 /* in each of the three ticks: of a function that counts */
+#define CALLS_LEAST 30.0  /* in each of the three ticks: of a function that counts */
 #define RATIOS      10    /* so many functions, or the experiment says nothing */
 #define SHARE_LEAST 0.002 /* to be saved */
 #define FIRST_NS    700000000ull

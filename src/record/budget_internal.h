@@ -3,6 +3,7 @@
 #ifndef CT_RECORD_BUDGET_INTERNAL_H
 #define CT_RECORD_BUDGET_INTERNAL_H
 
+#include "record/budget_cold.h"
 #include "record/budget_factor.h"
 #include "record/session_internal.h"
 
@@ -11,7 +12,7 @@
 
 /* Where the level of a function is set: there may be several, of the hooks that it has had. */
 struct budget_gate {
-  uint64_t desc;
+  uint64_t at; /* struct ct_gate in the process */
   uint32_t fn;
 };
 
@@ -30,12 +31,18 @@ struct session_budget {
   size_t gate_count;
   uint64_t modules_seen; /* what of the modules the gates were made of */
   uint64_t begun_ns, tick_ns, cpu_ns, drain_cpu_ns, events, stopped_ns;
+  uint64_t switches;
+  double switch_share;     /* of the process's time, of late, what reports of its threads' switches take */
+  uint32_t switch_ticks;   /* that this is the mean of; 0: it was given up */
+  double points;           /* calls of functions without gates, in the last tick */
   double drain_ns;         /* an event */
-  double rest;             /* of the drain's time what is no event's, ns a second */
+  double rest;             /* of the drain's time what is no event's, ns a second of the process's */
   double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
   struct ct_budget_factor factor;
+  struct ct_budget_cold cold;
+  bool is_long;                /* the tick that goes on: an experiment needs more of the process's time */
   size_t seen[CT_SEEN_LEVELS]; /* how many functions with gates are seen so */
-  size_t last_steps;           /* of the last tick */
+  size_t last_steps;           /* of the last tick, but those of functions that went out */
   bool asked;                  /* the drain, for a tick */
   bool has_decided;            /* once at least */
   bool failed;                 /* levels cannot be set: the process is about to end */

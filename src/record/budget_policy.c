@@ -7,16 +7,17 @@
  */
 #include "record/budget_policy.h"
 
-#define AIM          0.85          /* of the limit: what a decision is made for */
-#define TOO_MUCH     0.95          /* of the limit: from there on a decision is due */
-#define COUNTED_MOST 0.5           /* of what is aimed at: for counting */
-#define SAMPLED_MOST 0.5           /* of the rest: for samples */
-#define PROMOTE_RATE 1.3           /* a function is seen better when one that is called so much more would be too ... */
-#define PROMOTE_NS   1000000000ull /* ... and so long after its last step */
-#define SETTLED_NS   10000000000ull
-#define RETRY_NS     4000000000ull /* the first time; each time in a row that it fails twice as long */
-#define OUT_NS       300000000ull  /* so long a function is only counted before it may go out */
-#define PROBES_SHARE 0.1           /* of the limit: for functions that were out, to see how they are called now */
+#define AIM           0.85 /* of the limit: what a decision is made for */
+#define TOO_MUCH      0.95 /* of the limit: from there on a decision is due */
+#define COUNTED_MOST  0.5  /* of what is aimed at: for counting */
+#define SAMPLED_MOST  0.5  /* of the rest: for samples */
+#define PROMOTE_RATE  1.3  /* a function is seen better when one that is called so much more would be too ... */
+#define PROMOTE_NS    1000000000ull /* ... and so long after its last step */
+#define SETTLED_NS    10000000000ull
+#define RETRY_NS      4000000000ull /* the first time; each time in a row that it fails twice as long */
+#define OUT_NS        300000000ull  /* so long a function is only counted before it may go out */
+#define PROBES_SHARE  0.1           /* of the limit: for functions that were out, to see how they are called now ... */
+#define PROBE_SECONDS 1.5           /* ... which takes so long, from one change of patches to the next */
 
 double
 ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen)
@@ -36,7 +37,9 @@ ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen)
 static double
 spent(const struct ct_budget_costs *costs, const struct ct_budget_function *function, uint8_t seen)
 {
-  return seen == CT_SEEN_OUT && function->is_unpatched ? 0 : function->rate * ct_budget_call_cost(costs, seen);
+  return seen == CT_SEEN_OUT && function->is_unpatched
+             ? 0
+             : function->rate * (ct_budget_call_cost(costs, seen) + function->cold);
 }
 
 struct thresholds {
@@ -52,7 +55,7 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
   struct thresholds to = {0, 0, 0};
   while (to.counted < count) {
     const struct ct_budget_function *function = functions[to.counted];
-    extra = function->has_counter ? function->rate * costs->counted : 0;
+    extra = function->has_counter ? function->rate * (costs->counted + function->cold) : 0;
     if (counting + extra > aim * COUNTED_MOST) {
       break;
     }
@@ -73,7 +76,7 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
   double recording = 0;
   while (to.full < to.counted) {
     const struct ct_budget_function *function = functions[to.full];
-    double instead = !function->has_counter ? 0
+    double instead = !function->has_counter ? -function->cold
                      : to.full < to.sampled ? ct_budget_call_cost(costs, CT_SEEN_SAMPLED)
                                             : costs->counted;
     extra = function->rate * (costs->full - instead);
@@ -117,8 +120,8 @@ choose_probes(struct ct_budget_function **functions, size_t count, const struct 
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
     double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
-    /* Ten ticks a second: over the time that it was out a tick costs a tenth of the limit at most. */
-    bool is_worth_it = (double)(now - function->since_ns) / 1e9 * allowed >= price;
+    double seconds = (double)(now - function->since_ns) / 1e9; /* that it was out */
+    bool is_worth_it = seconds * PROBES_SHARE * allowed >= PROBE_SECONDS * price;
     if (function->wanted != CT_SEEN_OUT || function->seen != CT_SEEN_OUT || now < function->retry_ns || !is_worth_it ||
         (any && probes + price > PROBES_SHARE * allowed)) {
       continue;
@@ -156,7 +159,7 @@ choose_one(struct ct_budget_function *const *functions, size_t count, size_t at,
 
 double
 ct_budget_choose(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs,
-                 double allowed_ns, uint64_t now_ns, bool is_first)
+                 double allowed_ns, uint64_t now_ns, bool is_first, bool may_try)
 {
   struct thresholds to = find_thresholds(functions, count, costs, allowed_ns * AIM);
   double now_spent = 0, will_spend = 0;
@@ -173,7 +176,7 @@ ct_budget_choose(struct ct_budget_function **functions, size_t count, const stru
       function->backoff = 0;
     }
   }
-  if (!too_much) {
+  if (!too_much && may_try) {
     choose_probes(functions, count, costs, allowed_ns, now_ns);
   }
   for (size_t i = 0; i < count; i++) {

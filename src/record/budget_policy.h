@@ -17,8 +17,9 @@ enum ct_seen {
 #define CT_SEEN_SAMPLED_CALLS 64
 
 struct ct_budget_function {
-  double rate;                /* calls a second; of one that is out, when that was last known */
-  double calls;               /* since the tick before the last */
+  double rate;                /* calls a second of the process's time; of one that is out, when that was last known */
+  double cold;                /* ns that a call costs more, seen in whatever way, while it is patched (budget_cold.c) */
+  double calls, passed;       /* in the last tick: all, and those that were counted only */
   double before, apart;       /* calls a ns of processor time, of an experiment (budget_factor.c) */
   uint64_t recorded, counted; /* calls so far, at the last tick */
   uint64_t since_ns;          /* of the last step */
@@ -27,7 +28,8 @@ struct ct_budget_function {
   bool has_gate;              /* how it is seen can be changed ... */
   bool has_counter;           /* ... and its calls can be counted */
   bool is_apart;              /* it is only counted, until the next tick */
-  bool is_unpatched;          /* it is out, and costs nothing */
+  bool is_unpatched;          /* its patch is out, and it costs nothing */
+  bool is_witness;            /* of an experiment with patches: it is seen as before */
   uint8_t backoff;            /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
 };
 #define CT_BUDGET_BACKOFF_MAX 5u
@@ -41,10 +43,12 @@ double ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen);
 
 /*
  * Sets `wanted` of count functions, which are sorted by rate, the least first: so that all of them together cost at
- * most allowed_ns a second. As many as possible are fully seen: those that are called least. now_ns: by the clock of
- * since_ns. is_first: nothing was decided before. Returns what is expected to be spent, ns a second.
+ * most allowed_ns a second of the process's time. As many as possible are fully seen: those that are called least.
+ * now_ns: by the clock of since_ns. is_first: nothing was decided before. may_try: functions that are out may come back
+ * for a moment, to see how they are called now: patches can be changed at once. Returns what is expected to be spent,
+ * ns a second.
  */
 double ct_budget_choose(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs,
-                        double allowed_ns, uint64_t now_ns, bool is_first);
+                        double allowed_ns, uint64_t now_ns, bool is_first, bool may_try);
 
 #endif

@@ -29,17 +29,22 @@
 #define FULL_NS_LEAST       15.0          /* of a hook, whatever was measured: two readings of the clock, ... */
 #define COUNTED_NS_LEAST    1.0
 #define OUT_NS_LEAST        0.7
-#define ASKED_MS            3          /* until the drain has answered */
-#define RATE_LEAST          0.2        /* calls a second: with less it is not called */
-#define STEADY_STEPS        20u        /* in a tick: with more of them there is no experiment */
-#define EXPERIMENT_NS_LEAST 20000000.0 /* of processor time in each of its ticks */
-#define DRAIN_NS_LEAST      5.0        /* of the drain's time an event: at least, and at most: the rest is no event's */
+#define ASKED_MS            3            /* until the drain has answered */
+#define RATE_LEAST          0.2          /* calls a second: with less it is not called */
+#define STEADY_STEPS        20u          /* in a tick: with more of them there is no experiment */
+#define EXPERIMENT_NS_LEAST 20000000.0   /* of processor time in each of its ticks */
+#define COLD_NS_LEAST       10000000ull  /* ... of those with patches ... */
+#define COLD_NS_MOST        400000000ull /* ... which wait no longer for it */
+#define DRAIN_NS_LEAST      5.0 /* of the drain's time an event: at least, and at most: the rest is no event's */
 #define DRAIN_NS_MOST       40.0
 #define STOP_NS             1000000000ull /* between two stops for patches */
 #define STOP_SOON_NS        150000000ull  /* ... where much is to be saved: */
 #define SOON_SHARE          0.3           /* of the limit */
 #define UNPATCH_SHARE       0.02 /* of the limit: what patches of functions that are out must cost for a stop */
 #define SMOOTH_SECONDS      2.0
+#define SWITCH_NS           3000.0 /* that a thread goes and comes again, and both are reported */
+#define SWITCH_MOST         0.25   /* of the limit, for such reports */
+#define SWITCH_TICKS        8u
 
 /* ---- the functions, and where their levels are ---- */
 
@@ -77,7 +82,7 @@ grow(struct session_budget *budget, size_t count)
 }
 
 static bool
-add_gate(struct session_budget *budget, size_t *capacity, uint64_t desc, uint32_t fn)
+add_gate(struct session_budget *budget, size_t *capacity, uint64_t at, uint32_t fn)
 {
   if (budget->gate_count == *capacity) {
     size_t grown = *capacity * 2 + 1024;
@@ -88,7 +93,7 @@ add_gate(struct session_budget *budget, size_t *capacity, uint64_t desc, uint32_
     budget->gates = gates;
     *capacity = grown;
   }
-  budget->gates[budget->gate_count++] = (struct budget_gate){desc, fn};
+  budget->gates[budget->gate_count++] = (struct budget_gate){at, fn};
   return true;
 }
 
@@ -127,8 +132,8 @@ set_level(const struct ct_session *session, const struct budget_gate *gate, uint
   uint8_t level = seen == CT_SEEN_FULL ? CT_LEVEL_FULL : seen == CT_SEEN_OUT ? CT_LEVEL_OUT : CT_LEVEL_COUNTING;
   uint32_t mask = seen == CT_SEEN_SAMPLED ? CT_SEEN_SAMPLED_CALLS - 1 : UINT32_MAX;
   return (level != CT_LEVEL_COUNTING ||
-          pwrite(fd, &mask, sizeof(mask), (off_t)(gate->desc + CT_DESC_MASK)) == sizeof(mask)) &&
-         pwrite(fd, &level, sizeof(level), (off_t)(gate->desc + CT_DESC_LEVEL)) == sizeof(level);
+          pwrite(fd, &mask, sizeof(mask), (off_t)(gate->at + offsetof(struct ct_gate, mask))) == sizeof(mask)) &&
+         pwrite(fd, &level, sizeof(level), (off_t)(gate->at + offsetof(struct ct_gate, level))) == sizeof(level);
 }
 
 /* A forked child has begun with its parent's levels: what was out there was not seen here so far. */
@@ -138,7 +143,7 @@ note_parents_levels(const struct ct_session *session)
   struct session_budget *budget = session->budget;
   for (size_t i = 0; i < budget->gate_count; i++) {
     uint8_t level;
-    off_t at = (off_t)(budget->gates[i].desc + CT_DESC_LEVEL);
+    off_t at = (off_t)(budget->gates[i].at + offsetof(struct ct_gate, level));
     if (pread(session->target.process.mem_fd, &level, sizeof(level), at) == sizeof(level) && level == CT_LEVEL_OUT) {
       budget->was_out[budget->gates[i].fn] = 1;
     }
@@ -191,37 +196,34 @@ compare_rates(const void *a, const void *b)
 
 /* Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. */
 static size_t
-read_rates(struct ct_session *session, double seconds, uint64_t now, const struct ct_budget_costs *costs,
-           double *spent_ns, bool *has_idle)
+read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_idle)
 {
   struct session_budget *budget = session->budget;
   const struct ct_drain_tally *tallies = ct_drain_tallies(session->recording.drain);
   size_t count = 0;
-  *spent_ns = 0;
   *has_idle = false;
+  budget->points = 0;
   for (size_t fn = 0; fn < budget->function_count && fn < CT_DRAIN_TALLIES; fn++) {
     struct ct_budget_function *function = &budget->functions[fn];
     uint64_t recorded = atomic_load_explicit(&tallies[fn].recorded, memory_order_relaxed);
     uint64_t counted = atomic_load_explicit(&tallies[fn].counted, memory_order_relaxed);
-    double calls = (double)(recorded - function->recorded), passed = (double)(counted - function->counted);
-    *spent_ns += calls * (function->has_gate ? costs->full : costs->full / 2) + passed * costs->counted;
-    function->calls = calls + passed;
+    function->passed = (double)(counted - function->counted);
+    function->calls = (double)(recorded - function->recorded) + function->passed;
     function->recorded = recorded;
     function->counted = counted;
     if (!function->has_gate) {
+      budget->points += function->calls;
       continue;
     }
-    if (function->seen != CT_SEEN_OUT) {
-      double rate = (calls + passed) / seconds;
+    if (function->seen != CT_SEEN_OUT && !function->is_unpatched) {
+      double rate = function->calls * (1e9 / used_ns);
       function->rate = rate > function->rate ? rate : 0.7 * function->rate + 0.3 * rate;
-    } else if (!function->is_unpatched) {
-      *spent_ns += function->rate * seconds * costs->out;
     }
     if (function->rate < RATE_LEAST) {
       function->rate = 0;
     }
     function->wanted = function->seen;
-    if (function->rate != 0 || function->seen == CT_SEEN_OUT) {
+    if (function->rate != 0 || function->seen == CT_SEEN_OUT || function->is_unpatched) {
       budget->sorted[count++] = function;
     } else if (function->seen != CT_SEEN_FULL && now - function->since_ns >= IDLE_NS) {
       function->wanted = CT_SEEN_FULL; /* nobody calls it */
@@ -229,7 +231,26 @@ read_rates(struct ct_session *session, double seconds, uint64_t now, const struc
     }
   }
   qsort(budget->sorted, count, sizeof(struct ct_budget_function *), compare_rates);
+  ct_budget_cold_costs(&budget->cold, budget->sorted, count);
   return count;
+}
+
+/* What hooks have cost in this tick, in ns; of that *drain_ns the drain. */
+static double
+sum_up_cost(const struct session_budget *budget, const struct ct_budget_costs *costs, size_t count, double used_ns,
+            double *drain_ns)
+{
+  double sum = 0, recorded = budget->points / 2;
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_budget_function *function = budget->sorted[i];
+    recorded += function->calls - function->passed;
+    sum += function->passed * costs->counted + function->calls * function->cold;
+    if (function->seen == CT_SEEN_OUT && !function->is_unpatched) {
+      sum += function->rate * (used_ns / 1e9) * (costs->out + function->cold);
+    }
+  }
+  *drain_ns = 2 * budget->drain_ns * recorded;
+  return sum + recorded * costs->full;
 }
 
 static void
@@ -293,15 +314,16 @@ switch_module(struct session_budget *budget, const struct ct_remote *remote, con
 
 /* Is there something that is worth a stop, so long after the last one? */
 static bool
-wants_stop(const struct session_budget *budget, const struct ct_budget_costs *costs, double allowed_ns, uint64_t age)
+wants_stop(const struct session_budget *budget, const struct ct_budget_costs *costs, size_t count, double allowed_ns,
+           uint64_t age)
 {
   double saved = 0;
   bool comes_back = false;
-  for (size_t fn = 0; fn < budget->function_count; fn++) {
-    const struct ct_budget_function *function = &budget->functions[fn];
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_budget_function *function = budget->sorted[i];
     comes_back |= function->is_unpatched && function->seen != CT_SEEN_OUT;
     if (function->seen == CT_SEEN_OUT && !function->is_unpatched) {
-      saved += function->rate * costs->out;
+      saved += function->rate * (costs->out + function->cold);
     }
   }
   return age >= STOP_NS ? comes_back || saved > UNPATCH_SHARE * allowed_ns
@@ -309,13 +331,14 @@ wants_stop(const struct session_budget *budget, const struct ct_budget_costs *co
 }
 
 static void
-switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns, uint64_t now)
+switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns, size_t count,
+               double used_ns, uint64_t now)
 {
   struct session_budget *budget = session->budget;
   struct ct_modules *modules = &session->recording.modules;
   struct ct_diag diag = {""};
   if (session->node.tree != NULL || session->target.is_stopped ||
-      !wants_stop(budget, costs, allowed_ns, now - budget->stopped_ns)) {
+      !wants_stop(budget, costs, count, allowed_ns, now - budget->stopped_ns)) {
     return;
   }
   budget->stopped_ns = now;
@@ -323,6 +346,8 @@ switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, 
     return; /* the next time */
   }
   struct ct_remote remote = session_stopped_remote(session);
+  ct_budget_cold_before(&budget->cold, budget->sorted, count, costs, budget->points, used_ns);
+  budget->cold.goes_on = budget->cold.goes_on && budget->last_steps < STEADY_STEPS;
   for (size_t i = 0; i < modules->count; i++) {
     struct ct_module *module = &modules->items[i];
     if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
@@ -365,7 +390,31 @@ costs_of(const struct ct_session *session)
   return costs;
 }
 
-/* What the drain's time is an event, and what of it is no event's, ns a second. */
+/*
+ * The kernel's reports of each switch cost the thread that goes or comes microseconds: what waits for requests of some
+ * 100 us spends a tenth of its time for them. Where that is a good part of the limit they are given up.
+ */
+static void
+weigh_switches(struct ct_session *session, double used_ns)
+{
+  struct session_budget *budget = session->budget;
+  struct ct_drain_numbers numbers;
+  ct_drain_numbers(session->recording.drain, &numbers);
+  double share = (double)(numbers.switches - budget->switches) * SWITCH_NS / used_ns;
+  budget->switches = numbers.switches;
+  if (budget->switch_ticks == 0) {
+    return;
+  }
+  double part = budget->switch_ticks < SWITCH_TICKS ? 1.0 / budget->switch_ticks : 1.0 / SWITCH_TICKS;
+  budget->switch_share += part * ((share < 1 ? share : 1) - budget->switch_share);
+  if (++budget->switch_ticks > SWITCH_TICKS && budget->switch_share > SWITCH_MOST * session->options.budget) {
+    ct_drain_end_switches(session->recording.drain);
+    budget->switch_share = 0;
+    budget->switch_ticks = 0;
+  }
+}
+
+/* What the drain's time is an event, and what of it is no event's, ns a second of the process's time. */
 static double
 read_drain(struct ct_session *session, double seconds)
 {
@@ -404,11 +453,15 @@ static void
 take_steps(struct ct_session *session, size_t count, bool has_idle, uint64_t now)
 {
   struct session_budget *budget = session->budget;
+  bool any = false;
   budget->last_steps = 0;
   for (size_t i = 0; i < count; i++) {
-    budget->last_steps += budget->sorted[i]->wanted != budget->sorted[i]->seen;
+    const struct ct_budget_function *function = budget->sorted[i];
+    bool is_step = function->wanted != function->seen;
+    budget->last_steps += is_step && function->wanted != CT_SEEN_OUT;
+    any |= is_step;
   }
-  if (budget->last_steps == 0 && !has_idle) {
+  if (!any && !has_idle) {
     return;
   }
   set_levels(session, false);
@@ -442,7 +495,7 @@ set_back(struct ct_session *session)
 
 /* True while an experiment goes on: nothing is decided then. */
 static bool
-experiment(struct ct_session *session, size_t count, double used, uint64_t now)
+experiment(struct ct_session *session, size_t count, double used, bool was_long, uint64_t now)
 {
   struct session_budget *budget = session->budget;
   struct ct_budget_factor *factor = &budget->factor;
@@ -457,8 +510,12 @@ experiment(struct ct_session *session, size_t count, double used, uint64_t now)
       ct_budget_factor_end(factor, budget->sorted, count, used, now, room);
     }
     free(room);
-  } else if (suffices && budget->has_decided && now >= factor->next_ns && budget->last_steps < STEADY_STEPS) {
-    if (ct_budget_factor_apart(factor, budget->sorted, count, &costs, used)) {
+  } else if (budget->has_decided && now >= factor->next_ns && budget->last_steps < STEADY_STEPS) {
+    if (!suffices && !was_long) {
+      budget->is_long = true; /* the next one */
+      return false;
+    }
+    if (suffices && ct_budget_factor_apart(factor, budget->sorted, count, &costs, used)) {
       set_levels(session, true);
       return true;
     }
@@ -475,28 +532,45 @@ static void
 tick(struct ct_session *session, uint64_t now, uint64_t cpu)
 {
   struct session_budget *budget = session->budget;
-  double seconds = (double)(now - budget->tick_ns) / 1e9, spent_ns;
-  double used = cpu > budget->cpu_ns ? (double)(cpu - budget->cpu_ns) : 0;
+  double seconds = (double)(now - budget->tick_ns) / 1e9;
+  double used = at_least(cpu > budget->cpu_ns ? (double)(cpu - budget->cpu_ns) : 0, 1);
   budget->tick_ns = now;
   budget->cpu_ns = cpu;
-  double rest_now = read_drain(session, seconds); /* at the begin that is much, but only once */
+  bool was_long = budget->is_long;
+  budget->is_long = false;
+  double rest_now = read_drain(session, used / 1e9); /* at the begin that is much, but only once */
   budget->rest = budget->has_decided ? 0.9 * budget->rest + 0.1 * rest_now : 0;
   struct ct_budget_costs costs = costs_of(session);
   bool has_idle;
-  size_t count = read_rates(session, seconds, now, &costs, &spent_ns, &has_idle);
-  double hooks = spent_ns * (costs.full - 2 * budget->drain_ns) / costs.full; /* roughly: of the process's time */
-  double own = at_least(used - hooks, used / 10) / seconds;
-  double allowed = at_least(session->options.budget * own - budget->rest, session->options.budget * own / 4);
+  size_t count = read_rates(session, used, now, &has_idle);
+  double drain_ns, spent_ns = sum_up_cost(budget, &costs, count, used, &drain_ns);
+  weigh_switches(session, used);
+  spent_ns += budget->switch_share * used;
+  double own = at_least(1 - (spent_ns - drain_ns) / used, 0.1) * 1e9; /* of a second of the process's time */
+  double others = budget->rest + budget->switch_share * 1e9;          /* than hooks and their events */
+  double allowed = at_least(session->options.budget * own - others, session->options.budget * own / 4);
   double left = SMOOTH_SECONDS / (SMOOTH_SECONDS + seconds); /* ... what is older weighs less */
-  budget->spent_ns = left * budget->spent_ns + spent_ns + budget->rest * seconds;
-  budget->own_ns = left * budget->own_ns + own * seconds;
-  if (experiment(session, count, used, now)) {
+  budget->spent_ns = left * budget->spent_ns + spent_ns + budget->rest * used / 1e9;
+  budget->own_ns = left * budget->own_ns + own * used / 1e9;
+  if (budget->cold.goes_on) {
+    ct_budget_cold_after(&budget->cold, budget->sorted, count, budget->points, used);
+  } else if (experiment(session, count, used, was_long, now)) {
     return;
   }
-  ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided);
+  bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= STOP_NS;
+  ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided, may_try);
   take_steps(session, count, has_idle, now);
   budget->has_decided = true;
-  switch_patches(session, &costs, allowed, now);
+  switch_patches(session, &costs, allowed, count, used, now);
+}
+
+/* How much of the process's time a tick needs, and how long it takes at most. */
+static void
+find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most)
+{
+  bool is_experiment = budget->is_long || budget->factor.phase != CT_BUDGET_NO_EXPERIMENT;
+  *least = is_experiment ? (uint64_t)EXPERIMENT_NS_LEAST : budget->cold.goes_on ? COLD_NS_LEAST : CPU_NS_LEAST;
+  *most = budget->cold.goes_on ? COLD_NS_MOST : IDLE_NS;
 }
 
 int
@@ -507,10 +581,11 @@ session_serve_budget(struct ct_session *session, int ms)
   if (budget == NULL || budget->failed || ct_drain_tallies(session->recording.drain) == NULL) {
     return ms;
   }
-  uint64_t each = budget->has_decided ? TICK_NS : FIRST_TICK_NS;
+  uint64_t each = budget->has_decided ? TICK_NS : FIRST_TICK_NS, least, most;
+  find_length(budget, &least, &most);
   if (now - budget->tick_ns < each ||
       !ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) ||
-      (cpu - budget->cpu_ns < CPU_NS_LEAST && now - budget->tick_ns < IDLE_NS)) {
+      (cpu - budget->cpu_ns < least && now - budget->tick_ns < most)) {
     return ms < (int)(each / 4000000) ? ms : (int)(each / 4000000);
   }
   if (!budget->asked) {

@@ -155,8 +155,8 @@ hook(struct bench *bench, uint64_t function, enum subject subject)
                                     .values = subject == VALUES ? CT_HOOK_VALUES_FEW : CT_HOOK_VALUES_NONE,
                                     .form = {.integers = 3, .results = CT_VALUES_RAX},
                                     .has_gate = subject == COUNTED || subject == OUTSIDE,
-                                    .level = subject == OUTSIDE ? CT_LEVEL_OUT : CT_LEVEL_COUNTING,
-                                    .mask = 0, /* no call is recorded */
+                                    .gate.level =
+                                        subject == OUTSIDE ? CT_LEVEL_OUT : CT_LEVEL_COUNTING, /* none is recorded */
                                     .store_delta = bench->store_delta,
                                     .table = (uint64_t)bench->table,
                                     .function = function,
@@ -165,10 +165,9 @@ hook(struct bench *bench, uint64_t function, enum subject subject)
                                     .code = original,
                                     .window = &window};
   align_code(&bench->trampolines);
-  uint64_t entry = ct_code_pc(&bench->trampolines);
   return ct_window_find(original, sizeof(original), function, CT_JUMP_BYTES, &window) == CT_WINDOW_OK &&
          window.length == CT_JUMP_BYTES && ct_trampoline_emit(&spec, &bench->trampolines, desc) == CT_WINDOW_OK &&
-         ct_jump_bytes(function, entry, code) == 0;
+         ct_jump_bytes(function, desc->start, code) == 0;
 }
 
 static bool

@@ -444,6 +444,9 @@ ct_manifest_switches(const struct ct_drain *drain)
   json_object_set_new(json, "source", json_string(sources[stats.source]));
   json_object_set_new(json, "switches", json_integer((json_int_t)stats.switches));
   json_object_set_new(json, "lost", json_integer((json_int_t)stats.lost));
+  if (stats.is_given_up) {
+    json_object_set_new(json, "given_up", json_true());
+  }
   if (stats.error != 0) {
     json_object_set_new(json, "because", json_string(strerror(stats.error)));
   }

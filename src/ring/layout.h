@@ -39,7 +39,7 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 9u
+#define CT_RING_VERSION 10u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -542,9 +542,22 @@ struct ct_counter {
 #define CT_COUNTERS       16384u /* functions after these are not counted */
 #define CT_COUNTERS_BYTES (CT_COUNTERS * (uint32_t)sizeof(struct ct_counter)) /* of a slot */
 
-/* After every trampoline, in the region's descriptor table, sorted by enter address. */
+/*
+ * How calls of a function are recorded under a budget: right before its trampoline's first instruction, so that a call
+ * that is counted, or passes, needs no line of memory but those of the code that it runs through. The controller's,
+ * written while threads run; nobody executes it.
+ */
+struct ct_gate {
+  uint32_t mask;  /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
+  uint8_t level;  /* CT_LEVEL_* */
+  uint8_t pad[3]; /* int3 */
+};
+_Static_assert(sizeof(struct ct_gate) == 8, "gate");
+#define CT_GATE_ALIGN 64u
+
+/* After every trampoline, in the region's descriptor table, sorted by address. */
 struct ct_hook_desc {
-  uint64_t enter;      /* first instruction of the trampoline */
+  uint64_t enter;      /* first instruction of the enter half */
   uint64_t relocated;  /* the function's displaced instructions; where a call goes on that is not recorded */
   uint64_t ret;        /* return half, after the stack adjustment: retry point */
   uint64_t ret_done;   /* return half: restore registers, put the return address back, return */
@@ -563,14 +576,11 @@ struct ct_hook_desc {
   uint8_t itrace;         /* CT_CALLOUT_ITRACE: which wish its calls are for, plus 1 */
   uint16_t detail_tail;   /* offset from enter of where a call goes on that came by a tail jump, with detail; of where
                              arguments are recorded (CT_HOOK_VALUES_FEW), 0: of none */
-  uint32_t mask;          /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
-  uint64_t counter;       /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
-  uint8_t level;          /* CT_LEVEL_*; the controller's, changed while threads run */
-  uint8_t pad2;
-  uint16_t outs; /* CT_HOOK_VALUES_DETAIL: what is read at the return, CT_DETAIL_OUT_REGISTER */
-  uint32_t pad3;
+  uint16_t outs;          /* CT_HOOK_VALUES_DETAIL: what is read at the return, CT_DETAIL_OUT_REGISTER */
+  uint16_t return_end;    /* CT_HOOK_FULL: offset from enter of the end of the return half */
+  uint64_t start;         /* first instruction of the trampoline: where the function's entry goes */
 };
-_Static_assert(sizeof(struct ct_hook_desc) == 112, "descriptor");
+_Static_assert(sizeof(struct ct_hook_desc) == 104, "descriptor");
 _Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, function) == CT_DESC_FUNCTION, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, fn) == CT_DESC_FN, "desc");
@@ -581,9 +591,6 @@ _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CAL
 _Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, itrace) == CT_DESC_ITRACE, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, detail_tail) == CT_DESC_DETAIL_TAIL, "desc");
-_Static_assert(offsetof(struct ct_hook_desc, mask) == CT_DESC_MASK, "desc");
-_Static_assert(offsetof(struct ct_hook_desc, counter) == CT_DESC_COUNTER, "desc");
-_Static_assert(offsetof(struct ct_hook_desc, level) == CT_DESC_LEVEL, "desc");
 
 /* What a function's trampoline does besides recording; callouts.h. */
 enum ct_callout {

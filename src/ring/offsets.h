@@ -53,11 +53,8 @@
 #define CT_DESC_VALUES        88
 #define CT_DESC_ITRACE        89
 #define CT_DESC_DETAIL_TAIL   90
-#define CT_DESC_MASK          92
-#define CT_DESC_COUNTER       96
-#define CT_DESC_LEVEL         104
 
-/* How calls of a function are recorded under a budget: CT_DESC_LEVEL. */
+/* How calls of a function are recorded under a budget: struct ct_gate. */
 #define CT_LEVEL_FULL     0
 #define CT_LEVEL_COUNTING 1 /* by the thread's counters; those that the mask finds are recorded too */
 #define CT_LEVEL_OUT      2 /* not at all */

@@ -524,8 +524,13 @@ write_switches(FILE *out, const json_t *manifest)
     cpu += number(thread, "cpu_ns");
     delay += number(thread, "delay_ns");
   }
-  fputs("time off the processor is not known for each call: perf_event_open: ", out);
-  ct_put_printable(out, because != NULL ? because : "?", SIZE_MAX);
+  if (json_is_true(json_object_get(switches, "given_up"))) {
+    fputs("time off the processor is known for each call only at first: reporting it cost more than the budget allows",
+          out);
+  } else {
+    fputs("time off the processor is not known for each call: perf_event_open: ", out);
+    ct_put_printable(out, because != NULL ? because : "?", SIZE_MAX);
+  }
   fprintf(out, "; all threads: %s on the processor, %s waiting for one, as last seen\n", ct_format_duration(a, cpu),
           ct_format_duration(b, delay));
 }

@@ -41,11 +41,7 @@
  * records every call comes after them: checks 1 and 3, event, and back; the return-address slot is not looked at, and
  * may hold anything. A page that several threads share is only read that far: its countdown is 1.
  *
- * Gate (spec->has_gate): before the enter half of a full hook the level in the descriptor is looked at, by which the
- * controller says, while threads run, whether calls are recorded, counted or neither. What is counted goes on into the
- * displaced instructions as if there were no hook; of these calls the mask finds some that are recorded too. A page
- * without counters (of a thread that is new, a forked child, or of several threads) leaves the call to the enter half.
- * The agent's stubs try again after the gate, so no call is counted twice.
+ * Gate (spec->has_gate): in front of the enter half of a full hook; trampoline_gate.c.
  *
  * Passthrough (CT_HOOK_PASSTHROUGH): an excluded function that needs a trampoline. It only looks whether the
  * return-address slot holds a trampoline's address (restore_passthrough), through the table's address itself: the
@@ -65,8 +61,8 @@ struct cold {
   struct ct_code_label other;  /* not_module or restore_ra_slot; of a sampled hook: this call is due */
   struct ct_code_label every;  /* of a sampled hook: every call is recorded */
   struct ct_code_label copy;   /* CT_CALLOUT_COPY: this copy is to be looked at */
-  struct ct_code_label gate;   /* the level is not CT_LEVEL_FULL */
   struct ct_code_label values; /* the arguments */
+  struct ct_trampoline_gate gate;
   struct detail enter, leave, tail;
 };
 
@@ -443,6 +439,10 @@ emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
   layout->restored = out->length - start;
   emit_restore(out, CT_R11);
   ct_emit_ret(out);
+  desc->return_end = (uint16_t)(ct_code_pc(out) - desc->enter);
+  if (cold->gate.at != 0) {
+    ct_trampoline_emit_counting(spec, out, &cold->gate);
+  }
   ct_code_label_bind(out, &relocated);
 }
 
@@ -636,70 +636,37 @@ emit_stackless(const struct ct_trampoline_spec *spec, struct ct_code *out, struc
   emit_restore(out, CT_R11);
 }
 
-static void
-emit_gate(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
+/* The displaced instructions, and what comes before them. */
+static enum ct_window_refusal
+emit_relocated(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct cold *cold)
 {
-  ct_emit_cmp8_store_imm(out, ct_mem_rip(spec->desc + CT_DESC_LEVEL), CT_LEVEL_FULL);
-  ct_emit_jcc_label(out, CT_JNE, &cold->gate);
-}
-
-/* The address of the function's counter in r11, whose value is saved. */
-static void
-emit_counter(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_code_label *none)
-{
-  ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_COUNTERS));
-  if (none != NULL) {
-    ct_emit_cmp_imm(out, CT_R11, 0);
-    ct_emit_jcc_label(out, CT_JE, none);
-  }
-  ct_emit_add_load(out, CT_R11, ct_mem_rip(spec->desc + CT_DESC_COUNTER));
-}
-
-/* A call that is not simply recorded. A handler that interrupts may count in between: then it is recorded in its place.
- */
-static void
-emit_gate_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold,
-               const struct ct_hook_desc *desc)
-{
-  struct ct_code_label pass = {0}, record = {0}, none = {0};
-  ct_code_label_bind(out, &cold->gate);
-  ct_emit_cmp8_store_imm(out, ct_mem_rip(spec->desc + CT_DESC_LEVEL), CT_LEVEL_OUT);
-  ct_emit_jcc_label(out, CT_JE, &pass);
-  emit_save(out, CT_R11);
-  emit_counter(spec, out, &none);
-  ct_emit_inc32_store(out, ct_mem(CT_R11, offsetof(struct ct_counter, calls)));
-  ct_emit_mov32_load(out, CT_R11, ct_mem(CT_R11, offsetof(struct ct_counter, calls)));
-  ct_emit_and32_load(out, CT_R11, ct_mem_rip(spec->desc + CT_DESC_MASK));
-  ct_emit_cmp32_imm(out, CT_R11, 1);
-  ct_emit_jcc_label(out, CT_JE, &record);
-  emit_restore(out, CT_R11);
-  ct_emit_jmp(out, desc->relocated);
-  ct_code_label_bind(out, &pass);
-  ct_emit_jmp(out, desc->relocated);
-  ct_code_label_bind(out, &record);
-  emit_counter(spec, out, NULL);
-  ct_emit_inc32_store(out, ct_mem(CT_R11, offsetof(struct ct_counter, recorded)));
-  ct_code_label_bind(out, &none);
-  emit_restore(out, CT_R11);
-  ct_emit_jmp(out, desc->enter);
+  struct ct_relocation_map map = {0};
+  desc->relocated = ct_code_pc(out);
+  emit_callout(spec, out, cold);
+  desc->after_callout = ct_code_pc(out);
+  enum ct_window_refusal refusal = ct_window_relocate(spec->code, spec->function, spec->window, out, &map);
+  desc->relocated_end = ct_code_pc(out);
+  desc->map_count = map.count;
+  memcpy(desc->map_new, map.to, sizeof(desc->map_new));
+  memcpy(desc->map_old, map.from, sizeof(desc->map_old));
+  return refusal;
 }
 
 /* From the trampoline's first instruction to the jump into the body. */
 static enum ct_window_refusal
 emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct cold *cold)
 {
-  enum ct_window_refusal refusal;
-  struct ct_relocation_map map = {0};
   struct ct_trampoline_layout layout;
   if (spec->mode == CT_HOOK_STACKLESS && spec->event_last) {
     struct ct_window window = *spec->window;
     window.terminated = 1; /* no jump yet */
-    refusal = ct_window_relocate(spec->code, spec->function, &window, out, NULL);
+    enum ct_window_refusal refusal = ct_window_relocate(spec->code, spec->function, &window, out, NULL);
     emit_stackless(spec, out, cold);
     desc->relocated = ct_code_pc(out);
     emit_callout(spec, out, cold);
     desc->after_callout = ct_code_pc(out);
     ct_emit_jmp(out, spec->function + window.length);
+    desc->relocated_end = ct_code_pc(out);
     return refusal;
   }
   switch (spec->mode) {
@@ -719,14 +686,7 @@ emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
     emit_enter_only(spec, out, cold);
     break;
   }
-  desc->relocated = ct_code_pc(out);
-  emit_callout(spec, out, cold);
-  desc->after_callout = ct_code_pc(out);
-  refusal = ct_window_relocate(spec->code, spec->function, spec->window, out, &map);
-  desc->map_count = map.count;
-  memcpy(desc->map_new, map.to, sizeof(desc->map_new));
-  memcpy(desc->map_old, map.from, sizeof(desc->map_old));
-  return refusal;
+  return emit_relocated(spec, out, desc, cold);
 }
 
 enum ct_window_refusal
@@ -741,20 +701,20 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
                               .values = spec->values,
                               .outs = spec->outs};
   struct cold cold = {0};
-  bool has_gate = spec->has_gate && spec->mode == CT_HOOK_FULL;
-  if (has_gate) {
-    desc.level = spec->level;
-    desc.mask = spec->mask;
-    desc.counter = spec->counter;
-    emit_gate(spec, out, &cold);
+  desc.function = spec->function;
+  if (spec->has_gate && spec->mode == CT_HOOK_FULL) {
+    cold.gate.at = ct_code_pc(out);
+    ct_emit_bytes(out, &spec->gate, sizeof(spec->gate));
+  }
+  desc.start = ct_code_pc(out);
+  if (cold.gate.at != 0) {
+    ct_trampoline_emit_gate(out, &cold.gate);
   }
   desc.enter = ct_code_pc(out);
-  desc.function = spec->function;
   enum ct_window_refusal refusal = emit_ways(spec, out, &desc, &cold);
-  desc.relocated_end = ct_code_pc(out);
   emit_all_cold(spec, out, &cold, &desc);
-  if (has_gate) {
-    emit_gate_cold(spec, out, &cold, &desc);
+  if (cold.gate.at != 0) {
+    ct_trampoline_emit_gate_cold(spec, out, &cold.gate, desc.enter);
   }
   if (refusal == CT_WINDOW_OK && out->overflow) {
     refusal = CT_WINDOW_UNREACHABLE;

@@ -20,13 +20,12 @@ struct ct_trampoline_spec {
   uint8_t values;             /* CT_HOOK_FULL: CT_HOOK_VALUES_* */
   struct ct_values_form form; /* CT_HOOK_VALUES_FEW */
   struct ct_detail_form detail;
-  uint16_t texts; /* with detail: what is read that arguments point to, the low bits of what the agent is asked
-                     for (CT_DETAIL_WANTED_STRINGS_SHIFT) */
-  uint16_t outs;  /* likewise at the return (CT_DETAIL_OUT_REGISTER) */
-  bool has_gate;  /* CT_HOOK_FULL: under a budget, see struct ct_hook_desc.level */
-  uint8_t level;  /* what it begins with: level, mask and counter of the descriptor */
-  uint32_t mask;
-  uint64_t counter;
+  uint16_t texts;      /* with detail: what is read that arguments point to, the low bits of what the agent is asked
+                          for (CT_DETAIL_WANTED_STRINGS_SHIFT) */
+  uint16_t outs;       /* likewise at the return (CT_DETAIL_OUT_REGISTER) */
+  bool has_gate;       /* CT_HOOK_FULL: under a budget, see struct ct_gate, which lies before the first instruction */
+  struct ct_gate gate; /* what it begins with */
+  uint32_t counter;    /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
   uint64_t errno_slot; /* with values: runtime address of the word that says where errno is from %fs on; 0: none */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */
@@ -47,8 +46,8 @@ ct_trampoline_values_bytes(struct ct_values_form form)
 }
 
 /*
- * Emits one trampoline at out's position, which is where the function's entry is to go, and fills its descriptor. On a
- * refusal out and *desc are untouched.
+ * Emits one trampoline at out's position, with a gate before it, and fills its descriptor: desc->start is where the
+ * function's entry is to go. On a refusal out and *desc are untouched.
  */
 enum ct_window_refusal ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out,
                                           struct ct_hook_desc *desc);

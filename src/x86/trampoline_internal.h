@@ -30,4 +30,16 @@ void ct_trampoline_emit_enter_values(const struct ct_trampoline_spec *spec, stru
 /* The results: likewise, and it goes on after them. As long for all forms. */
 void ct_trampoline_emit_return_values(const struct ct_trampoline_spec *spec, struct ct_code *out);
 
+/* trampoline_gate.c: what the first instructions look at, what follows the return half up to the displaced
+ * instructions, and what lies out of the way. */
+struct ct_trampoline_gate {
+  uint64_t at; /* struct ct_gate; 0: there is none */
+  struct ct_code_label closed, pass, record, uncounted;
+};
+void ct_trampoline_emit_gate(struct ct_code *out, struct ct_trampoline_gate *gate);
+void ct_trampoline_emit_counting(const struct ct_trampoline_spec *spec, struct ct_code *out,
+                                 struct ct_trampoline_gate *gate);
+void ct_trampoline_emit_gate_cold(const struct ct_trampoline_spec *spec, struct ct_code *out,
+                                  struct ct_trampoline_gate *gate, uint64_t enter);
+
 #endif

@@ -63,7 +63,7 @@ look(struct scene *scene, double allowed, bool is_first)
 {
   size_t steps = 0;
   qsort(scene->sorted, COUNT, sizeof(scene->sorted[0]), compare);
-  ct_budget_choose(scene->sorted, COUNT, &costs, allowed, scene->now, is_first);
+  ct_budget_choose(scene->sorted, COUNT, &costs, allowed, scene->now, is_first, scene->now % SECOND == 0);
   for (size_t i = 0; i < COUNT; i++) {
     struct ct_budget_function *function = &scene->functions[i];
     steps += function->wanted != function->seen;
