@@ -54,6 +54,7 @@ int ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct
  */
 int ct_index_open_selves(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                          struct ct_index **out, struct ct_diag *diag);
+/*
  * The same for who asks for calling context trees and the sums of threads, and for nothing else. makes: where there is
  * no file and one would stay, it is made.
  */
