@@ -295,7 +295,7 @@ open_index(const struct ct_view_reading *reading, struct ct_trace *trace, struct
 {
   *index = NULL;
   if (reading->take_tree == NULL || reading->time != CT_TIME_WALL || ct_filter_limits_calls(reading->filter) ||
-      ct_trace_has_range(trace)) {
+      ct_trace_has_range(trace) || ct_trace_is_atf(trace)) {
     return 0;
   }
   int rc = ct_index_open_trees(trace, reading->makes_index, reading->workers, reading->progress, index, diag);
