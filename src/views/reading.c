@@ -124,9 +124,13 @@ take_tree(const struct trace_read *job, struct thread_read *thread, bool *done)
   if (rc != 0) {
     return rc == CT_ENOMEM ? rc : 0;
   }
+  ct_index_thread_sums(job->index, thread->index, &sums);
+  if (sums.events == 0) { /* there is nothing, or the first block is damaged: of that the index does not tell */
+    ct_span_tree_destroy(&tree);
+    return 0;
+  }
   rc = reading->begin_thread(reading->arg, job->trace, thread->index, &thread->part);
   rc = rc == 0 ? reading->take_tree(thread->part, &tree) : rc;
-  ct_index_thread_sums(job->index, thread->index, &sums);
   thread->events = sums.events;
   thread->gap_ticks = tree.gap_ticks;
   ct_span_tree_destroy(&tree);
