@@ -6,8 +6,8 @@
 A program with a hot pair of functions, a rare slow call and a few threads' worth of depth is recorded with some million and some
 ten million events, or N. Printed for each size: how long the index takes to make (events a second) and how large it is; then
 each question three ways: the first time, with the index to be made; the whole command afterwards (process, opening, CRCs of the
-index, answer); and the question alone, warm, in a session that has asked it before. Then the report without an index and with
-it. The largest trace is exported to Parquet, and DuckDB (its npm package, if npm and node are there) is asked the same on one
+index, answer); and the question alone, warm, in a session that has asked it before. Then the report, callers, callees, modules and
+the graph without an index and with it. The largest trace is exported to Parquet, and DuckDB (its npm package, if npm and node are there) is asked the same on one
 thread, in a session that has asked before; the export comes first, so it is printed too. uftrace records the same program, compiled for it (-pg), and reports. Medians of several runs on one processor. Times are those
 of a clock; events a second and core are of processor time, which other work on the machine changes less.
 """
@@ -82,18 +82,22 @@ def run(words, **more):
     return subprocess.run(["taskset", "-c", str(PROCESSOR), *words], capture_output=True, text=True, check=True, **more)
 
 
+VIEWS = {"report --callers": ["report", "--callers", "leaf1"], "report --callees": ["report", "--callees", "mid"],
+         "report --by module": ["report", "--by", "module"], "graph": ["graph"]}
+
+
 def spent():
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
-def timed_both(words, turns, before=lambda: None):
+def timed_both(words, turns, before=lambda: None, **more):
     """By the clock and of the processor: medians, in ms."""
     times, processor = [], []
     for _ in range(turns):
         before()
         begin, begin_spent = time.perf_counter(), spent()
-        run(words)
+        run(words, **more)
         times.append(1000 * (time.perf_counter() - begin))
         processor.append(1000 * (spent() - begin_spent))
     return statistics.median(times), statistics.median(processor)
@@ -198,6 +202,20 @@ def measure(trace):
     without, without_spent = timed_both(report, 3 if events > 5e7 else trace.turns, trace.forget)
     result["report_ms"], result["report_processor_ms"], result["report_indexed_ms"] = without, without_spent, with_index
     print(f"  {'report, with the index':30} {with_index:7.1f} ms\n  {'report, without':30} {without:7.1f} ms   {events / without_spent / 1000:.1f} M events/s and core")
+    result["views"] = {}
+    never = dict(os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15))
+    run([trace.contrail, *VIEWS["graph"], trace.path])
+    for name, words in VIEWS.items():
+        words = [trace.contrail, *words, "--json", trace.path]
+        with_index = timed(words, trace.turns)
+        kept = trace.index + ".kept"
+        if os.path.exists(trace.index):
+            os.rename(trace.index, kept)
+        without, without_spent = timed_both(words, 1 if events > 5e7 else trace.turns, env=never)
+        if os.path.exists(kept):
+            os.rename(kept, trace.index)
+        result["views"][name] = {"indexed_ms": with_index, "ms": without, "processor_ms": without_spent}
+        print(f"  {name:30} {with_index:7.1f} ms, without the index {without:7.1f} ms   {events / without_spent / 1000:.1f} M events/s and core")
     memory = re.search(r"(\d+)$", run(["/usr/bin/time", "-f", "%M", *report]).stderr.strip())
     result["report_kib"] = int(memory.group(1))
     print(f"  {'memory of the report':30} {result['report_kib'] / 1024:7.1f} MiB")

@@ -11,12 +11,15 @@ import collections
 import json
 import os
 import re
+import shutil
 import signal
+import struct
 import subprocess
 import time
 
 import harness
-from harness import Skip, case, expect, main, need, parse_lines, wait_for
+from harness import Running, Skip, case, expect, main, need, parse_lines, wait_for
+from processes import state_of
 
 ROOT, OTHER, SELF, AWAY, COUNTED = "(root)", "(root of another stack)", "(self)", "(on other stacks)", "(counted only)"
 NESTED = ("(folded)", "(other)")
@@ -848,6 +851,141 @@ def slowest_values(scene):
     expect(tree["args"] == line["args"] and tree["arguments"] == line["arguments"] and "result" in tree, f"{tree}, {line}")
 
 
+QUESTIONS = (("graph", "--min-share", "0", "--depth", "0"), ("graph", "--per-thread", "--source"), ("graph", "--paths", "40", "--min-share", "0"),
+             ("graph", "-n", "5"), ("report", "--callers", "**", "--limit", "0"), ("report", "--callees", "**", "--limit", "0"),
+             *(("report", "--by", what, "--limit", "0") for what in ("function", "module", "file", "thread", "process", "class")),
+             ("report", "--by", "module", "--sort", "off", "--module", "graph"), ("graph", "--module", "libc*"))
+TREE_BYTES = (120, 160, 152)  # of the threads in spans.cti: where the first begins, how long each is, where in it this is
+
+
+def trees(trace):
+    """How many threads of its index have a calling context tree, and how many it has."""
+    with open(os.path.join(trace, "spans.cti"), "rb") as file:
+        data = file.read()
+    first, size, at = TREE_BYTES
+    counts = [struct.unpack_from("<Q", data, first + i * size + at)[0] for i in range(struct.unpack_from("<I", data, 32)[0])]
+    return sum(count > 0 for count in counts), len(counts)
+
+
+def compare_indexed(scene, names=(), options=(), trace=None, nodes=None, keeps=True, status=0, questions=QUESTIONS):
+    """What is shown by the index, made at the first question, is what is shown without. The number of answers."""
+    trace = trace or scene.trace
+    own = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0", **({"CONTRAIL_TEST_TREE_NODES": str(nodes)} if nodes else {}))
+    never = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15))
+    index = os.path.join(trace, "spans.cti")
+    asked = [*questions, *(("graph", name) for name in names), *(("report", which, name) for name in names for which in ("--callers", "--callees"))]
+    words = [(scene.contrail, *question, *options, *form, trace) for question in asked for form in ((), ("--json",))]
+    show = lambda environment: [(result.returncode, result.stdout) for result in (scene.execute(*line, env=environment, timeout=300) for line in words)]
+    expect(not os.path.exists(index), "there is an index already")
+    without = show(never)
+    expect(not os.path.exists(index), "an index was made")
+    expect(all(code == status for code, _ in without), f"status: {[(line, code) for line, (code, _) in zip(words, without) if code != status][:3]}")
+    for line, its, mine in zip(words, show(own), without):
+        expect(its == mine, f"{line[1:]}: {its[0]}\n{its[1][:3000]}\nwithout an index: {mine[0]}\n{mine[1][:3000]}")
+    expect(not keeps or trees(trace)[0] > 0, "no thread has a tree")
+    return len(words)
+
+
+@case
+def indexed(scene):
+    """Callers, callees, groups and paths by the index: threads, coroutines, exceptions, recursion; of a thread; where trees are too large, and where the index is damaged."""
+    scene.made("6")
+    index = os.path.join(scene.trace, "spans.cti")
+    count = compare_indexed(scene, names=("work", "fib", "catcher", "in_coroutine", "leaf", "ns::**", "main"))
+    kept, threads = trees(scene.trace)
+    edges = scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT * FROM edges ORDER BY caller_id, callee_id, calls")
+    tid = scene.manifest()["threads"][1]["tid"]
+    for options in (("--thread", str(tid)), ("--raw",), ("--time", "cpu"), ("--from", "0.001", "--to", "1")):
+        os.remove(index)
+        few = tuple(question for question in QUESTIONS if question[:2] != ("report", "--by"))[2:]
+        count += compare_indexed(scene, options=options, keeps=False, questions=few + ((("report", "--by", "class"),) if options[0] == "--thread" else ()))
+        if not os.path.exists(index):
+            with open(index, "wb"):
+                pass
+    for nodes in (20, 150):
+        os.remove(index)
+        count += compare_indexed(scene, names=("fib",), nodes=nodes, keeps=False)
+        expect(trees(scene.trace)[0] < kept, f"with {nodes} nodes: {trees(scene.trace)}")
+        again = scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT * FROM edges ORDER BY caller_id, callee_id, calls")
+        expect(again == edges, f"edges without a tree: {again[:2000]}\nwith: {edges[:2000]}")
+    os.remove(index)
+    shown = scene.run(scene.contrail, "graph", "--json", scene.trace)
+    environment = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0")
+    scene.run(scene.contrail, "graph", scene.trace, env=environment)
+    with open(index, "rb") as file:
+        data = bytearray(file.read())
+    for at in range(len(data) - 300, len(data), 37):  # the trees are at its end
+        broken = bytearray(data)
+        broken[at] ^= 0x55
+        with open(index, "wb") as file:
+            file.write(broken)
+        again = scene.run(scene.contrail, "graph", "--json", scene.trace, env=environment)
+        expect(again == shown, f"the index damaged at {at}: {again[:2000]}")
+    return f"{count} answers, trees of {kept} of {threads} threads"
+
+
+@case
+def indexed_kinds(scene):
+    """The same of sampled hooks, of children that were followed, of deep recursion, of a piece that was cut out, and of a trace that ends in the middle."""
+    program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")
+    scene.record("-q", "--mode", "light", "--sample", "16", "--trace", "leaf", "--trace", "pair", "--no-args", "--", program, "100000")
+    few = tuple(question for question in QUESTIONS if "graph" not in question[-1] and "libc*" not in question)
+    count = compare_indexed(scene, names=("leaf",), questions=few)
+    scene.made("fork", "3", options=("--follow",))
+    count += compare_indexed(scene, names=("leaf",), options=("--family",))
+    program = scene.compile("programs/deep.c", "-O1", "-g")
+    scene.record("-q", "--", program)
+    count += compare_indexed(scene, keeps=False, questions=few)
+    scene.made("12")
+    part = scene.path("part")
+    scene.run(scene.contrail, "cut", scene.trace, "--from", "0.002", "--to", "10", "-o", part)
+    count += compare_indexed(scene, names=("fib",), trace=part, questions=few)
+    for bytes_left in (4, 2):
+        torn = scene.path(f"torn{bytes_left}")
+        shutil.copytree(scene.trace, torn)
+        path = os.path.join(torn, "thread_0", "index.ctb")
+        os.truncate(path, os.path.getsize(path) * bytes_left // 5)
+        status = scene.execute(scene.contrail, "graph", torn).returncode
+        count += compare_indexed(scene, names=("fib",), trace=torn, keeps=False, status=status,
+                                 questions=tuple(question for question in few if question[2] != "function"))
+    return f"{count} answers"
+
+
+@case(alone=True)
+def indexed_grows(scene):
+    """While it is recorded, and recording stands still; the index goes on with it, and in the end says what a fresh one does."""
+    program = scene.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
+    index, count = os.path.join(scene.trace, "spans.cti"), 0
+    path = os.path.join(scene.trace, "thread_0", "index.ctb")
+    size = lambda: os.path.getsize(path) if os.path.exists(path) else 0
+    with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "100000"], stdout=subprocess.DEVNULL) as recorder:
+        for least in (30000, 90000, 200000):
+            wait_for("events", lambda least=least: size() > least)
+            recorder.send_signal(signal.SIGSTOP)
+            wait_for("the recorder stands still", lambda: state_of(recorder.pid) == "T")
+            copy = index + ".kept"
+            if os.path.exists(index):
+                os.rename(index, copy)
+            without = [scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15))).stdout for question in QUESTIONS]
+            if os.path.exists(copy):
+                os.rename(copy, index)
+            for question, mine in zip(QUESTIONS, without):
+                its = scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0")).stdout
+                expect(its == mine, f"{question}: {its[:3000]}\nwithout an index: {mine[:3000]}")
+                count += 1
+            expect(os.path.exists(index) and trees(scene.trace)[0] > 0, "no tree was kept")
+            recorder.send_signal(signal.SIGCONT)
+        recorder.send_signal(signal.SIGINT)
+        recorder.wait(timeout=300)
+    show = lambda: [scene.execute(scene.contrail, *question, scene.trace).stdout for question in QUESTIONS]
+    grown = show()
+    expect(trees(scene.trace)[0] > 0, "the tree did not go on")
+    os.remove(index)
+    count += compare_indexed(scene)
+    expect(grown == show(), "an index that grew says something else than one of the whole")
+    return f"{count} answers"
+
+
 @case(alone=True)
 def losses(scene):
     """Lost events are a row of their own where all is shown, and what is left of calls counts the same."""
@@ -866,6 +1004,7 @@ def losses(scene):
     check_edges(scene, model, "callers")
     check_edges(scene, model, "callees")
     check_groups(scene, model, whats=("module", "thread"))
+    compare_indexed(scene, names=("leaf",), questions=tuple(question for question in QUESTIONS if "graph" not in question[-1] and "libc*" not in question))
     expect("LOST" in scene.view("report", "--by", "module") and "LOST" in scene.view("report", "--callers", "leaf"), "not said")
 
 

@@ -127,6 +127,7 @@ struct ct_span {
   uint8_t end;        /* enum ct_span_end */
   uint8_t uncertain;  /* enum ct_span_doubt, together */
   uint16_t calls;     /* POINT: for how many calls it stands; more than 1 when it is sampled */
+  uint32_t reserved;  /* of no meaning outside of the library */
 };
 
 /* Where a span is. */

@@ -18,6 +18,15 @@ ct_test_point(const char *name)
 }
 
 uint64_t
+ct_test_number(const char *name, uint64_t otherwise)
+{
+  const char *value = secure_getenv(name);
+  char *end = NULL;
+  unsigned long long number = value != NULL ? strtoull(value, &end, 10) : 0;
+  return value != NULL && end != value && *end == '\0' ? number : otherwise;
+}
+
+uint64_t
 ct_test_duration_ns(const char *name, uint64_t otherwise)
 {
   const char *value = secure_getenv(name);

@@ -8,6 +8,8 @@
  *
  * Named durations, which a test makes so long that it is never late, or so short that it need not wait: in ms, from the
  * variable of that name; otherwise as it is when there is no such variable, or no number in it.
+ *
+ * Named numbers, likewise: limits that a test must not need a large trace for.
  */
 #ifndef CT_BASE_TEST_POINT_H
 #define CT_BASE_TEST_POINT_H
@@ -16,5 +18,6 @@
 
 void ct_test_point(const char *name);
 uint64_t ct_test_duration_ns(const char *name, uint64_t otherwise);
+uint64_t ct_test_number(const char *name, uint64_t otherwise);
 
 #endif

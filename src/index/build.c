@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS_MAX = 16, GRANULE_FIXED_BYTES = sizeof(struct ct_granule) };
+enum { WORKERS_MAX = 16, GRANULE_FIXED_BYTES = sizeof(struct ct_granule), GROWS = 16 };
 #define LONG_NS     10000u     /* spans of that duration are kept whole, if they are not too many ... */
 #define LONG_SHARE  64u        /* ... for this part of the trace's bytes ... */
 #define LONG_FREE   (1u << 10) /* ... and this together; else the longest ones of a granule */
@@ -38,6 +38,7 @@ struct job {
   uint32_t *order; /* threads */
   const struct ct_view_progress *progress;
   uint64_t total_bytes;
+  unsigned workers;
   bool is_complete;
   /* Relaxed: plain counters; the results are handed over by pthread_join. */
   _Atomic uint32_t next;
@@ -65,6 +66,7 @@ struct reading {
   struct ct_spans *spans;
   struct ct_index_sums *sums; /* the granule in hand goes to these */
   struct ct_granule granule;
+  struct ct_span_tree *tree; /* NULL: there is none (any more) */
   struct ct_span_bytes long_spans;
   struct long_span *longs; /* what is in there, in its order */
   uint64_t long_count, long_capacity;
@@ -236,46 +238,29 @@ keep_longest(struct reading *r, uint64_t budget)
   bytes->size = to;
 }
 
-static uint64_t
-take(const uint8_t **at, const uint8_t *end, bool *ok)
+/* The tree has got too large: from now on edges are kept alone. */
+static __attribute__((noinline, cold)) int
+drop_tree(struct reading *r)
 {
-  uint64_t value = 0;
-  const uint8_t *next = *ok ? ct_varint_get(*at, end, &value) : NULL;
-  *ok = next != NULL;
-  *at = next != NULL ? next : *at;
-  return value;
+  int code = ct_tree_add_edges(r->tree, &r->sums->edges);
+  ct_spans_set_tree(r->spans, NULL);
+  r->tree = NULL;
+  if (r->sums == &r->worker->kept) {
+    r->thread->kept_tree.size = 0;
+  }
+  return code;
 }
 
-bool
-ct_granule_next_span(const uint8_t **at, const uint8_t *end, const struct ct_granule *granule, struct ct_span *span)
+/* At the end of what is for good, or of all: whether the tree is kept. */
+static int
+keep_tree(struct reading *r, uint64_t payload_bytes, struct ct_span_bytes *bytes)
 {
-  bool ok = *at < end;
-  *span = (struct ct_span){0};
-  span->ordinal = take(at, end, &ok) - 1;
-  span->parent_ordinal = span->ordinal - take(at, end, &ok);
-  uint64_t since = take(at, end, &ok);
-  span->enter_tsc = granule->first_tsc + (since >> 1 ^ (0 - (since & 1)));
-  span->end_tsc = span->enter_tsc + take(at, end, &ok);
-  span->duration_ticks = take(at, end, &ok);
-  span->self_ticks = take(at, end, &ok);
-  span->off_ticks = take(at, end, &ok);
-  span->fn = (uint32_t)take(at, end, &ok);
-  span->caller_fn = (uint32_t)take(at, end, &ok) - 1;
-  span->depth = (uint32_t)take(at, end, &ok);
-  span->context = (uint32_t)take(at, end, &ok);
-  uint64_t end_word = take(at, end, &ok);
-  span->end = end_word & 31;
-  span->uncertain = (uint8_t)(end_word >> 5);
-  return ok && span->end < CT_SPAN_ENDS;
-}
-
-bool
-ct_granule_next_function(const uint8_t **at, const uint8_t *end, struct ct_granule_function *function)
-{
-  bool ok = *at < end;
-  function->fn += (uint32_t)take(at, end, &ok); /* the first one: from 0 on */
-  function->max_ticks = ct_index_ticks((uint32_t)take(at, end, &ok));
-  return ok;
+  if (r->tree == NULL) {
+    return 0;
+  }
+  r->tree->gap_ticks = ct_spans_gap_ticks(r->spans);
+  int code = ct_tree_keep(r->tree, payload_bytes, bytes);
+  return code == 0 && bytes->size == 0 ? drop_tree(r) : code;
 }
 
 static int
@@ -291,16 +276,24 @@ add_span(struct reading *r, const struct ct_span *span)
   }
   g->spans++;
   g->flags |= ct_span_is_unfinished(span->end) ? CT_GRANULE_UNFINISHED : 0;
+  int code = 0;
+  if (CT_LIKELY(r->tree != NULL) && span->end != CT_SPAN_ORPHAN) {
+    bool fits = span->reserved != CT_TREE_NONE && r->tree->nodes[span->reserved].fn == span->fn;
+    if (CT_LIKELY(fits)) {
+      ct_span_tree_add(r->tree, span);
+    } else {
+      code = drop_tree(r);
+    }
+  }
   if (CT_UNLIKELY(span->end == CT_SPAN_COUNTED || span->end == CT_SPAN_ORPHAN)) {
-    return 0;
+    return code;
   }
   uint64_t duration = span->duration_ticks;
   *longest = duration >= *longest ? duration + 1 : *longest;
   g->max_ticks = duration > g->max_ticks ? duration : g->max_ticks;
   g->least_depth = span->depth < g->least_depth ? span->depth : g->least_depth;
   g->most_depth = span->depth > g->most_depth ? span->depth : g->most_depth;
-  int code = 0;
-  if (CT_UNLIKELY(span->ordinal < r->begin_ordinal || span->ordinal & CT_ORDINAL_BEFORE)) {
+  if (CT_UNLIKELY(span->ordinal < r->begin_ordinal || span->ordinal & CT_ORDINAL_BEFORE) && code == 0) {
     code = add_crossing(&r->thread->part, span->ordinal, span->depth);
   }
   if (CT_UNLIKELY(duration >= r->long_from) && code == 0) {
@@ -308,6 +301,9 @@ add_span(struct reading *r, const struct ct_span *span)
     if (r->long_spans.size >= LONG_MOST) {
       keep_longest(r, LONG_MOST / 2);
     }
+  }
+  if (CT_LIKELY(r->tree != NULL)) {
+    return code;
   }
   uint32_t calls = span->end == CT_SPAN_POINT ? span->calls : 1;
   return code != 0 ? code : ct_edges_add(&r->sums->edges, span->caller_fn, span->fn, calls, duration, span->self_ticks);
@@ -492,13 +488,16 @@ read_rest(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset, s
 {
   struct ct_index_thread *thread = r->thread;
   bool is_complete = r->worker->job->is_complete;
+  int code = 0;
   ct_spans_stop_at(r->spans, UINT64_MAX);
-  r->sums = is_complete ? &r->worker->kept : &r->worker->tail;
+  r->sums = &r->worker->kept;
   if (!is_complete) {
+    code = keep_tree(r, thread->payload_bytes * GROWS, &thread->kept_tree); /* it may not be too large in the end */
+    r->sums = &r->worker->tail;
     ct_spans_end_at(r->spans, end_offset);
     thread->tail_end = end_offset;
   }
-  int code = read_granule(r);
+  code = code == 0 ? read_granule(r) : code;
   r->granule.blocks = (uint8_t)blocks;
   if (code == 0) {
     code = end_granule(r, state, end_offset);
@@ -548,6 +547,7 @@ read_thread(struct reading *r, uint32_t number)
   if (thread->end_state.size != 0) {
     code = ct_spans_restore(r->spans, offset, thread->end_state.data, thread->end_state.size);
   }
+  ct_spans_set_tree(r->spans, r->tree);
   for (bool more = true; code == 0 && more;) {
     begin_granule(r, offset);
     state.size = 0;
@@ -584,6 +584,10 @@ read_thread(struct reading *r, uint32_t number)
       thread->is_damaged = true;
       break;
     }
+  }
+  if (code == 0) {
+    code = r->worker->job->is_complete ? keep_tree(r, thread->payload_bytes, &thread->kept_tree)
+                                       : keep_tree(r, UINT64_MAX, &thread->tree); /* in memory alone */
   }
   free(state.data);
   return code;
@@ -636,7 +640,13 @@ build_thread(struct worker *worker, uint32_t number)
     r.least_first *= 2;
   }
   ct_stats_begin_thread(&worker->kept.stats);
+  struct ct_span_tree tree = {0};
   int code = ct_index_part_own(&r.thread->part);
+  if (code == 0 && !index->is_piece) {
+    bool has_tree;
+    code = ct_tree_begin(r.thread, worker->job->workers, &tree, &has_tree);
+    r.tree = code == 0 && has_tree ? &tree : NULL;
+  }
   if (code == 0) {
     code = ct_spans_open(index->trace, number, CT_TIME_WALL, &r.spans, &worker->diag);
   }
@@ -649,6 +659,7 @@ build_thread(struct worker *worker, uint32_t number)
     finish_thread(worker->job, r.thread);
   }
   ct_spans_close(r.spans);
+  ct_span_tree_destroy(&tree);
   free(r.long_spans.data);
   free(r.longs);
   return code == CT_ENOMEM ? ct_fail(&worker->diag, code, "out of memory for the index of a thread") : code;
@@ -779,7 +790,8 @@ ct_index_build(struct ct_index *index, unsigned workers, const struct ct_view_pr
   }
   free(sized);
   unsigned count = workers < index->thread_count ? workers : index->thread_count;
-  int code = run_workers(&job, count != 0 ? count : 1, kept, tail, diag);
+  job.workers = count != 0 ? count : 1;
+  int code = run_workers(&job, job.workers, kept, tail, diag);
   free(job.order);
   if (job.progress->finish != NULL) {
     job.progress->finish(job.progress->arg);

@@ -3,10 +3,10 @@
  * The file of the index, spans.cti in the directory of the trace; docs/format.md has the same. Little endian; every
  * part begins at a multiple of 8. The granules' bytes have a CRC each, which is looked at when one is used.
  *
- *   header     below, 96 bytes
- *   threads    below, 152 bytes each
+ *   header     below, 120 bytes
+ *   threads    below, 160 bytes each
  *   and where these say: granules (index_internal.h, 80 bytes), crossings (16), bytes of granules, the builder's state;
- *   statistics (stats_bytes.c), edges (struct ct_index_edge, 32 bytes)
+ *   statistics (stats_bytes.c), edges (edges.c) of threads without a tree, trees (trees.c)
  *
  * Nothing in it is believed: sizes and offsets are compared with the file's size, CRCs are checked, and each thread's
  * last block must be in the trace as it was. Read and not mapped: a file that is cut short meanwhile must not become a
@@ -29,7 +29,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 4u
+#define FILE_VERSION 5u
 
 struct piece {
   uint64_t offset, bytes;
@@ -46,9 +46,11 @@ struct file_header {
   uint32_t function_count;
   struct piece stats, edges;         /* each one zstd frame ... */
   uint64_t stats_bytes, edges_bytes; /* ... of so many bytes */
-  uint64_t reserved;
+  struct piece trees;                /* likewise: the threads' trees, one after the other */
+  uint64_t trees_bytes;
+  uint32_t trees_crc, reserved;
 };
-static_assert(sizeof(struct file_header) == 96, "as in the file");
+static_assert(sizeof(struct file_header) == 120, "as in the file");
 
 enum { WHOLE = 1, DAMAGED = 2, ZSTD_LEVEL = 3, SUMS_MOST = 1 << 30 };
 struct file_thread {
@@ -61,8 +63,9 @@ struct file_thread {
   uint64_t preempted, long_bytes, payload_bytes;
   uint64_t spans, events, lost;
   struct piece granules, crossings, blob, state;
+  uint64_t tree_bytes;
 };
-static_assert(sizeof(struct file_thread) == 152, "as in the file");
+static_assert(sizeof(struct file_thread) == 160, "as in the file");
 
 void
 ct_index_part_free(struct ct_index_part *part)
@@ -277,6 +280,30 @@ find_thread(const struct ct_trace *trace, uint32_t guess, uint32_t index)
   return UINT32_MAX;
 }
 
+/* The trees of the threads, whose records say how many bytes each has. */
+static int
+load_trees(struct ct_index *index, const struct file_header *header)
+{
+  uint32_t crc = 0;
+  uint64_t at = 0;
+  uint8_t *trees = unpack(index, &header->trees, header->trees_bytes, &crc);
+  int code = trees == NULL || crc != header->trees_crc ? CT_EFORMAT : 0;
+  for (uint32_t i = 0; i < header->thread_count && code == 0; i++) {
+    struct file_thread record;
+    memcpy(&record, index->file + sizeof(*header) + i * sizeof(record), sizeof(record));
+    struct ct_span_bytes *tree = &index->threads[find_thread(index->trace, i, record.index)].kept_tree;
+    if (record.tree_bytes > header->trees_bytes - at) {
+      code = CT_EFORMAT;
+    } else if (record.tree_bytes != 0 && (code = ct_span_bytes_reserve(tree, record.tree_bytes)) == 0) {
+      memcpy(tree->data, trees + at, record.tree_bytes);
+      tree->size = record.tree_bytes;
+      at += record.tree_bytes;
+    }
+  }
+  free(trees);
+  return code;
+}
+
 static int
 load_parts(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
 {
@@ -304,7 +331,8 @@ load_parts(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
       return code;
     }
   }
-  return (parts & CT_INDEX_SUMS) != 0 ? load_sums(index, &header, kept) : 0;
+  int code = (parts & CT_INDEX_TREES) != 0 ? load_trees(index, &header) : 0;
+  return code == 0 && (parts & CT_INDEX_SUMS) != 0 ? load_sums(index, &header, kept) : code;
 }
 
 static bool
@@ -331,6 +359,9 @@ read_file(int fd, const struct ct_index *index, unsigned parts)
   bool ok = read_piece(fd, index, threads);
   if (parts & CT_INDEX_SUMS) {
     ok = ok && read_piece(fd, index, header.stats) && read_piece(fd, index, header.edges);
+  }
+  if (parts & CT_INDEX_TREES) {
+    ok = ok && read_piece(fd, index, header.trees);
   }
   for (uint32_t i = 0; i < header.thread_count && ok && (parts & CT_INDEX_LISTS); i++) {
     struct file_thread thread;
@@ -393,6 +424,7 @@ put_thread(struct storing *s, const struct ct_index *index, uint32_t number, str
                                  .last_offset = thread->last_offset,
                                  .last_crc = thread->last_crc,
                                  .trace_bytes = ct_trace_thread(index->trace, number)->file_bytes,
+                                 .tree_bytes = thread->kept_tree.size,
                                  .long_bytes = thread->long_bytes,
                                  .payload_bytes = thread->payload_bytes,
                                  .spans = thread->kept_spans,
@@ -441,6 +473,26 @@ put_sums(struct storing *s, const struct ct_index_sums *kept, struct file_header
   free(edges.data);
 }
 
+static void
+put_trees(struct storing *s, const struct ct_index *index, struct file_header *header)
+{
+  struct ct_span_bytes trees = {0};
+  for (uint32_t i = 0; i < index->thread_count && !s->failed; i++) {
+    const struct ct_span_bytes *tree = &index->threads[i].kept_tree;
+    s->failed |= ct_span_bytes_reserve(&trees, tree->size + 1) != 0;
+    if (!s->failed && tree->size != 0) {
+      memcpy(trees.data + trees.size, tree->data, tree->size);
+      trees.size += tree->size;
+    }
+  }
+  s->failed |= trees.size > SUMS_MOST;
+  if (!s->failed) {
+    header->trees_bytes = trees.size;
+    header->trees = put_packed(s, &trees, &header->trees_crc);
+  }
+  free(trees.data);
+}
+
 static bool
 put_file(FILE *out, struct ct_index *index, const struct ct_index_sums *kept)
 {
@@ -462,6 +514,7 @@ put_file(FILE *out, struct ct_index *index, const struct ct_index_sums *kept)
                                  .thread_count = index->thread_count,
                                  .function_count = ct_trace_function_count(index->trace)};
   put_sums(&s, kept, header);
+  put_trees(&s, index, header);
   header->file_bytes = s.at;
   header->header_crc = ct_crc32c(0, head, lists);
   bool ok = !s.failed && fseek(out, 0, SEEK_SET) == 0 && fwrite(head, 1, lists, out) == lists && fflush(out) == 0;

@@ -2,7 +2,11 @@
 /* Opening an index: from its file, from the trace, or from both; see index.h. */
 #include "index/index_internal.h"
 
+#include "base/test_point.h"
+
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define AGAIN_SPANS 500000u
 
@@ -12,6 +16,8 @@ forget_threads(struct ct_index *index)
   for (uint32_t i = 0; i < index->thread_count; i++) {
     ct_index_part_free(&index->threads[i].part);
     free(index->threads[i].end_state.data);
+    free(index->threads[i].kept_tree.data);
+    free(index->threads[i].tree.data);
     index->threads[i] = (struct ct_index_thread){0};
   }
   free(index->file);
@@ -68,6 +74,13 @@ is_all_there(const struct ct_index *index)
   return true;
 }
 
+/* Of a trace of fewer events no file is written. */
+static uint64_t
+least_events(void)
+{
+  return ct_test_number("CONTRAIL_TEST_INDEX_EVENTS", CT_INDEX_FILE_EVENTS);
+}
+
 /* What is for good: does it say more than the file, and is it worth one? */
 static bool
 is_worth_writing(const struct ct_index *index, uint64_t kept_before)
@@ -82,7 +95,7 @@ is_worth_writing(const struct ct_index *index, uint64_t kept_before)
   }
   uint64_t more = kept - kept_before; /* reading them again would take longer than writing it does */
   bool is_much = more > kept_before / 16 || more > kept_before / 256 + AGAIN_SPANS;
-  return events >= CT_INDEX_FILE_EVENTS && (is_all_there(index) || is_much);
+  return events >= least_events() && (is_all_there(index) || is_much);
 }
 
 static uint64_t
@@ -126,13 +139,25 @@ free_tail:
   return code;
 }
 
-enum want { WHATEVER_IS_NEEDED, SELVES, IF_PRESENT, SUMS_IF_PRESENT };
+enum want { WHATEVER_IS_NEEDED, SELVES, TREES, IF_PRESENT, SUMS_IF_PRESENT, TREES_IF_PRESENT };
 
-/* The sums alone, where these have all that is wanted; else all that can be gone on from. */
-static int
-load_sums(struct ct_index *index, enum want want, struct ct_index_sums *kept)
+/* There is enough for a file, and it can be written. */
+static bool
+would_stay(const struct ct_index *index)
 {
-  int code = load(index, CT_INDEX_SUMS, kept);
+  uint64_t events = 0;
+  for (uint32_t i = 0; i < index->thread_count; i++) {
+    events += ct_trace_thread(index->trace, i)->events;
+  }
+  return !index->is_piece && events >= least_events() &&
+         faccessat(ct_trace_dir_fd(index->trace), ".", W_OK, AT_EACCESS) == 0;
+}
+
+/* These alone, where they have all that is wanted; else all that can be gone on from. */
+static int
+load_some(struct ct_index *index, unsigned parts, enum want want, struct ct_index_sums *kept)
+{
+  int code = load(index, parts, kept);
   bool has_selves = code == 0 && (want != SELVES || kept->stats.selves != NULL);
   if (code != 0 || index->origin != CT_INDEX_FROM_FILE || (is_all_there(index) && has_selves)) {
     return code;
@@ -149,9 +174,12 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
          struct ct_diag *diag)
 {
   struct ct_index_sums kept;
+  unsigned parts = want == SUMS_IF_PRESENT || want == SELVES   ? CT_INDEX_SUMS
+                   : want == TREES || want == TREES_IF_PRESENT ? CT_INDEX_TREES
+                                                               : CT_INDEX_ALL;
   int code = ct_index_sums_init(&kept, index->trace);
-  if (code == 0 && (want == SUMS_IF_PRESENT || want == SELVES)) {
-    code = load_sums(index, want, &kept);
+  if (code == 0 && parts != CT_INDEX_ALL) {
+    code = load_some(index, parts, want, &kept);
   } else if (code == 0) {
     code = load(index, CT_INDEX_ALL, &kept);
   }
@@ -159,14 +187,16 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
     ct_fail(diag, code, "out of memory for the index of the trace");
     goto free_kept;
   }
-  if (want >= IF_PRESENT && index->origin != CT_INDEX_FROM_FILE) {
+  bool makes = want < IF_PRESENT && (want != TREES || would_stay(index));
+  if (!makes && index->origin != CT_INDEX_FROM_FILE) {
     code = CT_ENOENT;
     goto free_kept;
   }
   if (!is_all_there(index) && (code = extend(index, workers, progress, &kept, diag)) != 0) {
     goto free_kept;
   }
-  code = ct_edges_list(&kept.edges, &index->edge_list, &index->edge_count);
+  code = parts == CT_INDEX_ALL ? ct_trees_add_edges(index, &kept.edges) : 0;
+  code = code == 0 ? ct_edges_list(&kept.edges, &index->edge_list, &index->edge_count) : code;
   if (code != 0) {
     ct_fail(diag, code, "out of memory for the index of the trace");
     goto free_kept;
@@ -250,6 +280,13 @@ ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct_vie
                    struct ct_index **out, struct ct_diag *diag)
 {
   return open_index(trace, NULL, SUMS_IF_PRESENT, workers, progress, out, diag);
+}
+
+int
+ct_index_open_trees(struct ct_trace *trace, bool makes, unsigned workers, const struct ct_view_progress *progress,
+                    struct ct_index **out, struct ct_diag *diag)
+{
+  return open_index(trace, NULL, makes ? TREES : TREES_IF_PRESENT, workers, progress, out, diag);
 }
 
 int

@@ -7,8 +7,8 @@
  * 16 at most. Of a granule there are: where it begins and what the builder of spans knew there (span/spans.h), how many
  * spans ended in it, the least and greatest depth and the longest duration of those, and how long the longest one of
  * each function is. Spans that begin in one granule and end in a later one are in a list by ordinal; its longest ones,
- * 10 µs or more, are there whole. Of the trace: the statistics of each function, and what each caller's
- * calls of each function took.
+ * 10 µs or more, are there whole. Of the trace: the statistics of each function; of each thread its calling context
+ * tree (span/tree.h), unless that is too large, which leaves what each caller's calls of each function took.
  *
  * The file, spans.cti in the trace's directory, has these as they lie in memory (docs/format.md). Times are those of
  * CT_TIME_WALL.
@@ -23,6 +23,7 @@
 
 #include "span/spans.h"
 #include "span/stats.h"
+#include "span/tree.h"
 
 struct ct_index; /* opaque */
 
@@ -41,8 +42,8 @@ int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view
 int ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                           struct ct_index **out, struct ct_diag *diag);
 /*
- * The same for who asks for statistics, edges and the sums of threads, and for nothing else: of a file that has all of
- * the trace, no more is read.
+ * The same for who asks for statistics and the sums of threads, and for nothing else: of a file that has all of the
+ * trace, no more is read.
  */
 int ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                        struct ct_index **out, struct ct_diag *diag);
@@ -53,6 +54,12 @@ int ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct
  */
 int ct_index_open_selves(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                          struct ct_index **out, struct ct_diag *diag);
+/*
+ * The same for who asks for calling context trees and the sums of threads, and for nothing else. makes: where there is
+ * no file and one would stay, it is made.
+ */
+int ct_index_open_trees(struct ct_trace *trace, bool makes, unsigned workers, const struct ct_view_progress *progress,
+                        struct ct_index **out, struct ct_diag *diag);
 /*
  * The same where the file has all of the trace, which is complete: nothing is read but the file. It is the index of the
  * whole trace, whatever range that has.
@@ -99,6 +106,10 @@ struct ct_index_thread_sums {
   bool is_damaged;          /* its file: what comes before that place is in the index */
 };
 void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct ct_index_thread_sums *sums);
+
+/* The thread's calling context tree; *tree goes to ct_span_tree_destroy. CT_ENOENT: it has none; CT_ENOMEM, CT_EFORMAT.
+ */
+int ct_index_tree(const struct ct_index *index, uint32_t thread, struct ct_span_tree *tree);
 
 /*
  * For who reads a piece of the trace and shows a call of it as the whole does: the clock right after the call was

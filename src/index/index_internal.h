@@ -4,6 +4,7 @@
 #define CT_INDEX_INDEX_INTERNAL_H
 
 #include "index/index.h"
+#include "span/tree.h"
 #include "trace/batch.h"
 
 #include <assert.h>
@@ -94,6 +95,9 @@ struct ct_index_thread {
   uint64_t spans, events, lost;
   uint64_t preempted; /* ticks; of an index with self times */
   uint64_t kept_spans;
+  /* Its calling context tree as bytes (trees.c), up to what is for good, and if that is not all of it, of all. No
+   * bytes: there is none, its edges are among those of the sums. */
+  struct ct_span_bytes kept_tree, tree;
   bool is_damaged;
   bool is_out; /* not asked about */
 };
@@ -165,7 +169,8 @@ enum ct_index_parts {
   CT_INDEX_SUMS = 1,
   CT_INDEX_LISTS = 2,
   CT_INDEX_BLOBS = 4 /* with the lists */,
-  CT_INDEX_ALL = 7
+  CT_INDEX_TREES = 8,
+  CT_INDEX_ALL = 15
 };
 int ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept);
 /* Without a word where it cannot be written. */
@@ -173,6 +178,17 @@ void ct_index_store(struct ct_index *index, const struct ct_index_sums *kept);
 void ct_index_part_free(struct ct_index_part *part);
 /* Arrays that lie in the file become the part's own. 0 or CT_ENOMEM. */
 int ct_index_part_own(struct ct_index_part *part);
+
+/* trees.c: a tree as bytes, appended, and back. CT_ENOMEM, CT_EFORMAT. */
+int ct_tree_put(const struct ct_span_tree *tree, struct ct_span_bytes *bytes);
+int ct_tree_take(const uint8_t *bytes, size_t size, struct ct_span_tree *tree);
+/* The calls of each function by each other one, as the spans themselves are added. 0 or CT_ENOMEM. */
+int ct_tree_add_edges(const struct ct_span_tree *tree, struct ct_edge_table *edges);
+int ct_trees_add_edges(const struct ct_index *index, struct ct_edge_table *edges); /* of all that it has */
+/* The tree that goes on from what is kept of the thread; *has_tree false: it has none any more. 0 or CT_ENOMEM. */
+int ct_tree_begin(struct ct_index_thread *thread, unsigned workers, struct ct_span_tree *tree, bool *has_tree);
+/* In place of what the bytes were; none, where it is too large for so many bytes of blocks. */
+int ct_tree_keep(const struct ct_span_tree *tree, uint64_t payload_bytes, struct ct_span_bytes *bytes);
 
 /* stats_bytes.c: statistics as bytes. */
 int ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes);

@@ -97,12 +97,13 @@ called(const struct direct *d, uint32_t slot, uint32_t with_id)
 }
 
 PLAIN_INLINE void
-begin_one(struct direct *d, enum product product, uint32_t slot, uint32_t with_id, uint32_t fn, uint64_t tsc,
-          uint64_t now)
+begin_one(struct direct *d, enum product product, struct ct_span_tree *const tree, uint32_t slot, uint32_t with_id,
+          uint32_t fn, uint64_t tsc, uint64_t now)
 {
   d->id += with_id;
   d->prediction[slot] = fn + 1;
-  begin_frame(&d->plain, &d->present[fn < d->fn_count ? fn : d->fn_count], fn, tsc, &d->clock, now);
+  uint32_t node = node_of(&d->plain, tree, fn);
+  begin_frame(&d->plain, &d->present[fn < d->fn_count ? fn : d->fn_count], fn, tsc, &d->clock, now, node);
   d->last = fn * 2;
   if (product == EDGES) {
     *d->edge++ = (struct ct_span_edge){tsc, fn, CT_SPAN_EDGE_BEGIN};
@@ -112,7 +113,7 @@ begin_one(struct direct *d, enum product product, uint32_t slot, uint32_t with_i
 /* ENTER and TAIL, with or without an id. */
 PLAIN_INLINE bool
 take_call(struct direct *d, struct ct_spans *spans, enum product product, struct ct_stats *stats,
-          const struct ct_ops *ops, uint32_t op, uint64_t tsc)
+          struct ct_span_tree *const tree, const struct ct_ops *ops, uint32_t op, uint64_t tsc)
 {
   uint32_t slot = ct_prediction_slot(d->last);
   if (op <= CT_TRACE_OP_ENTER) {
@@ -120,7 +121,7 @@ take_call(struct direct *d, struct ct_spans *spans, enum product product, struct
     if (fn == CT_FUNCTION_NONE || d->plain.top == d->limit) {
       return false;
     }
-    begin_one(d, product, slot, op >> 1, fn, tsc, ct_span_clock_call(&d->clock, CT_EV_ENTER, tsc));
+    begin_one(d, product, tree, slot, op >> 1, fn, tsc, ct_span_clock_call(&d->clock, CT_EV_ENTER, tsc));
     return true;
   }
   uint32_t with_id = op == CT_TRACE_OP_TAIL, fn = called(d, slot, with_id), id;
@@ -136,7 +137,7 @@ take_call(struct direct *d, struct ct_spans *spans, enum product product, struct
   if (stats != NULL) {
     unwound[CT_SPAN_TAIL]++;
   }
-  begin_one(d, product, slot, with_id, fn, tsc, now);
+  begin_one(d, product, tree, slot, with_id, fn, tsc, now);
   return true;
 }
 
@@ -147,9 +148,11 @@ has_room(const struct direct *d, enum product product, const struct ct_spans *sp
   return product != EDGES || d->edge < spans->edges + CT_SPANS_EDGES - 1;
 }
 
-/* stats: with SUMS, and a constant NULL else. edges: how many there are. */
+/* stats: with SUMS, and a constant NULL else; tree: with SPANS, if there is one, else likewise. edges: how many there
+ * are. */
 PLAIN_INLINE int
-take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const stats, struct ct_ops *ops, size_t *edges)
+take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const stats, struct ct_span_tree *const tree,
+         struct ct_ops *ops, size_t *edges)
 {
   struct ct_span_stack *const stack = spans->stacks.current;
   const uint8_t *op_at = ops->op, *const op_end = ops->end, *delta_at = ops->delta;
@@ -158,6 +161,7 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
                                .top = stack->frames + stack->count,
                                .out = spans->batch + spans->count,
                                .depth = stack->base + stack->count,
+                               .root = ct_spans_tree_root(stack),
                                .ordinal = ops->ordinal},
                      .low = stack->frames + stack->count,
                      .clock = spans->clock,
@@ -181,7 +185,7 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
       d.last = d.plain.top[-1].fn * 2 + 1;
       uint64_t now = ct_span_clock_call(&d.clock, CT_EV_RETURN, tsc + delta);
       end_one(&d, spans, product, stats, now, tsc + delta, id, CT_SPAN_RETURNED);
-    } else if (op > CT_TRACE_OP_TAIL || !take_call(&d, spans, product, stats, ops, op, tsc + delta)) {
+    } else if (op > CT_TRACE_OP_TAIL || !take_call(&d, spans, product, stats, tree, ops, op, tsc + delta)) {
       break;
     }
     delta_at = delta_next;
@@ -210,14 +214,14 @@ static __attribute__((noinline)) int
 make_spans(struct ct_spans *spans, struct ct_ops *ops)
 {
   size_t none;
-  return take_ops(spans, SPANS, NULL, ops, &none);
+  return take_ops(spans, SPANS, NULL, NULL, ops, &none);
 }
 
 static __attribute__((noinline, nonnull(2))) int
 add_to_sums(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops)
 {
   size_t none;
-  return take_ops(spans, SUMS, stats, ops, &none);
+  return take_ops(spans, SUMS, stats, NULL, ops, &none);
 }
 
 static __attribute__((noinline)) int
@@ -231,10 +235,17 @@ make_edges(struct ct_spans *spans, struct ct_ops *ops)
       return CT_ENOMEM;
     }
   }
-  int rc = take_ops(spans, EDGES, NULL, ops, &count);
+  int rc = take_ops(spans, EDGES, NULL, NULL, ops, &count);
   return rc != 0 || count == 0
              ? rc
              : observer->edges(observer->arg, spans, spans->stacks.current->context, spans->edges, count);
+}
+
+static __attribute__((noinline, nonnull(2))) int
+make_spans_of_tree(struct ct_spans *spans, struct ct_span_tree *tree, struct ct_ops *ops)
+{
+  size_t none;
+  return take_ops(spans, SPANS, NULL, tree, ops, &none);
 }
 
 static int
@@ -242,6 +253,7 @@ take(struct ct_spans *spans, struct ct_ops *ops)
 {
   return spans->stats != NULL      ? add_to_sums(spans, spans->stats, ops)
          : spans->observer != NULL ? make_edges(spans, ops)
+         : spans->tree != NULL     ? make_spans_of_tree(spans, spans->tree, ops)
                                    : make_spans(spans, ops);
 }
 

@@ -20,10 +20,10 @@ fits(const struct plain *plain, const struct ct_event *ev, uint32_t id, const st
   return stats == NULL || (fn->histogram != NULL && ev->uncertain == 0 && (frame->flags & CT_SPAN_BEFORE) == 0);
 }
 
-/* stats is a constant NULL, or it is not NULL. */
+/* stats and tree are constants NULL, or one of them is not NULL. */
 PLAIN_INLINE const struct ct_event *
-plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct ct_event *ev,
-             const struct ct_event *end)
+plain_events(struct ct_spans *spans, struct ct_stats *const stats, struct ct_span_tree *const tree,
+             const struct ct_event *ev, const struct ct_event *end)
 {
   struct ct_span_stack *const stack = spans->stacks.current;
   if (stack->frames == NULL || spans->observer != NULL || ct_cursor_gives_frames(spans->cursor)) {
@@ -33,6 +33,7 @@ plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct 
                         .top = stack->frames + stack->count,
                         .out = spans->batch + spans->count,
                         .depth = stack->base + stack->count,
+                        .root = ct_spans_tree_root(stack),
                         .ordinal = spans->ordinal};
   struct ct_span_frame *const limit = stack->frames + stack->capacity;
   struct ct_span *const out_limit = spans->batch + CT_SPANS_BATCH;
@@ -47,7 +48,7 @@ plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct 
         break;
       }
       uint64_t now = ct_span_clock_call(&clock, CT_EV_ENTER, ev->tsc);
-      begin_frame(&plain, p, ev->fn, ev->tsc, &clock, now);
+      begin_frame(&plain, p, ev->fn, ev->tsc, &clock, now, node_of(&plain, tree, ev->fn));
     } else if (ev->kind == CT_EV_RETURN) {
       struct ct_fn_stats *sums = stats != NULL ? &stats->fns[fn] : NULL;
       if (!fits(&plain, ev, ev->fn, stats, sums) || plain.out == out_limit) {
@@ -76,7 +77,7 @@ plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct 
         unwound[CT_SPAN_TAIL]++;
         spans->stats_code = CT_UNLIKELY(add_ended(stats, sums, &ended) != 0) ? CT_ENOMEM : spans->stats_code;
       }
-      begin_frame(&plain, p, ev->fn, ev->tsc, &clock, now);
+      begin_frame(&plain, p, ev->fn, ev->tsc, &clock, now, node_of(&plain, tree, ev->fn));
     } else {
       break;
     }
@@ -91,17 +92,26 @@ plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct 
 static __attribute__((noinline)) const struct ct_event *
 make_spans(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end)
 {
-  return plain_events(spans, NULL, ev, end);
+  return plain_events(spans, NULL, NULL, ev, end);
 }
 
 static __attribute__((noinline, nonnull(2))) const struct ct_event *
 add_to_sums(struct ct_spans *spans, struct ct_stats *stats, const struct ct_event *ev, const struct ct_event *end)
 {
-  return plain_events(spans, stats, ev, end);
+  return plain_events(spans, stats, NULL, ev, end);
+}
+
+static __attribute__((noinline, nonnull(2))) const struct ct_event *
+make_spans_of_tree(struct ct_spans *spans, struct ct_span_tree *tree, const struct ct_event *ev,
+                   const struct ct_event *end)
+{
+  return plain_events(spans, NULL, tree, ev, end);
 }
 
 const struct ct_event *
 ct_spans_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end)
 {
-  return spans->stats != NULL ? add_to_sums(spans, spans->stats, ev, end) : make_spans(spans, ev, end);
+  return spans->stats != NULL  ? add_to_sums(spans, spans->stats, ev, end)
+         : spans->tree != NULL ? make_spans_of_tree(spans, spans->tree, ev, end)
+                               : make_spans(spans, ev, end);
 }

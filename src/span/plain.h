@@ -11,6 +11,7 @@ struct plain {
   struct ct_span_frame *bottom, *top; /* top: one past the innermost */
   struct ct_span *out;
   uint32_t depth;
+  uint32_t root; /* of the tree, as ct_spans_tree_root has it */
   uint64_t ordinal;
 };
 
@@ -81,14 +82,23 @@ put_span(struct plain *plain, const struct ct_spans *spans, uint64_t tsc, uint8_
   out->thread = spans->thread;
   out->end = end;
   out->uncertain = (uint8_t)(uncertain | (frame->flags & CT_SPAN_BEFORE));
+  out->reserved = frame->node;
+}
+
+/* Of a call of fn that begins now. tree is a constant NULL, or it is not NULL. */
+PLAIN_INLINE uint32_t
+node_of(const struct plain *plain, struct ct_span_tree *const tree, uint32_t fn)
+{
+  uint32_t parent = plain->top != plain->bottom ? plain->top[-1].node : plain->root;
+  return tree != NULL ? ct_span_tree_child(tree, parent, fn) : CT_TREE_NONE;
 }
 
 PLAIN_INLINE void
 begin_frame(struct plain *plain, struct ct_span_presence *present, uint32_t fn, uint64_t tsc,
-            const struct ct_span_clock *clock, uint64_t now)
+            const struct ct_span_clock *clock, uint64_t now, uint32_t node)
 {
-  *plain->top++ =
-      (struct ct_span_frame){.enter_tsc = tsc, .began = now, .off = clock->off, .fn = fn, .ordinal = plain->ordinal++};
+  *plain->top++ = (struct ct_span_frame){
+      .enter_tsc = tsc, .began = now, .off = clock->off, .fn = fn, .ordinal = plain->ordinal++, .node = node};
   plain->depth++;
   if (present->frames++ == 0) {
     present->since = now;

@@ -134,6 +134,14 @@ next_ordinal(struct ct_spans *spans, uint32_t depth)
   return CT_LIKELY(spans->before == 0) ? spans->ordinal++ : spans->before | depth;
 }
 
+static __attribute__((noinline)) uint32_t
+node_of_instant(const struct ct_spans *spans, uint32_t fn, uint8_t end)
+{
+  return end == CT_SPAN_COUNTED ? ct_span_tree_child(spans->tree, CT_TREE_COUNTED, fn)
+         : end == CT_SPAN_POINT ? ct_spans_tree_node(spans, spans->stacks.current, fn)
+                                : CT_TREE_NONE;
+}
+
 /* A span without time: a point or an orphan. */
 static inline void
 emit_instant(struct ct_spans *spans, const struct ct_event *ev, uint8_t end)
@@ -153,6 +161,7 @@ emit_instant(struct ct_spans *spans, const struct ct_event *ev, uint8_t end)
       .end = end,
       .uncertain = ev->uncertain,
       .calls = end == CT_SPAN_POINT ? (uint16_t)ev->value : 0,
+      .reserved = CT_UNLIKELY(spans->tree != NULL) ? node_of_instant(spans, ev->fn, end) : CT_TREE_NONE,
   };
 }
 
@@ -191,6 +200,7 @@ emit(struct ct_spans *spans, const struct ct_span_stack *stack, const struct ct_
   span->thread = spans->thread;
   span->end = end;
   span->uncertain = (uint8_t)(uncertain | (frame->flags & CT_SPAN_BEFORE));
+  span->reserved = frame->node;
 }
 
 /* Pops the innermost frame of the stack as a span that ended at tsc, the clock's present. */
@@ -300,10 +310,12 @@ open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc, ui
   if (CT_UNLIKELY(stack->base + stack->count != depth) && resync(spans, depth, tsc) != 0) {
     return CT_ENOMEM;
   }
+  uint32_t node = ct_spans_tree_node(spans, stack, fn);
   struct ct_span_frame *frame = ct_span_stack_push(stack);
   if (frame == NULL) {
     return CT_ENOMEM;
   }
+  frame->node = node;
   frame->enter_tsc = tsc;
   frame->began = spans->clock.now;
   frame->off = spans->clock.off;
@@ -343,6 +355,7 @@ close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint
   uint64_t before = ev->tsc > ev->enter_tsc ? ev->tsc - ev->enter_tsc : 0;
   struct ct_span_frame frame = {
       .enter_tsc = ev->tsc - before, .began = spans->clock.now, .off = spans->clock.off, .ordinal = CT_NO_ORDINAL};
+  frame.node = ct_spans_tree_node(spans, stack, fn);
   frame.began -= before < frame.began ? before : frame.began;
   emit(spans, stack, &frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
   if (spans->observer != NULL) {

@@ -132,6 +132,13 @@ struct ct_span_open_frame {
 int ct_spans_each_open(struct ct_spans *spans, int (*visit)(void *arg, const struct ct_span_open_frame *frame),
                        void *arg);
 
+/*
+ * From now on spans have, in reserved, their nodes in this tree, which is the caller's; NULL: they have none.
+ * CT_TREE_NONE: the tree is broken. Not with an observer, and not while spans are added to statistics.
+ */
+struct ct_span_tree;
+void ct_spans_set_tree(struct ct_spans *spans, struct ct_span_tree *tree);
+
 /* What is known where the builder stopped, appended to bytes. 0 or CT_ENOMEM. */
 struct ct_span_bytes {
   uint8_t *data; /* to be freed */

@@ -6,6 +6,7 @@
 #include "span/spans.h"
 #include "span/stacks.h"
 #include "span/stats.h"
+#include "span/tree.h"
 #include "span/unwind_reason.h"
 
 enum {
@@ -58,16 +59,17 @@ struct ct_spans {
   size_t batch_capacity;
   const struct ct_span *single; /* single_count of them are left of a batch, for ct_spans_next_span */
   size_t single_count;
-  struct ct_stats *stats; /* that calls go to in place of the batch; NULL: none */
-  int stats_code;         /* CT_ENOMEM: one did not fit in there */
-  uint64_t ordinal;       /* of the next call */
-  uint64_t before;        /* CT_ORDINAL_BEFORE and the block, while frames are entered that nobody counted; or 0 */
-  uint64_t stop_offset;   /* the block that begins there is not read any more; UINT64_MAX: all are */
-  uint64_t events_offset; /* of the block that the events are of */
-  uint64_t end_offset;    /* the stream ends before it */
-  bool stopped;           /* the next events are of that block */
-  bool follows;           /* the stream may grow: what is open at its end stays open */
-  bool paused;            /* ct_spans_sum is to return */
+  struct ct_stats *stats;    /* that calls go to in place of the batch; NULL: none */
+  int stats_code;            /* CT_ENOMEM: one did not fit in there */
+  struct ct_span_tree *tree; /* spans have their nodes in it; NULL: there is none */
+  uint64_t ordinal;          /* of the next call */
+  uint64_t before;           /* CT_ORDINAL_BEFORE and the block, while frames are entered that nobody counted; or 0 */
+  uint64_t stop_offset;      /* the block that begins there is not read any more; UINT64_MAX: all are */
+  uint64_t events_offset;    /* of the block that the events are of */
+  uint64_t end_offset;       /* the stream ends before it */
+  bool stopped;              /* the next events are of that block */
+  bool follows;              /* the stream may grow: what is open at its end stays open */
+  bool paused;               /* ct_spans_sum is to return */
 };
 
 /*
@@ -88,9 +90,28 @@ void ct_spans_tell_end(struct ct_spans *spans, struct ct_span_stack *stack, bool
 static inline void
 ct_spans_note_away(const struct ct_spans *spans, struct ct_span_stack *stack)
 {
+  uint64_t off = spans->clock.off - stack->away_off;
   if (stack->notes != NULL) {
-    stack->notes[stack->count - 1].child_off += spans->clock.off - stack->away_off;
+    stack->notes[stack->count - 1].child_off += off;
   }
+  if (spans->tree != NULL) {
+    spans->tree->nodes[stack->frames[stack->count - 1].node].away_off += off;
+  }
+}
+
+/* What the outermost frames of the stack are below, in the tree. */
+static inline uint32_t
+ct_spans_tree_root(const struct ct_span_stack *stack)
+{
+  return stack->context == 0 ? CT_TREE_OWN : CT_TREE_OTHERS;
+}
+
+/* The node of a call of fn in the innermost frame of the stack. */
+static inline uint32_t
+ct_spans_tree_node(const struct ct_spans *spans, const struct ct_span_stack *stack, uint32_t fn)
+{
+  uint32_t parent = stack->count != 0 ? stack->frames[stack->count - 1].node : ct_spans_tree_root(stack);
+  return spans->tree != NULL ? ct_span_tree_child(spans->tree, parent, fn) : CT_TREE_NONE;
 }
 
 static inline struct ct_span_presence *

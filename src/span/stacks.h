@@ -30,6 +30,7 @@ struct ct_span_frame {
   };
   uint32_t fn;
   uint32_t flags; /* the owner's */
+  uint32_t node;  /* of the calling context tree (tree.h), if there is one */
 };
 
 /* What is kept of a frame for somebody who looks on (spans.h). */

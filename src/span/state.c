@@ -5,8 +5,9 @@
  *
  *   clock     now, off, taken, off since, off until, own until, in gap, gap since, gap ticks
  *   stream    tsc of the last event, ordinal of the next call, events, lost
- *   stacks    how many, context of the current one; for each: context, depth of the first frame, away since, what
- *             unwind_reason.h knows, how many frames, and for each frame, relative to the one before it:
+ *   stacks    how many, context of the current one; for each: context, depth of the first frame, away since, if it is
+ *             how long the thread has been off the processor since then, what unwind_reason.h knows, how many frames,
+ *             and for each frame, relative to the one before it:
  *             function, flags, ordinal, enter, began, off, child ticks, and how long before it its function was on the
  *             thread's stacks at all, in own time and off the processor
  *
@@ -125,6 +126,9 @@ put_stack(struct ct_span_stack *stack, void *arg)
   put(s, stack->context);
   put(s, stack->base);
   put(s, stack->away_since);
+  if (stack->away_since != 0) {
+    put(s, s->spans->clock.off - stack->away_off);
+  }
   put(s, stack->unwind_reason);
   if (stack->unwind_reason != 0) {
     put(s, stack->unwound_tsc);
@@ -258,7 +262,8 @@ take_stack(struct restoring *r)
     return;
   }
   stack->base = (uint32_t)take_at_most(r, UINT32_MAX);
-  uint64_t away_since = take(r);
+  uint64_t away_since = take(r), away_off = away_since != 0 ? take(r) : 0;
+  stack->away_off = r->clock->off - away_off;
   stack->unwind_reason = (uint8_t)take_at_most(r, CT_SPAN_ENDS);
   if (stack->unwind_reason != 0) {
     stack->unwound_tsc = take(r);
@@ -399,6 +404,27 @@ ct_spans_clock_at(struct ct_spans *spans, uint64_t ordinal, struct ct_span_clock
     }
   }
   return CT_ENOENT;
+}
+
+/* ---- the tree ---- */
+
+static int
+number_stack(struct ct_span_stack *stack, void *arg)
+{
+  struct ct_spans *spans = arg;
+  uint32_t node = ct_spans_tree_root(stack);
+  for (uint32_t i = 0; i < stack->count; i++) {
+    node = spans->tree != NULL ? ct_span_tree_child(spans->tree, node, stack->frames[i].fn) : CT_TREE_NONE;
+    stack->frames[i].node = node;
+  }
+  return 0;
+}
+
+void
+ct_spans_set_tree(struct ct_spans *spans, struct ct_span_tree *tree)
+{
+  spans->tree = tree;
+  ct_span_stacks_each(&spans->stacks, number_stack, spans);
 }
 
 /* ---- places ---- */

@@ -227,11 +227,74 @@ add_callers(void *arg, const struct ct_span *spans, size_t count)
   return 0;
 }
 
+/* The same of a tree: what its nodes have are the sums of such spans. */
+static struct ct_edge_sums
+sums_of_node(const struct ct_tree_node *node)
+{
+  return (struct ct_edge_sums){.calls = ct_tree_calls(node),
+                               .total_ticks = node->fresh,
+                               .self_ticks = node->self,
+                               .off_ticks = node->fresh_off,
+                               .has_time = node->frames != 0};
+}
+
+/* By node, the number of its function. To be freed; NULL: out of memory. */
+static uint32_t *
+numbers_of_tree(const struct ct_edges *edges, const struct ct_span_tree *tree)
+{
+  uint32_t *numbers = calloc(tree->count, sizeof(*numbers));
+  for (uint32_t i = CT_TREE_FIRST; numbers != NULL && i < tree->count; i++) {
+    numbers[i] = number_of(edges, tree->nodes[i].fn);
+    if (numbers[i] == CT_NO_NAME) {
+      free(numbers);
+      return NULL;
+    }
+  }
+  return numbers;
+}
+
+static int32_t
+caller_of(const struct ct_tree_node *node, const uint32_t *numbers)
+{
+  switch (node->parent) {
+  case CT_TREE_OWN:
+    return CT_EDGE_ROOT;
+  case CT_TREE_OTHERS:
+    return CT_EDGE_STACK;
+  case CT_TREE_COUNTED:
+    return CT_EDGE_COUNTED;
+  default:
+    return (int32_t)numbers[node->parent];
+  }
+}
+
+static int
+take_callers(void *part, const struct ct_span_tree *tree)
+{
+  struct ct_edges *edges = part;
+  uint32_t *numbers = numbers_of_tree(edges, tree);
+  int rc = numbers != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    struct ct_edge_sums own = sums_of_node(node);
+    struct ct_edge_sums *sums =
+        is_chosen(edges, numbers[i]) ? sums_of(edges, numbers[i], caller_of(node, numbers)) : &own;
+    rc = sums != NULL ? 0 : CT_ENOMEM;
+    if (rc == 0 && sums != &own) {
+      merge_sums(sums, &own);
+      merge_sums(&edges->functions[numbers[i]], &own);
+    }
+  }
+  free(numbers);
+  return rc;
+}
+
 int
 ct_edges_collect_callers(struct ct_edges *edges, struct ct_view_reading *reading, struct ct_diag *diag)
 {
   set_parts(edges, reading);
   reading->add = add_callers;
+  reading->take_tree = take_callers;
   return ct_view_read(reading, diag);
 }
 
@@ -328,6 +391,67 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   return 0;
 }
 
+/* Of a chosen function a node, as end_chosen has it of each of its calls. */
+static int
+take_chosen(struct ct_edges *edges, const struct ct_span_tree *tree, const uint32_t *numbers,
+            const struct ct_tree_time *times, const struct ct_tree_outer *outers, uint32_t at)
+{
+  const struct ct_tree_node *node = &tree->nodes[at];
+  struct ct_edge_sums all = sums_of_node(node), *own = sums_of(edges, numbers[at], CT_EDGE_SELF);
+  if (own == NULL) {
+    return CT_ENOMEM;
+  }
+  merge_sums(&edges->functions[numbers[at]], &all);
+  if (node->frames == 0) {
+    return 0;
+  }
+  own->has_time = true;
+  own->total_ticks += node->self;
+  own->self_ticks += node->self;
+  own->off_ticks += times[at].self_off;
+  if (outers[at].outer == CT_TREE_NONE) {
+    return 0;
+  }
+  struct ct_edge_sums *called = sums_of(edges, numbers[at], (int32_t)numbers[outers[at].inner]);
+  if (called == NULL) {
+    return CT_ENOMEM;
+  }
+  called->total_ticks -= times[at].here;
+  called->off_ticks -= times[at].here_off;
+  return 0;
+}
+
+static int
+take_callees(void *part, const struct ct_span_tree *tree)
+{
+  struct ct_edges *edges = part;
+  uint32_t *numbers = numbers_of_tree(edges, tree);
+  struct ct_tree_time *times = ct_span_tree_times(tree);
+  struct ct_tree_outer *outers =
+      numbers != NULL ? ct_span_tree_outers(tree, numbers, edges->reading->names->capacity) : NULL;
+  int rc = outers != NULL && times != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    rc = is_chosen(edges, numbers[i]) ? take_chosen(edges, tree, numbers, times, outers, i) : 0;
+    if (rc != 0 || node->parent < CT_TREE_FIRST || !is_chosen(edges, numbers[node->parent])) {
+      continue;
+    }
+    struct ct_edge_sums *sums = sums_of(edges, numbers[node->parent], (int32_t)numbers[i]);
+    rc = sums != NULL ? 0 : CT_ENOMEM;
+    if (rc == 0) {
+      sums->calls += ct_tree_calls(node);
+      sums->has_time |= node->frames != 0;
+      sums->total_ticks += times[i].here;
+      sums->self_ticks += node->self;
+      sums->off_ticks += times[i].here_off;
+    }
+  }
+  free(numbers);
+  free(times);
+  free(outers);
+  return rc;
+}
+
 /* What is missing of a function's total. */
 static int
 add_away(struct ct_edges *edges)
@@ -364,6 +488,7 @@ ct_edges_collect_callees(struct ct_edges *edges, struct ct_view_reading *reading
   const struct ct_span_observer observer = {.entered = entered, .ended = ended};
   set_parts(edges, reading);
   reading->observer = &observer;
+  reading->take_tree = take_callees;
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;
   if (rc == 0 && edges->names.count != 0) {

@@ -436,7 +436,8 @@ write_graph(struct ct_trace *trace, const struct ct_graph_options *options, FILE
                                            .family = options->family,
                                            .time = options->time,
                                            .progress = &options->progress,
-                                           .workers = options->workers};
+                                           .workers = options->workers,
+                                           .makes_index = true};
   int rc = ct_paths_collect(&graph.paths, &graph.reading, diag);
   if (rc == 0) {
     rc = put_all(&graph);

@@ -355,6 +355,41 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   return 0;
 }
 
+/* On one stack, the outermost frames of a group have all of its time. On several, frames of others may lie in it. */
+static int
+take_tree(void *arg, const struct ct_span_tree *tree)
+{
+  struct part *part = arg;
+  for (uint32_t i = CT_TREE_FIRST; i < tree->count; i++) {
+    if (tree->nodes[i].parent == CT_TREE_OTHERS) {
+      return CT_ENOENT;
+    }
+  }
+  uint32_t *groups = calloc(tree->count, sizeof(*groups));
+  int rc = groups != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+    rc = group_of(part, tree->nodes[i].fn, &groups[i]);
+  }
+  struct ct_tree_outer *outers = rc == 0 ? ct_span_tree_outers(tree, groups, (uint32_t)part->sum_count + 1) : NULL;
+  rc = outers != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    if (groups[i] == 0) {
+      continue;
+    }
+    struct sums *sums = &part->sums[groups[i] - 1];
+    bool is_outermost = outers[i].outer == CT_TREE_NONE;
+    sums->calls += ct_tree_calls(node);
+    sums->has_time |= node->frames != 0;
+    sums->self_ticks += node->self;
+    sums->total_ticks += is_outermost ? node->total : 0;
+    sums->off_ticks += is_outermost ? node->off : 0;
+  }
+  free(groups);
+  free(outers);
+  return rc;
+}
+
 int
 ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, struct ct_diag *diag)
 {
@@ -366,6 +401,7 @@ ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, str
   reading->merge = merge;
   reading->free_part = free_part;
   reading->observer = &observer;
+  reading->take_tree = take_tree;
   pthread_mutex_init(&groups->lock, NULL);
   int rc = ct_view_read(reading, diag);
   pthread_mutex_destroy(&groups->lock);

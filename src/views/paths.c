@@ -545,6 +545,61 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   return 0;
 }
 
+/* ---- from the calling context tree ---- */
+
+/* The path of a node, of which that of the one it is below is known. */
+static int
+path_of_node(struct ct_paths *paths, const struct ct_tree_node *node, const uint32_t *of, uint32_t *base,
+             uint32_t *path)
+{
+  *base = of[node->parent];
+  if (node->parent < CT_TREE_FIRST) {
+    *base = paths->is_chosen_only         ? CT_PATH_NONE
+            : node->parent == CT_TREE_OWN ? paths->top
+                                          : ct_paths_step(paths, paths->top, CT_PATH_STACKS);
+  }
+  return path_of(paths, *base, node->fn, path);
+}
+
+/*
+ * Nodes come in the order in which they were entered, and so do paths then: what is made of them later is the same. Of
+ * more of them than the limit some would have been folded, while it was known which were open: that cannot be made
+ * here.
+ */
+static int
+take_tree(void *arg, const struct ct_span_tree *tree)
+{
+  struct ct_paths *paths = arg;
+  if (paths->is_limited || tree->count > paths->limit) {
+    return CT_ENOENT;
+  }
+  struct ct_tree_time *times = ct_span_tree_times(tree);
+  uint32_t *of = calloc(tree->count, sizeof(*of));
+  int rc = times != NULL && of != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    uint32_t base;
+    bool is_in = !paths->is_filtered || ct_filter_has_function(paths->reading->chooses, node->fn);
+    if (node->parent == CT_TREE_COUNTED) {
+      paths->counted += is_in ? node->points : 0;
+      continue;
+    }
+    rc = path_of_node(paths, node, of, &base, &of[i]);
+    if (rc != 0 || of[i] == CT_PATH_NONE || !is_in) {
+      continue;
+    }
+    struct ct_path *path = &paths->paths[of[i]];
+    bool is_recursive = base != CT_PATH_NONE && path->parent != base;
+    path->calls += ct_tree_calls(node);
+    path->recursive += is_recursive ? node->frames - node->before : 0;
+    path->self_ticks += node->self;
+    path->self_off_ticks += times[i].self_off;
+  }
+  free(times);
+  free(of);
+  return rc;
+}
+
 /* ---- the end ---- */
 
 const char *
@@ -653,6 +708,7 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
   reading->free_part = free_part;
   reading->part_bytes = part_bytes;
   reading->observer = &observer;
+  reading->take_tree = take_tree;
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;
   const struct ct_filter *filter = reading->filter;

@@ -3,6 +3,7 @@
 #include "views/reading.h"
 
 #include "base/json.h"
+#include "index/index.h"
 #include "trace/batch.h"
 #include "views/filter.h"
 #include "views/process_tree.h"
@@ -49,7 +50,8 @@ struct thread_read {
 struct trace_read {
   struct ct_view_reading *reading;
   struct ct_trace *trace;
-  struct thread_read *threads; /* the longest first */
+  const struct ct_index *index; /* NULL: there is none that could tell */
+  struct thread_read *threads;  /* the longest first */
   size_t count;
   _Atomic size_t next;       /* relaxed: a plain counter */
   _Atomic bool stop;         /* relaxed: likewise */
@@ -110,13 +112,51 @@ read_spans(const struct reader *reader, struct ct_spans *spans, void *part)
   return rc;
 }
 
+/* From the index, if it has the thread's tree, and that is enough: *done. */
+static int
+take_tree(const struct trace_read *job, struct thread_read *thread, bool *done)
+{
+  const struct ct_view_reading *reading = job->reading;
+  struct ct_index_thread_sums sums;
+  struct ct_span_tree tree;
+  *done = false;
+  int rc = job->index != NULL ? ct_index_tree(job->index, thread->index, &tree) : CT_ENOENT;
+  if (rc != 0) {
+    return rc == CT_ENOMEM ? rc : 0;
+  }
+  ct_index_thread_sums(job->index, thread->index, &sums);
+  if (sums.events == 0) { /* there is nothing, or the first block is damaged: of that the index does not tell */
+    ct_span_tree_destroy(&tree);
+    return 0;
+  }
+  rc = reading->begin_thread(reading->arg, job->trace, thread->index, &thread->part);
+  rc = rc == 0 ? reading->take_tree(thread->part, &tree) : rc;
+  thread->events = sums.events;
+  thread->gap_ticks = tree.gap_ticks;
+  ct_span_tree_destroy(&tree);
+  *done = rc == 0;
+  if (rc != 0 && thread->part != NULL) {
+    reading->free_part(thread->part);
+    thread->part = NULL;
+  }
+  return rc == CT_ENOENT ? 0 : rc;
+}
+
 static int
 read_thread(const struct reader *reader, struct thread_read *thread, struct ct_diag *diag)
 {
   const struct ct_view_reading *reading = reader->job->reading;
   struct ct_span_observer observer;
   struct ct_spans *spans;
-  int rc = ct_spans_open(reader->job->trace, thread->index, reading->time, &spans, diag);
+  bool done;
+  int rc = take_tree(reader->job, thread, &done);
+  if (rc != 0) {
+    return ct_fail(diag, rc, "out of memory for the calls of the trace");
+  }
+  if (done) {
+    return 0;
+  }
+  rc = ct_spans_open(reader->job->trace, thread->index, reading->time, &spans, diag);
   if (rc != 0) {
     return rc;
   }
@@ -253,11 +293,24 @@ take_result(struct ct_view_reading *reading, const struct trace_read *job, const
   }
 }
 
+/* An index that has the trees of the threads as they would be read; *index NULL: there is none. */
 static int
-read_threads(struct ct_view_reading *reading, struct ct_trace *trace, const uint32_t *indexes, size_t count,
-             struct ct_diag *diag)
+open_index(const struct ct_view_reading *reading, struct ct_trace *trace, struct ct_index **index, struct ct_diag *diag)
 {
-  struct trace_read job = {.reading = reading, .trace = trace, .count = count};
+  *index = NULL;
+  if (reading->take_tree == NULL || reading->time != CT_TIME_WALL || ct_filter_limits_calls(reading->filter) ||
+      ct_trace_has_range(trace) || ct_trace_is_atf(trace)) {
+    return 0;
+  }
+  int rc = ct_index_open_trees(trace, reading->makes_index, reading->workers, reading->progress, index, diag);
+  return rc == CT_ENOENT ? 0 : rc;
+}
+
+static int
+read_threads(struct ct_view_reading *reading, struct ct_trace *trace, const struct ct_index *index,
+             const uint32_t *indexes, size_t count, struct ct_diag *diag)
+{
+  struct trace_read job = {.reading = reading, .trace = trace, .index = index, .count = count};
   uint32_t first_damaged = 0; /* of an earlier trace: what is said of that stays */
   job.threads = calloc(count + 1, sizeof(*job.threads));
   if (job.threads == NULL) {
@@ -302,7 +355,10 @@ read_chosen(struct ct_view_reading *reading, struct ct_trace *trace, const struc
   reading->all_dropped += dropped;
   reading->processes++;
   reading->off_is_bound |= ct_trace_has_bounds(trace);
-  rc = rc == 0 ? read_threads(reading, trace, threads, count, diag) : rc;
+  struct ct_index *index = NULL;
+  rc = rc == 0 ? open_index(reading, trace, &index, diag) : rc;
+  rc = rc == 0 ? read_threads(reading, trace, index, threads, count, diag) : rc;
+  ct_index_close(index);
   ct_filter_free_compiled(reading->chooses);
   reading->chooses = NULL;
   free(threads);

@@ -9,6 +9,7 @@
  *
  *   begin_thread ---- observer or add ... ----+
  *   begin_thread ---- observer or add ... ----+-- merge, free_part; merge, free_part
+ *   begin_thread ---- take_tree --------------+
  */
 #ifndef CT_VIEWS_READING_H
 #define CT_VIEWS_READING_H
@@ -17,6 +18,7 @@
 #include <contrail/view.h>
 
 #include "span/spans.h"
+#include "span/tree.h"
 #include "views/names.h"
 
 #include <jansson.h>
@@ -38,6 +40,12 @@ struct ct_view_reading {
       *observer; /* of calls with their stacks, its arg being the part; or, if it is NULL, ... */
   /* ... spans alone, which is faster: those that pass the filter of calls. */
   int (*add)(void *part, const struct ct_span *spans, size_t count);
+  /*
+   * The same of the thread's calling context tree, where an index has that: what is kept in the part is what the calls
+   * would have made of it. NULL: that cannot be; CT_ENOENT: not of this one, and the part is as it was.
+   */
+  int (*take_tree)(void *part, const struct ct_span_tree *tree);
+  bool makes_index; /* where there is none, and it would have the answer */
   int (*merge)(void *arg, void *part);
   void (*free_part)(void *part);
   size_t (*part_bytes)(const void *part); /* about; NULL: few */

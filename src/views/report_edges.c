@@ -38,7 +38,8 @@ ct_report_reading(struct ct_trace *trace, const struct ct_report_options *option
                                   .family = options->family,
                                   .time = options->time,
                                   .progress = &options->progress,
-                                  .workers = options->workers};
+                                  .workers = options->workers,
+                                  .makes_index = true};
 }
 
 int

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calling context trees (span/tree.h) as bytes, and what is made of them. Varints: time in gaps, how many nodes; for
+ * each node: how far before it that is which it is below, function, a word (frames * 16, and which of what follows is
+ * there), self, total less self and the totals of what is below it; 1: points; 2: before; 4: fresh less total; 8: off,
+ * fresh off less off, away off. Differences are modulo 2^64, and are put so that they are short either way.
+ */
+#include "index/index_internal.h"
+
+#include "base/test_point.h"
+#include "trace/format.h"
+
+#include <stdlib.h>
+
+enum {
+  HAS_POINTS = 1,
+  HAS_BEFORE = 2,
+  HAS_FRESH = 4,
+  HAS_OFF = 8,
+  WORD_SHIFT = 4,
+  NODE_MOST = 11 * 10,
+  NODE_LEAST = 5
+};
+
+static uint64_t
+folded(uint64_t difference)
+{
+  return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
+}
+
+static uint64_t
+unfolded(uint64_t value)
+{
+  return value >> 1 ^ (0 - (value & 1));
+}
+
+static uint8_t *
+put_node(uint8_t *at, const struct ct_tree_node *node, uint32_t back, uint64_t inside)
+{
+  bool has_off = (node->off | node->fresh_off | node->away_off) != 0;
+  uint64_t word = node->frames << WORD_SHIFT | (node->points != 0 ? HAS_POINTS : 0) |
+                  (node->before != 0 ? HAS_BEFORE : 0) | (node->fresh != node->total ? HAS_FRESH : 0) |
+                  (has_off ? HAS_OFF : 0);
+  at = ct_varint_put(at, back);
+  at = ct_varint_put(at, node->fn);
+  at = ct_varint_put(at, word);
+  at = ct_varint_put(at, node->self);
+  at = ct_varint_put(at, folded(node->total - node->self - inside));
+  at = node->points != 0 ? ct_varint_put(at, node->points) : at;
+  at = node->before != 0 ? ct_varint_put(at, node->before) : at;
+  at = node->fresh != node->total ? ct_varint_put(at, folded(node->fresh - node->total)) : at;
+  if (has_off) {
+    at = ct_varint_put(at, node->off);
+    at = ct_varint_put(at, folded(node->fresh_off - node->off));
+    at = ct_varint_put(at, node->away_off);
+  }
+  return at;
+}
+
+int
+ct_tree_put(const struct ct_span_tree *tree, struct ct_span_bytes *bytes)
+{
+  uint64_t *inside = calloc(tree->count, sizeof(*inside)); /* the totals of what is below each */
+  int code = inside == NULL ? CT_ENOMEM : ct_span_bytes_put(bytes, tree->gap_ticks);
+  code = code == 0 ? ct_span_bytes_put(bytes, tree->count - CT_TREE_FIRST) : code;
+  for (uint32_t i = tree->count; code == 0 && i-- > CT_TREE_FIRST;) {
+    inside[tree->nodes[i].parent] += tree->nodes[i].total;
+  }
+  for (uint32_t i = CT_TREE_FIRST; i < tree->count && code == 0; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    code = ct_span_bytes_reserve(bytes, NODE_MOST);
+    if (code == 0) {
+      uint8_t *end = put_node(bytes->data + bytes->size, node, i - node->parent, inside[i]);
+      bytes->size = (size_t)(end - bytes->data);
+    }
+  }
+  free(inside);
+  return code;
+}
+
+struct taking {
+  const uint8_t *at, *end;
+  bool ok;
+};
+
+static uint64_t
+take(struct taking *t)
+{
+  uint64_t value = 0;
+  const uint8_t *next = t->ok ? ct_varint_get(t->at, t->end, &value) : NULL;
+  t->ok = next != NULL;
+  t->at = t->ok ? next : t->at;
+  return t->ok ? value : 0;
+}
+
+/* Its total without what is below it, and fresh as it differs from the total. */
+static void
+take_node(struct taking *t, struct ct_tree_node *node, uint32_t number)
+{
+  uint64_t back = take(t), fn = take(t), word = take(t);
+  t->ok = t->ok && back > 0 && back < number && fn <= UINT32_MAX;
+  *node = (struct ct_tree_node){
+      .fn = (uint32_t)fn, .parent = t->ok ? number - (uint32_t)back : CT_TREE_NONE, .frames = word >> WORD_SHIFT};
+  node->self = take(t);
+  node->total = node->self + unfolded(take(t));
+  node->points = word & HAS_POINTS ? take(t) : 0;
+  node->before = word & HAS_BEFORE ? take(t) : 0;
+  node->fresh = word & HAS_FRESH ? unfolded(take(t)) : 0;
+  if (word & HAS_OFF) {
+    node->off = take(t);
+    node->fresh_off = node->off + unfolded(take(t));
+    node->away_off = take(t);
+  }
+}
+
+int
+ct_tree_take(const uint8_t *bytes, size_t size, struct ct_span_tree *tree)
+{
+  struct taking t = {bytes, bytes + size, true};
+  uint64_t gap = take(&t), count = take(&t);
+  if (!t.ok || count > size / NODE_LEAST || count > UINT32_MAX / 2) {
+    return CT_EFORMAT;
+  }
+  uint32_t all = (uint32_t)count + CT_TREE_FIRST;
+  struct ct_tree_node *nodes = calloc(all, sizeof(*nodes));
+  if (nodes == NULL) {
+    return CT_ENOMEM;
+  }
+  for (uint32_t i = CT_TREE_FIRST; i < all && t.ok; i++) {
+    take_node(&t, &nodes[i], i);
+  }
+  if (!t.ok || t.at != t.end) {
+    free(nodes);
+    return CT_EFORMAT;
+  }
+  for (uint32_t i = all; i-- > CT_TREE_FIRST;) { /* what is below it has been added by now */
+    nodes[i].fresh += nodes[i].total;
+    if (nodes[i].parent >= CT_TREE_FIRST) {
+      nodes[nodes[i].parent].total += nodes[i].total;
+    }
+  }
+  *tree = (struct ct_span_tree){.nodes = nodes, .count = all, .capacity = all, .limit = all, .gap_ticks = gap};
+  return 0;
+}
+
+int
+ct_tree_add_edges(const struct ct_span_tree *tree, struct ct_edge_table *edges)
+{
+  int code = 0;
+  for (uint32_t i = CT_TREE_FIRST; i < tree->count && code == 0; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    uint32_t caller = node->parent < CT_TREE_FIRST ? UINT32_MAX : tree->nodes[node->parent].fn;
+    if (node->parent != CT_TREE_COUNTED && node->frames + node->points != 0) {
+      code = ct_edges_add(edges, caller, node->fn, node->frames + node->points, node->total, node->self);
+    }
+  }
+  return code;
+}
+
+/* ---- while it is made ---- */
+
+enum {
+  NODES_MOST = 400000, /* of all that are made at a time, some 150 bytes each */
+  NODES_MOST_EACH = 250000,
+  LEAST_FREE = 8192,
+  TREE_SHARE = 100, /* of a thread's blocks its tree is at most this part ... */
+  FREE_SHARE = 4,
+  TREE_FREE = 256 << 10, /* ... and that part, up to this */
+};
+
+int
+ct_tree_begin(struct ct_index_thread *thread, unsigned workers, struct ct_span_tree *tree, bool *has_tree)
+{
+  uint32_t most = (uint32_t)ct_test_number("CONTRAIL_TEST_TREE_NODES", NODES_MOST);
+  uint32_t limit = most / (workers != 0 ? workers : 1);
+  limit = limit < NODES_MOST_EACH ? limit : NODES_MOST_EACH;
+  *has_tree = true;
+  if (thread->kept_granules == 0) {
+    return ct_span_tree_init(tree, limit);
+  }
+  int code =
+      thread->kept_tree.size != 0 ? ct_tree_take(thread->kept_tree.data, thread->kept_tree.size, tree) : CT_ENOENT;
+  if (code == 0) {
+    tree->limit = limit;
+    return ct_span_tree_number(tree);
+  }
+  *has_tree = false;
+  return code == CT_ENOMEM ? code : 0;
+}
+
+int
+ct_tree_keep(const struct ct_span_tree *tree, uint64_t payload_bytes, struct ct_span_bytes *bytes)
+{
+  bytes->size = 0;
+  int code = ct_tree_put(tree, bytes);
+  uint64_t free_bytes = payload_bytes / FREE_SHARE < TREE_FREE ? payload_bytes / FREE_SHARE : TREE_FREE;
+  if (code == 0 && bytes->size > LEAST_FREE + free_bytes + payload_bytes / TREE_SHARE) {
+    bytes->size = 0;
+  }
+  return code;
+}
+
+/* ---- of an index ---- */
+
+static const struct ct_span_bytes *
+bytes_of(const struct ct_index_thread *thread)
+{
+  return thread->is_whole ? &thread->kept_tree : &thread->tree;
+}
+
+int
+ct_index_tree(const struct ct_index *index, uint32_t thread, struct ct_span_tree *tree)
+{
+  const struct ct_index_thread *t = &index->threads[thread];
+  const struct ct_span_bytes *bytes = bytes_of(t);
+  return bytes->size == 0 || t->is_damaged ? CT_ENOENT : ct_tree_take(bytes->data, bytes->size, tree);
+}
+
+int
+ct_trees_add_edges(const struct ct_index *index, struct ct_edge_table *edges)
+{
+  int code = 0;
+  for (uint32_t i = 0; i < index->thread_count && code == 0; i++) {
+    const struct ct_span_bytes *bytes = bytes_of(&index->threads[i]);
+    struct ct_span_tree tree;
+    if (bytes->size != 0 && (code = ct_tree_take(bytes->data, bytes->size, &tree)) == 0) {
+      code = ct_tree_add_edges(&tree, edges);
+      ct_span_tree_destroy(&tree);
+    }
+  }
+  return code;
+}
