@@ -217,6 +217,47 @@ def tracer_killed(scene):
         expect(running.wait(SECONDS) == 0 and got == expected, f"turn {turn}: {running.returncode} {got!r}, not {expected!r}")
 
 
+def mappings_of(pid):
+    """Of ours."""
+    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as file:
+        return file.read().count("/memfd:contrail ")
+
+
+@case(alone=True)
+def recorder_killed(scene):
+    """Of a program to which a signal comes each 3 ms: its thread leaves the translated code by itself all the same, and then clean, or
+    attach, takes out what the recorder has left."""
+    program = scene.made("ticking")
+    expected = scene.execute(program, "20").stdout
+    for turn, attaches in enumerate((False, True)):
+        running = scene.ready(program)
+        recorder = subprocess.Popen((scene.contrail, "itrace", "-q", "-o", scene.path(f"steps{turn}"), str(running.pid)))
+        try:
+            file = scene.path(f"steps{turn}/steps.{running.pid}")
+            wait_for("steps", lambda: os.path.exists(file) and os.path.getsize(file) > 8192)
+            done = scene.execute(scene.contrail, "clean", str(running.pid))
+            expect(done.returncode == 125 and "is being traced" in done.stderr, f"it is cleaned while it is recorded: {done}")
+        finally:
+            recorder.kill()
+            recorder.wait()
+        expect(mappings_of(running.pid) > 3, "nothing is left")
+
+        def cleaned():
+            done = scene.execute(scene.contrail, "clean", str(running.pid))
+            expect(done.returncode == 0, f"{done}")
+            return mappings_of(running.pid) == 0
+
+        def attached():
+            done = scene.execute(scene.contrail, "attach", "-q", "--for", "100ms", "-o", scene.path(f"trace{time.monotonic_ns()}"), str(running.pid))
+            expect(done.returncode == 0, f"{done}")
+            return mappings_of(running.pid) == 0
+        wait_for("the thread to leave, and what is left to go", attached if attaches else cleaned, 30)
+        expect("nothing of contrail" in scene.execute(scene.contrail, "clean", str(running.pid)).stderr, "it is not clean")
+        running.stdin.close()
+        got = running.stdout.read()
+        expect(running.wait(SECONDS) == 7 and f"ready\n{got}" == expected, f"{running.returncode} {got!r}, not {expected!r}")
+
+
 def has_ended(running):
     """Or is just about to: a process that ends has no memory some time before it can be waited for."""
     try:

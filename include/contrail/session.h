@@ -412,6 +412,8 @@ struct ct_clean_report {
   size_t patches, frames, threads;
   uint64_t pause_ns;
   bool kept;
+  uint64_t itrace_bytes; /* address space of a recorder of instructions that was taken out */
+  bool itrace_kept;      /* a thread is still in its code, or is to come back to it: nothing of it is taken out */
 };
 int ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag);
 

@@ -35,6 +35,18 @@ run_clean(int argc, char **argv)
     fprintf(stderr, "contrail: %s\n", diag.text);
     return CT_EXIT_RECORDING;
   }
+  if (report.itrace_bytes != 0) {
+    char bytes[CT_DURATION_CHARS];
+    fprintf(stderr, "contrail: %s of address space of a recorder of instructions that was killed taken out of it\n",
+            ct_format_bytes(bytes, report.itrace_bytes));
+  }
+  if (report.itrace_kept) {
+    fprintf(stderr, "contrail: note: a thread is still in the code of a recorder of instructions that was killed: that "
+                    "is still there; clean again later\n");
+    if (report.patches == 0 && report.frames == 0) {
+      return CT_EXIT_OK;
+    }
+  }
   fprintf(stderr, "contrail: process %d is clean: %s patches and %s return addresses put back, held for %.1f ms\n",
           (int)pid, ct_format_count(patches, report.patches), ct_format_count(frames, report.frames),
           (double)report.pause_ns / 1e6);
@@ -51,7 +63,8 @@ const struct ct_command ct_command_clean = {
     .summary = "take out of a process what a killed recording left there",
     .synopsis = "PID",
     .about = "When contrail is killed the process that it recorded runs on, with hooks whose events nobody\n"
-             "reads. This takes them out. (contrail attach does so too, before it begins anew.)\n"
+             "reads. This takes them out, and the memory of a recorder of instructions that was killed.\n"
+             "(contrail attach does so too, before it begins anew.)\n"
              "\n"
              "Exits with 0, also when there was nothing to do, with 125 when it could not be done.\n",
     .operands = CT_COMPLETE_PROCESS,

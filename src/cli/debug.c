@@ -95,8 +95,10 @@ private_socket(char *folder, struct sockaddr_un *address)
 static pid_t
 start_gdb(const struct debug *wanted, const char *path)
 {
-  const char *words[WORDS_MAX] = {"gdb", "-q", "-iex", "set sysroot /", "-iex", "set confirm off"};
-  size_t count = 6;
+  /* Of a recording of a thousand million instructions the first answer takes longer than gdb waits by itself (2 s). */
+  const char *words[WORDS_MAX] = {
+      "gdb", "-q", "-iex", "set sysroot /", "-iex", "set confirm off", "-iex", "set remotetimeout 3600"};
+  size_t count = 8;
   char target[sizeof("target remote ") + sizeof(((struct sockaddr_un *)0)->sun_path)];
   snprintf(target, sizeof(target), "target remote %s", path);
   if (wanted->commands.count != 0) {

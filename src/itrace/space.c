@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 
 #define PAGE_BYTES   4096ull
-#define SHARED_BYTES ((CT_ITRACE_SHARED_BYTES + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1))
+#define SHARED_BYTES CT_SPACE_SHARED_BYTES
 #define LOW_END      0x7ff00000ull
 #define LOW_START    0x100000ull
 #define APART        (1ull << 30) /* a region from the code it is for: libraries and the heap grow in between */

@@ -17,6 +17,9 @@
 
 enum { CT_SEGMENTS = 4 };
 
+/* Of what lies below 2 GiB, in whole pages. */
+#define CT_SPACE_SHARED_BYTES ((CT_ITRACE_SHARED_BYTES + 4095ull) & ~4095ull)
+
 /* Where a segment's records lie: from the second block of a window on. Behind the window there is some room more. */
 struct ct_record_segment {
   uint64_t address; /* in the target */

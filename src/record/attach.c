@@ -13,6 +13,7 @@
 
 #include "hook/signals.h"
 #include "hook/undo.h"
+#include "itrace/leftovers.h"
 #include "process/ids.h"
 #include "record/program.h"
 
@@ -409,11 +410,19 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
   }
   session->recording.stacks = ct_stacks_create(&session->target.process, session->recording.writer);
   ct_test_point("attach-planned");
+  struct ct_itrace_leftovers leftovers = {0};
+  bool has_leftovers = ct_itrace_has_leftovers(pid);
   if ((code = session_stop_threads(session, diag)) != 0) {
     goto drop_trace;
   }
   ct_test_point("attach-stopped");
-  if ((code = take_over(session, diag)) != 0 || (code = hook_stopped(session, &options, crashes, diag)) != 0) {
+  if ((code = take_over(session, diag)) != 0) {
+    goto drop_trace;
+  }
+  if (has_leftovers) { /* they are in nobody's way, should that fail */
+    ct_itrace_take_out(&session->target.stopped, &leftovers);
+  }
+  if ((code = hook_stopped(session, &options, crashes, diag)) != 0) {
     goto drop_trace;
   }
   ct_test_point("attach-hooked");
@@ -487,6 +496,16 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
     report->pause_ns = pause > report->pause_ns ? pause : report->pause_ns;
   }
   ct_process_close(&process, false);
+  if (code == CT_ENOENT || (code == 0 && !undone.kept)) {
+    struct ct_itrace_leftovers leftovers;
+    int itrace_code = ct_itrace_clean(pid, &leftovers, diag);
+    if (itrace_code != 0) {
+      return itrace_code;
+    }
+    report->itrace_bytes = leftovers.bytes;
+    report->itrace_kept = leftovers.kept;
+    cleaned += leftovers.mappings != 0 || leftovers.kept;
+  }
   if (code == CT_ENOENT && cleaned == 0) {
     return ct_fail(diag, CT_ENOENT, "there is nothing of contrail in process %d", (int)pid);
   }

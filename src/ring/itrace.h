@@ -69,6 +69,7 @@ struct ct_itrace_slots {
   uint32_t silent;      /* waits left before the tracer is taken for dead */
   uint64_t timeout[2];  /* of one wait, a struct timespec */
   uint64_t parked_mask; /* if is_parked: the program's signal mask, which a thread that leaves the wait puts back */
+  uint32_t wait_end;    /* of one wait, when signals interrupt it: the time stamp counter >> CT_ITRACE_TICK_SHIFT */
   uint32_t is_parked;   /* it waits to be seized for the first time, with all signals blocked */
 };
 
@@ -76,6 +77,8 @@ enum {
   CT_ITRACE_EXIT_MISS = 0, /* an indirect branch to where no unit is known; exits have numbers from 1 on */
   CT_ITRACE_WAIT_NS = 100000000,
   CT_ITRACE_SILENT_WAITS = 10,
+  CT_ITRACE_TICK_SHIFT = 26, /* some 22 ms at 3 GHz */
+  CT_ITRACE_WAIT_TICKS = 6,  /* such a wait is at least as long as CT_ITRACE_WAIT_NS up to 4 GHz */
 };
 
 static_assert(sizeof(struct ct_itrace_slots) <= CT_ITRACE_TABLE_AT, "the slots lie before the table");

@@ -3,12 +3,16 @@
 #include "steps/view.h"
 
 #include "base/json.h"
-#include "x86/disassemble.h"
+#include "steps/put.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { TEXT = 512, CODE_COLUMNS = 44, NAME_COLUMNS = 28 };
+/*
+ * A line without the source's: the part of the cache, and in JSON all registers twice: 32 vector registers of 140 bytes
+ * and 16 others of 30 are some 5 KiB.
+ */
+enum { LINE_BYTES = CT_LINE_PART_BYTES + 16384 };
 
 static const struct flag {
   const char *name;
@@ -26,35 +30,45 @@ ct_steps_register_name(unsigned reg)
 }
 
 /* The highest byte first, without leading zeros. */
-static void
-bytes_text(const uint8_t *bytes, unsigned count, char *text)
+static char *
+put_vector(char *at, const uint8_t *bytes, unsigned count)
 {
   static const char digits[] = "0123456789abcdef";
   while (count > 1 && bytes[count - 1] == 0) {
     count--;
   }
-  *text++ = '0';
-  *text++ = 'x';
+  *at++ = '0';
+  *at++ = 'x';
   for (; count > 0; count--) {
-    *text++ = digits[bytes[count - 1] >> 4];
-    *text++ = digits[bytes[count - 1] & 15];
+    *at++ = digits[bytes[count - 1] >> 4];
+    *at++ = digits[bytes[count - 1] & 15];
   }
-  *text = 0;
+  return at;
 }
 
-/* Letters of those that are set; a small letter and "?" for those that are not known. */
-static void
-flags_text(const struct ct_cpu *cpu, char *text, size_t size)
+static char *
+put_vector_name(char *at, const struct ct_steps_state *state, unsigned i)
 {
-  size_t at = 0;
-  text[0] = 0;
-  for (unsigned i = 0; i < FLAGS && at < size; i++) {
-    if ((cpu->unknown & flags[i].bit) != 0) {
-      at += (size_t)snprintf(text + at, size - at, "%s%s?", at != 0 ? " " : "", flags[i].name);
-    } else if ((cpu->flags & flags[i].bit) != 0) {
-      at += (size_t)snprintf(text + at, size - at, "%s%s", at != 0 ? " " : "", flags[i].name);
+  *at++ = "xyz"[(state->vectors_known[i] > 16) + (state->vectors_known[i] > 32)];
+  *at++ = 'm';
+  *at++ = 'm';
+  return ct_put_number(at, i, 0);
+}
+
+/* Letters of those that are set; "?" behind those that are not known. */
+static char *
+put_flags(char *at, const struct ct_cpu *cpu)
+{
+  const char *begin = at;
+  for (unsigned i = 0; i < FLAGS; i++) {
+    bool is_unknown = (cpu->unknown & flags[i].bit) != 0;
+    if (is_unknown || (cpu->flags & flags[i].bit) != 0) {
+      at = at != begin ? ct_put_text(at, " ") : at;
+      at = ct_put_bytes(at, flags[i].name, 2);
+      at = is_unknown ? ct_put_text(at, "?") : at;
     }
   }
+  return at;
 }
 
 /* ---- what has changed ---- */
@@ -77,14 +91,13 @@ registers_of(const struct ct_steps_step *step, const struct ct_steps_state *befo
 static uint32_t
 vectors_of(const struct ct_steps_step *step, const struct ct_steps_state *before, const struct ct_steps_state *after)
 {
-  uint32_t changed = 0;
-  for (unsigned i = 0; i < CT_STEPS_VECTORS; i++) {
-    bool differs = before->vectors_known[i] != after->vectors_known[i] ||
+  uint32_t written = step->plan != NULL ? step->effects->vectors_written : ~0u, changed = 0;
+  bool is_told = step->plan != NULL && written != 0xffff; /* by name, whether it changes or not */
+  for (uint32_t left = written; left != 0; left &= left - 1) {
+    unsigned i = (unsigned)__builtin_ctz(left);
+    bool differs = is_told || before->vectors_known[i] != after->vectors_known[i] ||
                    memcmp(before->vector[i], after->vector[i], after->vectors_known[i]) != 0;
-    bool written = step->plan != NULL && (step->effects->vectors_written >> i & 1) != 0;
-    changed |=
-        (uint32_t)(after->vectors_known[i] != 0 && (differs || (written && step->effects->vectors_written != 0xffff)))
-        << i;
+    changed |= (uint32_t)(after->vectors_known[i] != 0 && differs) << i;
   }
   return changed;
 }
@@ -99,83 +112,77 @@ shows_flags(const struct ct_steps_step *step, const struct ct_steps_state *befor
 
 /* ---- text ---- */
 
-/* False: it is not known. */
-static bool
-stored_text(const struct ct_steps_step *step, const struct ct_mem_store *store, const struct ct_steps_state *after,
-            char text[2 * CT_STEPS_VECTOR_BYTES + 3])
+/* NULL: it is not known. */
+static char *
+put_stored(char *at, const struct ct_steps_step *step, const struct ct_mem_store *store,
+           const struct ct_steps_state *after)
 {
   uint8_t bytes[CT_STEPS_VECTOR_BYTES];
   size_t size = ct_steps_stored(step->effects, store, after, bytes);
-  if (size > sizeof(store->value)) {
-    bytes_text(bytes, (unsigned)size, text);
-  } else if (size != 0) {
-    uint64_t value = 0;
-    memcpy(&value, bytes, size);
-    snprintf(text, 2 * sizeof(value) + 3, "0x%" PRIx64, value);
+  uint64_t value = 0;
+  if (size > sizeof(value)) {
+    return put_vector(at, bytes, (unsigned)size);
   }
-  return size != 0;
+  memcpy(&value, bytes, size);
+  return size != 0 ? ct_put_hex(at, value) : NULL;
 }
 
-static void
-put_loads_and_stores(const struct ct_steps_step *step, const struct ct_steps_state *after, FILE *out)
+static char *
+put_loads_and_stores(char *at, const struct ct_steps_step *step, const struct ct_steps_state *after)
 {
-  char text[2 * CT_STEPS_VECTOR_BYTES + 3];
   if (step->did.load_size != 0) {
-    fprintf(out, " (0x%" PRIx64 ":%u)=0x%" PRIx64, step->did.load_address, step->did.load_size, step->did.loaded);
+    at = ct_put_hex(ct_put_text(at, " ("), step->did.load_address);
+    at = ct_put_number(ct_put_text(at, ":"), step->did.load_size, 0);
+    at = ct_put_hex(ct_put_text(at, ")="), step->did.loaded);
   }
   for (unsigned i = 0; i < step->did.store_count; i++) {
     const struct ct_mem_store *s = &step->did.stores[i];
     if (s->size == 0) {
-      fputs(" [?]", out);
+      at = ct_put_text(at, " [?]");
       continue;
     }
-    fprintf(out, " [0x%" PRIx64 ":%u", s->address, s->size);
+    at = ct_put_hex(ct_put_text(at, " ["), s->address);
+    at = ct_put_number(ct_put_text(at, ":"), s->size, 0);
     if (s->count != 1) {
-      fprintf(out, "*%" PRIu64, s->count);
+      at = ct_put_number(ct_put_text(at, "*"), s->count, 0);
     }
-    fputs(s->part ? "]?:=" : "]:=", out);
-    fputs(stored_text(step, s, after, text) ? text : "?", out);
+    at = ct_put_text(at, s->part ? "]?:=" : "]:=");
+    char *end = put_stored(at, step, s, after);
+    at = end != NULL ? end : ct_put_text(at, "?");
   }
+  return at;
 }
 
-static void
-put_changes(const struct ct_steps_step *step, const struct ct_steps_state *before, const struct ct_steps_state *after,
-            FILE *out)
+static char *
+put_changes(char *at, const struct ct_steps_step *step, const struct ct_steps_state *before,
+            const struct ct_steps_state *after)
 {
-  char text[2 * CT_STEPS_VECTOR_BYTES + 3];
-  uint16_t changed = registers_of(step, before, after);
-  for (unsigned i = 0; i < 16; i++) {
-    if ((changed >> i & 1) == 0) {
-      continue;
-    }
-    if ((after->unknown >> i & 1) != 0) {
-      fprintf(out, " %s=?", ct_steps_register_name(i));
-    } else {
-      fprintf(out, " %s=0x%" PRIx64, ct_steps_register_name(i), after->cpu.reg[i]);
-    }
+  for (uint32_t left = registers_of(step, before, after); left != 0; left &= left - 1) {
+    unsigned i = (unsigned)__builtin_ctz(left);
+    at = ct_put_text(ct_put_text(ct_put_text(at, " "), ct_steps_register_name(i)), "=");
+    at = (after->unknown >> i & 1) != 0 ? ct_put_text(at, "?") : ct_put_hex(at, after->cpu.reg[i]);
   }
-  uint32_t vectors = vectors_of(step, before, after);
-  for (unsigned i = 0; i < CT_STEPS_VECTORS; i++) {
-    if ((vectors >> i & 1) != 0) {
-      bytes_text(after->vector[i], after->vectors_known[i], text);
-      fprintf(out, " %cmm%u=%s", "xyz"[(after->vectors_known[i] > 16) + (after->vectors_known[i] > 32)], i, text);
-    }
+  for (uint32_t left = vectors_of(step, before, after); left != 0; left &= left - 1) {
+    unsigned i = (unsigned)__builtin_ctz(left);
+    at = ct_put_text(put_vector_name(ct_put_text(at, " "), after, i), "=");
+    at = put_vector(at, after->vector[i], after->vectors_known[i]);
   }
-  for (unsigned i = 0; i < CT_STEPS_MASKS; i++) {
+  for (unsigned i = 0; i < CT_STEPS_MASKS && after->masks_known != 0; i++) {
     if ((after->masks_known >> i & 1) != 0 && before->mask[i] != after->mask[i]) {
-      fprintf(out, " k%u=0x%" PRIx64, i, after->mask[i]);
+      at = ct_put_text(ct_put_number(ct_put_text(at, " k"), i, 0), "=");
+      at = ct_put_hex(at, after->mask[i]);
     }
   }
   if (shows_flags(step, before, after)) {
-    flags_text(&after->cpu, text, sizeof(text));
-    fprintf(out, " {%s}", text);
+    at = ct_put_text(put_flags(ct_put_text(at, " {"), &after->cpu), "}");
   }
+  return at;
 }
 
 static void
 put_state(const struct ct_steps_state *state, FILE *out)
 {
-  char text[2 * CT_STEPS_VECTOR_BYTES + 3];
+  char text[2 * CT_STEPS_VECTOR_BYTES + 64];
   for (unsigned i = 0; i < 16; i++) {
     fprintf(out, "%s%3s ", i % 4 == 0 ? "           " : "  ", ct_steps_register_name(i));
     if ((state->unknown >> i & 1) != 0) {
@@ -185,12 +192,12 @@ put_state(const struct ct_steps_state *state, FILE *out)
     }
     fputs(i % 4 == 3 ? "\n" : "", out);
   }
-  flags_text(&state->cpu, text, sizeof(text));
+  *put_flags(text, &state->cpu) = 0;
   fprintf(out, "           flags {%s}  fs 0x%" PRIx64 "  gs 0x%" PRIx64 "\n", text, state->cpu.fs_base,
           state->cpu.gs_base);
   for (unsigned i = 0; i < CT_STEPS_VECTORS; i++) {
     if (state->vectors_known[i] != 0) {
-      bytes_text(state->vector[i], state->vectors_known[i], text);
+      *put_vector(text, state->vector[i], state->vectors_known[i]) = 0;
       fprintf(out, "           %cmm%-2u %s\n", "xyz"[(state->vectors_known[i] > 16) + (state->vectors_known[i] > 32)],
               i, text);
     }
@@ -206,29 +213,27 @@ static void
 put_text(const struct ct_steps_lines *lines, const struct ct_steps_step *step, const struct ct_steps_state *before,
          const struct ct_steps_state *after)
 {
-  char code[TEXT], name[TEXT];
-  uint32_t line;
+  char line[LINE_BYTES], *at = line;
+  size_t bytes = 0;
+  uint32_t number;
   FILE *out = lines->out;
-  enum ct_syntax syntax = lines->options->intel ? CT_SYNTAX_INTEL : CT_SYNTAX_ATT;
-  ct_disassemble(step->code, step->length, step->pc, syntax, code, sizeof(code));
-  ct_steps_names_label(lines->names, step->number, step->pc, name, sizeof(name));
+  const char *part = ct_line_cache_part(lines->cache, step, &bytes);
   if (lines->options->registers) {
     put_state(before, out);
   }
-  fprintf(out, "%10" PRIu64 "  ", step->number);
+  at = ct_put_text(ct_put_number(at, step->number, 10), "  ");
   if (lines->has_many_threads) {
-    fprintf(out, "%" PRId32 "  ", ct_steps_reader_head(lines->reader)->tid);
+    at = ct_put_text(ct_put_number(at, (uint32_t)ct_steps_reader_head(lines->reader)->tid, 0), "  ");
   }
-  fprintf(out, "%-*s  %-*s", NAME_COLUMNS, name, CODE_COLUMNS, code);
-  put_loads_and_stores(step, after, out);
-  put_changes(step, before, after, out);
-  if (step->did.is_inconsistent) {
-    fputs("  -- contradicts what comes before", out);
-  }
+  at = ct_put_bytes(at, part != NULL ? part : "", bytes);
+  at = put_loads_and_stores(at, step, after);
+  at = put_changes(at, step, before, after);
+  at = step->did.is_inconsistent ? ct_put_text(at, "  -- contradicts what comes before") : at;
+  fwrite(line, 1, (size_t)(at - line), out);
   if (lines->options->source) {
-    const char *file = ct_steps_names_source(lines->names, step->number, step->pc, &line);
+    const char *file = ct_steps_names_source(lines->names, step->number, step->pc, &number);
     if (file != NULL) {
-      fprintf(out, "  %s:%" PRIu32, file, line);
+      fprintf(out, "  %s:%" PRIu32, file, number);
     }
   }
   fputc('\n', out);
@@ -236,69 +241,70 @@ put_text(const struct ct_steps_lines *lines, const struct ct_steps_step *step, c
 
 /* ---- JSON ---- */
 
-static json_t *
-hex(uint64_t value)
+static char *
+put_quoted_hex(char *at, uint64_t value)
 {
-  return json_sprintf("0x%" PRIx64, value);
+  return ct_put_text(ct_put_hex(ct_put_text(at, "\""), value), "\"");
 }
 
-static json_t *
-known_hex(uint64_t value, bool known)
+/* "name": before a member that is not the first one a comma. */
+static char *
+put_name(char *at, const char *name)
 {
-  return known ? hex(value) : json_null();
+  if (at[-1] != '{') {
+    *at++ = ',';
+  }
+  return ct_put_text(ct_put_text(ct_put_text(at, "\""), name), "\":");
 }
 
-static json_t *
-stores_json(const struct ct_steps_step *step, const struct ct_steps_state *after)
+static char *
+put_stores_json(char *at, const struct ct_steps_step *step, const struct ct_steps_state *after)
 {
-  char text[2 * CT_STEPS_VECTOR_BYTES + 3];
-  json_t *list = json_array();
+  at = ct_put_text(put_name(at, "stores"), "[");
   for (unsigned i = 0; i < step->did.store_count; i++) {
     const struct ct_mem_store *s = &step->did.stores[i];
-    json_t *item =
-        json_pack("{s:o, s:I, s:o}", "address", known_hex(s->address, s->size != 0), "size", (json_int_t)s->size,
-                  "value", stored_text(step, s, after, text) ? json_string(text) : json_null());
-    if (s->count != 1) {
-      json_object_set_new(item, "count", json_integer((json_int_t)(s->count & INT64_MAX)));
+    at = ct_put_text(at, i != 0 ? ",{\"address\":" : "{\"address\":");
+    at = s->size != 0 ? put_quoted_hex(at, s->address) : ct_put_text(at, "null");
+    at = ct_put_number(put_name(at, "size"), s->size, 0);
+    at = put_name(at, "value");
+    char *end = put_stored(at + 1, step, s, after);
+    if (end != NULL) {
+      *at = '"';
+      *end = '"';
+      at = end + 1;
+    } else {
+      at = ct_put_text(at, "null");
     }
-    if (s->part) {
-      json_object_set_new(item, "perhaps", json_true());
-    }
-    json_array_append_new(list, item);
+    at = s->count != 1 ? ct_put_number(put_name(at, "count"), s->count & INT64_MAX, 0) : at;
+    at = s->part ? ct_put_text(put_name(at, "perhaps"), "true") : at;
+    *at++ = '}';
   }
-  return list;
+  return ct_put_text(at, "]");
 }
 
-static void
-add_vectors(json_t *object, const struct ct_steps_state *state, uint32_t which)
+static char *
+put_registers_json(char *at, const struct ct_steps_state *state, uint16_t which, uint32_t vectors, bool with_flags)
 {
-  char text[2 * CT_STEPS_VECTOR_BYTES + 3], name[8];
-  for (unsigned i = 0; i < CT_STEPS_VECTORS; i++) {
-    if ((which >> i & 1) != 0 && state->vectors_known[i] != 0) {
-      bytes_text(state->vector[i], state->vectors_known[i], text);
-      snprintf(name, sizeof(name), "%cmm%u", "xyz"[(state->vectors_known[i] > 16) + (state->vectors_known[i] > 32)], i);
-      json_object_set_new(object, name, json_string(text));
-    }
-  }
-}
-
-static json_t *
-registers_json(const struct ct_steps_state *state, uint16_t which, uint32_t vectors, bool with_flags)
-{
-  char text[64];
-  json_t *object = json_object();
-  for (unsigned i = 0; i < 16; i++) {
-    if ((which >> i & 1) != 0) {
-      json_object_set_new(object, ct_steps_register_name(i),
-                          known_hex(state->cpu.reg[i], (state->unknown >> i & 1) == 0));
-    }
+  at = ct_put_text(at, "{");
+  for (uint32_t left = which; left != 0; left &= left - 1) {
+    unsigned i = (unsigned)__builtin_ctz(left);
+    at = put_name(at, ct_steps_register_name(i));
+    at = (state->unknown >> i & 1) == 0 ? put_quoted_hex(at, state->cpu.reg[i]) : ct_put_text(at, "null");
   }
   if (with_flags) {
-    flags_text(&state->cpu, text, sizeof(text));
-    json_object_set_new(object, "flags", json_string(text));
+    at = put_flags(ct_put_text(put_name(at, "flags"), "\""), &state->cpu);
+    *at++ = '"';
   }
-  add_vectors(object, state, vectors);
-  return object;
+  for (uint32_t left = vectors; left != 0; left &= left - 1) {
+    unsigned i = (unsigned)__builtin_ctz(left);
+    if (state->vectors_known[i] != 0) {
+      char name[8];
+      *put_vector_name(name, state, i) = 0;
+      at = put_vector(ct_put_text(put_name(at, name), "\""), state->vector[i], state->vectors_known[i]);
+      *at++ = '"';
+    }
+  }
+  return ct_put_text(at, "}");
 }
 
 static void
@@ -310,45 +316,51 @@ put_json_line(json_t *object, FILE *out)
 }
 
 static void
+put_source_json(const struct ct_steps_lines *lines, const struct ct_steps_step *step)
+{
+  uint32_t number;
+  const char *file = ct_steps_names_source(lines->names, step->number, step->pc, &number);
+  if (file != NULL) {
+    json_t *text = ct_json_string(file);
+    fputs(",\"file\":", lines->out);
+    json_dumpf(text, lines->out, JSON_ENCODE_ANY);
+    fprintf(lines->out, ",\"line\":%" PRIu32, number);
+    json_decref(text);
+  }
+}
+
+static void
 put_json(const struct ct_steps_lines *lines, const struct ct_steps_step *step, const struct ct_steps_state *before,
          const struct ct_steps_cursor *cursor)
 {
-  char code[TEXT], name[TEXT];
-  uint32_t line;
+  char line[LINE_BYTES], *at = line;
+  size_t bytes = 0;
   const struct ct_steps_state *after = ct_steps_cursor_state(cursor);
   const struct ct_steps_file *head = ct_steps_reader_head(lines->reader);
-  enum ct_syntax syntax = lines->options->intel ? CT_SYNTAX_INTEL : CT_SYNTAX_ATT;
-  ct_disassemble(step->code, step->length, step->pc, syntax, code, sizeof(code));
-  ct_steps_names_label(lines->names, step->number, step->pc, name, sizeof(name));
-  json_t *object = json_pack("{s:I, s:i, s:o, s:o, s:s, s:o}", "step", (json_int_t)step->number, "tid", head->tid, "pc",
-                             hex(step->pc), "function", ct_json_string(name), "code", code, "changed",
-                             registers_json(after, registers_of(step, before, after), vectors_of(step, before, after),
-                                            shows_flags(step, before, after)));
+  const char *part = ct_line_cache_part(lines->cache, step, &bytes);
+  at = ct_put_number(put_name(ct_put_text(at, "{"), "step"), step->number, 0);
+  at = ct_put_number(put_name(at, "tid"), (uint32_t)head->tid, 0);
+  at = put_quoted_hex(put_name(at, "pc"), step->pc);
+  at = part != NULL ? ct_put_bytes(ct_put_text(at, ","), part, bytes) : at;
+  at = put_registers_json(put_name(at, "changed"), after, registers_of(step, before, after),
+                          vectors_of(step, before, after), shows_flags(step, before, after));
   if (step->did.load_size != 0) {
-    json_object_set_new(object, "load",
-                        json_pack("{s:o, s:i, s:o}", "address", hex(step->did.load_address), "size",
-                                  (int)step->did.load_size, "value", hex(step->did.loaded)));
+    at = put_quoted_hex(put_name(ct_put_text(put_name(at, "load"), "{"), "address"), step->did.load_address);
+    at = ct_put_number(put_name(at, "size"), step->did.load_size, 0);
+    at = ct_put_text(put_quoted_hex(put_name(at, "value"), step->did.loaded), "}");
   }
-  if (step->did.store_count != 0) {
-    json_object_set_new(object, "stores", stores_json(step, after));
-  }
-  if (lines->options->registers) {
-    json_object_set_new(object, "before", registers_json(before, 0xffff, UINT32_MAX, true));
-  }
-  if (step->did.is_inconsistent) {
-    json_object_set_new(object, "inconsistent", json_true());
-  }
+  at = step->did.store_count != 0 ? put_stores_json(at, step, after) : at;
+  at = lines->options->registers ? put_registers_json(put_name(at, "before"), before, 0xffff, UINT32_MAX, true) : at;
+  at = step->did.is_inconsistent ? ct_put_text(put_name(at, "inconsistent"), "true") : at;
   if (head->tsc_hz != 0 && step->tsc >= lines->start_tsc) {
-    json_object_set_new(
-        object, "time_ns",
-        json_integer((json_int_t)((double)(step->tsc - lines->start_tsc) * 1e9 / (double)head->tsc_hz)));
+    double ns = (double)(step->tsc - lines->start_tsc) * 1e9 / (double)head->tsc_hz;
+    at = ct_put_number(put_name(at, "time_ns"), ns < (double)INT64_MAX ? (uint64_t)ns : INT64_MAX, 0);
   }
-  const char *file = lines->options->source ? ct_steps_names_source(lines->names, step->number, step->pc, &line) : NULL;
-  if (file != NULL) {
-    json_object_set_new(object, "file", ct_json_string(file));
-    json_object_set_new(object, "line", json_integer(line));
+  fwrite(line, 1, (size_t)(at - line), lines->out);
+  if (lines->options->source) {
+    put_source_json(lines, step);
   }
-  put_json_line(object, lines->out);
+  fputs("}\n", lines->out);
 }
 
 void

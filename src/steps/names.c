@@ -39,6 +39,10 @@ struct ct_steps_names {
   size_t file_count;
   struct map *maps;
   size_t map_count;
+  struct { /* the map that held at the last step that was asked about, and from which step up to which it does */
+    size_t number;
+    uint64_t first, end; /* end 0: none has been asked about */
+  } period;
 };
 
 /* ---- maps ---- */
@@ -134,6 +138,7 @@ ct_steps_names_add(struct ct_steps_names *names, const struct ct_steps_modules *
   }
   names->maps = maps;
   maps[names->map_count] = (struct map){.count = 0};
+  names->period.end = 0;
   return take_map(names, modules, &maps[names->map_count++]) ? 0 : CT_ENOMEM;
 }
 
@@ -169,18 +174,24 @@ place_in(const struct map *map, uint64_t address)
 }
 
 size_t
-ct_steps_names_period(const struct ct_steps_names *names, uint64_t step)
+ct_steps_names_period(struct ct_steps_names *names, uint64_t step)
 {
+  if (step >= names->period.first && step < names->period.end) {
+    return names->period.number;
+  }
   size_t current = 0;
   while (current + 1 < names->map_count && names->maps[current + 1].first_step <= step) {
     current++;
   }
+  names->period.number = current;
+  names->period.first = current != 0 ? names->maps[current].first_step : 0;
+  names->period.end = current + 1 < names->map_count ? names->maps[current + 1].first_step : UINT64_MAX;
   return current;
 }
 
 /* By the map that held there; or else the next one that has the address: a map is written some time after a change. */
 static const struct place *
-place_of(const struct ct_steps_names *names, uint64_t step, uint64_t address)
+place_of(struct ct_steps_names *names, uint64_t step, uint64_t address)
 {
   size_t current = ct_steps_names_period(names, step);
   const struct place *place = NULL;

@@ -28,7 +28,7 @@ struct ct_steps_name {
 };
 void ct_steps_names_of(struct ct_steps_names *names, uint64_t step, uint64_t address, struct ct_steps_name *name);
 /* A number for the map of modules that holds at the step: names that differ for one address have different ones. */
-size_t ct_steps_names_period(const struct ct_steps_names *names, uint64_t step);
+size_t ct_steps_names_period(struct ct_steps_names *names, uint64_t step);
 
 /* "function+0x12", "module+0x1234", or the address. */
 void ct_steps_names_label(struct ct_steps_names *names, uint64_t step, uint64_t address, char *text, size_t size);

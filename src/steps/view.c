@@ -69,6 +69,17 @@ copy_state(struct ct_steps_state *to, const struct ct_steps_state *from)
   memcpy(to, from, sizeof(*to));
 }
 
+/* What a step has changed of the state before it: vector registers are most of it, and few steps write any. */
+static void
+follow_state(struct ct_steps_state *before, const struct ct_steps_step *step, const struct ct_steps_state *after)
+{
+  if (step->plan == NULL || (step->effects->vectors_written | step->effects->masks_written) != 0) {
+    copy_state(before, after);
+  } else {
+    memcpy(before, after, offsetof(struct ct_steps_state, vector));
+  }
+}
+
 static bool
 show_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
 {
@@ -78,7 +89,7 @@ show_step(void *context, const struct ct_steps_step *step, const struct ct_steps
     view->shown++;
     view->left--;
   }
-  copy_state(&view->before, ct_steps_cursor_state(cursor));
+  follow_state(&view->before, step, ct_steps_cursor_state(cursor));
   return view->left != 0 && !ferror(view->lines.out);
 }
 
@@ -180,7 +191,7 @@ keep_step(void *context, const struct ct_steps_step *step, const struct ct_steps
     view->lines.out = out;
     view->found_at++;
   }
-  copy_state(&view->before, ct_steps_cursor_state(cursor));
+  follow_state(&view->before, step, ct_steps_cursor_state(cursor));
   return view->found_at < view->found_count;
 }
 
@@ -387,7 +398,8 @@ ct_steps_view_open(const char *path, const struct ct_steps_options *options, boo
                                         .start_tsc = start_tsc != 0 ? start_tsc : ct_steps_reader_head(reader)->tsc,
                                         .has_many_threads = many};
   view->cursor = ct_steps_cursor_open(reader);
-  if (view->lines.names == NULL || view->cursor == NULL) {
+  view->lines.cache = ct_line_cache_create(view->lines.names, options);
+  if (view->lines.names == NULL || view->cursor == NULL || view->lines.cache == NULL) {
     struct ct_steps_notes none = {.struct_size = sizeof(none)};
     ct_steps_view_close(view, &none);
     return ct_fail(diag, CT_ENOMEM, "out of memory");
@@ -415,6 +427,7 @@ ct_steps_view_close(struct ct_steps_view *view, struct ct_steps_notes *notes)
     snprintf(notes->damage, sizeof(notes->damage), "%s", ct_steps_reader_damage(view->lines.reader));
   }
   ct_steps_cursor_close(view->cursor);
+  ct_line_cache_free(view->lines.cache);
   ct_steps_names_free(view->lines.names);
   ct_steps_index_close(view->index);
   ct_steps_reader_close(view->lines.reader);

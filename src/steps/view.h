@@ -5,6 +5,7 @@
 
 #include "steps/cursor.h"
 #include "steps/index.h"
+#include "steps/line_cache.h"
 #include "steps/names.h"
 
 #include <contrail/steps.h>
@@ -14,6 +15,7 @@ struct ct_steps_lines {
   const struct ct_steps_options *options;
   struct ct_steps_reader *reader;
   struct ct_steps_names *names;
+  struct ct_line_cache *cache; /* of what is the same in many lines */
   FILE *out;
   uint64_t start_tsc; /* times are from then on */
   bool has_many_threads;

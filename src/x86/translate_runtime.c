@@ -167,6 +167,43 @@ emit_unpark(uint32_t shared, struct ct_code *out)
   ct_code_label_bind(out, &is_not);
 }
 
+/* In rax; rdx is lost. */
+static void
+emit_ticks(struct ct_code *out)
+{
+  ct_emit_rdtsc(out);
+  ct_emit_shl(out, CT_RDX, 32);
+  ct_emit_lea(out, CT_RAX, ct_mem_index(CT_RAX, CT_RDX, 0));
+  ct_emit_shr(out, CT_RAX, CT_ITRACE_TICK_SHIFT);
+}
+
+/* A wait begins. */
+static void
+emit_wait_end(uint32_t shared, struct ct_code *out)
+{
+  emit_ticks(out);
+  ct_emit_lea32(out, CT_RAX, ct_mem(CT_RAX, CT_ITRACE_WAIT_TICKS));
+  ct_emit_mov32_store(out, SLOT(shared, wait_end), CT_RAX);
+}
+
+/*
+ * The kernel counts the time of a wait anew each time that a signal has interrupted it. Of a thread that has more of
+ * them than waits the time stamp counter tells when one is over.
+ */
+static void
+emit_unless_over(uint32_t shared, struct ct_code *out, struct ct_code_label *wait)
+{
+  struct ct_code_label is_over = {.count = 0};
+  ct_emit_cmp32_imm(out, CT_RAX, -ETIMEDOUT);
+  ct_emit_jcc_label(out, CT_JE, &is_over);
+  emit_ticks(out);
+  ct_emit_mov32_load(out, CT_RCX, SLOT(shared, wait_end));
+  ct_emit_cmp32(out, CT_RAX, CT_RCX);
+  ct_emit_jcc_label(out, CT_JB, wait);
+  ct_code_label_bind(out, &is_over);
+  emit_wait_end(shared, out);
+}
+
 /* Waits for the answer, or until the tracer is dead: the thread goes on where the program is then. */
 static void
 emit_wait(const struct ct_translation_place *place, struct ct_code *out)
@@ -180,13 +217,13 @@ emit_wait(const struct ct_translation_place *place, struct ct_code *out)
   ct_emit_u8(out, 0xf0); /* lock */
   ct_emit_inc32_store(out, SLOT(shared, doorbell));
   emit_futex(out, shared + offsetof(struct ct_itrace_slots, doorbell), FUTEX_WAKE, 0);
+  emit_wait_end(shared, out);
   ct_code_label_bind(out, &wait);
   ct_emit_cmp32_store_imm(out, SLOT(shared, request), 1);
   ct_emit_jcc_label(out, CT_JNE, &done);
   emit_futex(out, shared + offsetof(struct ct_itrace_slots, request), FUTEX_WAIT,
              shared + offsetof(struct ct_itrace_slots, timeout));
-  ct_emit_cmp32_imm(out, CT_RAX, -ETIMEDOUT);
-  ct_emit_jcc_label(out, CT_JNE, &wait);
+  emit_unless_over(shared, out, &wait);
   ct_emit_mov32_load(out, CT_RAX, SLOT(shared, liveness));
   ct_emit_mov32_load(out, CT_RCX, SLOT(shared, last_liveness));
   ct_emit_mov32_store(out, SLOT(shared, last_liveness), CT_RAX);

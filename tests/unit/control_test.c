@@ -718,7 +718,7 @@ test_later_end(void **state)
     usleep(200000);
     after = atomic_load(&looks);
   } while (after != before);
-  ask_later(half, 2, 9, 60), ask_later(half, 3, 9, 30);
+  ask_later(half, 2, 9, 1000), ask_later(half, 3, 9, 30);
   shutdown(half, SHUT_WR);
   expect_line(half, 3, CT_RPC_LAST_BY_TIME);
   expect_line(half, 2, CT_RPC_LAST_BY_TIME);

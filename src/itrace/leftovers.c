@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See leftovers.h. A space of a tracer (space.h) is one shared memfd: what thread and tracer share lies below 2 GiB,
+ * with nothing else of ours there, and tells it from other memory of that name. Nothing of the program has an address
+ * in it, but for a thread that is in there, and for the frame of a signal's handler that came after the tracer's death:
+ * threads' stacks are looked at for any such word.
+ */
+#include "itrace/leftovers.h"
+
+#include "itrace/space.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOW_END     0x80000000ull
+#define STACK_MAX   (8ull << 20) /* of each thread, from its stack pointer on */
+#define CHUNK_BYTES 65536u
+#define STOP_MS     2000
+#define SPACES_MAX  4096
+
+struct spaces {
+  struct ct_mappings mappings;
+  struct space {
+    uint64_t inode, at; /* where its lowest part lies */
+    uint32_t liveness;
+  } *items;
+  size_t count;
+  uint64_t (*ranges)[2]; /* start and end of each of their mappings */
+  size_t range_count;
+};
+
+static bool
+has_name(const struct ct_mapping *mapping)
+{
+  static const char name[] = "/memfd:contrail ";
+  return mapping->shared && strncmp(mapping->path, name, sizeof(name) - 1) == 0;
+}
+
+static bool
+is_ours(const struct spaces *spaces, const struct ct_mapping *mapping)
+{
+  bool found = false;
+  for (size_t i = 0; i < spaces->count && has_name(mapping) && !found; i++) {
+    found = spaces->items[i].inode == mapping->inode;
+  }
+  return found;
+}
+
+static int
+find_ranges(struct spaces *spaces)
+{
+  spaces->ranges = calloc(spaces->mappings.count + 1, sizeof(*spaces->ranges));
+  for (size_t i = 0; i < spaces->mappings.count && spaces->ranges != NULL; i++) {
+    const struct ct_mapping *mapping = &spaces->mappings.items[i];
+    if (is_ours(spaces, mapping)) {
+      uint64_t *range = spaces->ranges[spaces->range_count++];
+      range[0] = mapping->start;
+      range[1] = mapping->end;
+    }
+  }
+  return spaces->ranges != NULL ? 0 : CT_ENOMEM;
+}
+
+static int
+find(pid_t pid, struct spaces *spaces)
+{
+  *spaces = (struct spaces){.count = 0};
+  int code = ct_process_mappings(pid, &spaces->mappings);
+  for (size_t i = 0; i < spaces->mappings.count && code == 0 && spaces->count < SPACES_MAX; i++) {
+    const struct ct_mapping *mapping = &spaces->mappings.items[i];
+    if (!has_name(mapping) || mapping->end > LOW_END || mapping->offset != 0 || !mapping->writable ||
+        mapping->end - mapping->start != CT_SPACE_SHARED_BYTES) {
+      continue;
+    }
+    struct space *items = reallocarray(spaces->items, spaces->count + 1, sizeof(*items));
+    code = items != NULL ? 0 : CT_ENOMEM;
+    if (items != NULL) {
+      spaces->items = items;
+      items[spaces->count++] = (struct space){.inode = mapping->inode, .at = mapping->start};
+    }
+  }
+  return code == 0 ? find_ranges(spaces) : code;
+}
+
+static void
+drop(struct spaces *spaces)
+{
+  ct_mappings_free(&spaces->mappings);
+  free(spaces->items);
+  free(spaces->ranges);
+}
+
+/* Does a tracer count in one of them? It does each tenth of a second at least. */
+static bool
+is_alive(const struct ct_process *process, const struct spaces *spaces)
+{
+  enum { LOOK_US = 400000 };
+  bool found = false;
+  for (int look = 0; look < 2; look++) {
+    if (look == 1) {
+      usleep(LOOK_US);
+    }
+    for (size_t i = 0; i < spaces->count; i++) {
+      uint32_t now = 0;
+      ct_process_read(process, spaces->items[i].at + offsetof(struct ct_itrace_slots, liveness), &now, sizeof(now));
+      found |= look == 1 && now != spaces->items[i].liveness;
+      spaces->items[i].liveness = now;
+    }
+  }
+  return found;
+}
+
+bool
+ct_itrace_has_leftovers(pid_t pid)
+{
+  struct spaces spaces;
+  bool has = find(pid, &spaces) == 0 && spaces.count != 0;
+  drop(&spaces);
+  return has;
+}
+
+static bool
+is_inside(const struct spaces *spaces, uint64_t address)
+{
+  bool found = false;
+  for (size_t i = 0; i < spaces->range_count && !found; i++) {
+    found = address >= spaces->ranges[i][0] && address < spaces->ranges[i][1];
+  }
+  return found;
+}
+
+/* Is there an address of ours on its stack? What cannot be read is taken for one. */
+static bool
+stack_has_ours(const struct ct_stopped *stopped, const struct spaces *spaces, uint64_t sp)
+{
+  static __thread uint64_t words[CHUNK_BYTES / sizeof(uint64_t)];
+  const struct ct_mapping *stack = ct_mappings_at(&spaces->mappings, sp);
+  if (stack == NULL) {
+    return false; /* it has none: no handler can have been called on it */
+  }
+  uint64_t at = sp & ~(uint64_t)7, end = stack->end - at > STACK_MAX ? at + STACK_MAX : stack->end;
+  while (at < end) {
+    size_t size = end - at < sizeof(words) ? (size_t)(end - at) : sizeof(words);
+    if (ct_process_read(stopped->process, at, words, size) != 0) {
+      return true;
+    }
+    for (size_t i = 0; i < size / sizeof(words[0]); i++) {
+      if (is_inside(spaces, words[i])) {
+        return true;
+      }
+    }
+    at += size;
+  }
+  return false;
+}
+
+static bool
+somebody_is_inside(const struct ct_stopped *stopped, const struct spaces *spaces)
+{
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    const struct ct_stopped_thread *thread = &stopped->threads[i];
+    if (is_inside(spaces, thread->pc) || stack_has_ours(stopped, spaces, thread->sp)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int
+ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *leftovers)
+{
+  struct spaces spaces;
+  int code = find(stopped->process->pid, &spaces);
+  if (code == 0 && spaces.count != 0) {
+    code = ct_stopped_find_pcs(stopped, NULL, 0, (struct ct_inner_stacks){0});
+  }
+  if (code != 0 || spaces.count == 0 || (leftovers->kept = somebody_is_inside(stopped, &spaces))) {
+    drop(&spaces);
+    return code;
+  }
+  for (size_t i = 0; i < spaces.range_count && code == 0; i++) {
+    const uint64_t args[6] = {spaces.ranges[i][0], spaces.ranges[i][1] - spaces.ranges[i][0]};
+    int64_t result = -1;
+    code = ct_stopped_syscall(stopped, SYS_munmap, args, &result);
+    leftovers->mappings += code == 0 && result == 0;
+    leftovers->bytes += code == 0 && result == 0 ? args[1] : 0;
+  }
+  drop(&spaces);
+  return code;
+}
+
+int
+ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag)
+{
+  struct ct_process process;
+  struct ct_stopped stopped = {0};
+  struct spaces spaces;
+  *leftovers = (struct ct_itrace_leftovers){0};
+  if (!ct_itrace_has_leftovers(pid)) {
+    return 0;
+  }
+  int code = ct_process_open(pid, &process, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = find(pid, &spaces);
+  if (code == 0 && is_alive(&process, &spaces)) {
+    code = ct_fail(diag, CT_EEXIST, "the instructions of process %d are being recorded; end that first", (int)pid);
+  }
+  drop(&spaces);
+  code = code != 0 ? code : ct_process_stop(&process, STOP_MS, &stopped, diag);
+  if (code == 0) {
+    code = ct_itrace_take_out(&stopped, leftovers);
+    ct_process_resume(&stopped);
+  }
+  ct_process_close(&process, false);
+  return code;
+}
