@@ -292,8 +292,8 @@ def against_callgrind(scene):
     callgrind.generate(source, 1000, 2027)
     with open(source, encoding="ascii") as file:
         text = file.read()
-    expect("table[i](8, i)" in text, "another program is generated")
-    words = [scene.compile(scene.write("deeper.c", text.replace("table[i](8, i)", "table[i](13, i)")), "-O2", "-g", name="deeper")]
+    expect("table[i](7, i)" in text, "another program is generated")
+    words = [scene.compile(scene.write("deeper.c", text.replace("table[i](7, i)", "table[i](13, i)")), "-O2", "-g", name="deeper")]
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "GLIBC_TUNABLES": callgrind.TUNABLES, "HOME": scene.folder}
     counted = scene.path("callgrind.out")
     plain = callgrind.run(words, scene.folder, environment)

@@ -20,6 +20,8 @@
 #define IDLE_MS     200        /* ... and while none does */
 #define WORK_NS     (1u << 20) /* of a processor between two polls are work */
 #define STAT_BYTES  1024       /* of /proc/self/task/TID/stat that hold the name and the state */
+#define STACK_LEAST                                                                                                    \
+  (1u << 20) /* also where the user has few by ulimit -s: what belongs to each thread lies on it, too */
 
 struct worker {
   pid_t tid; /* 0: the entry is free */
@@ -283,6 +285,10 @@ ct_worker_create(pthread_t *thread, pthread_attr_t *attributes, void *(*run)(voi
   }
   *start = (struct start){.run = run, .context = context, .is_raised = true};
   pthread_attr_init(&plain);
+  size_t size;
+  if (pthread_attr_getstacksize(&plain, &size) == 0 && size < STACK_LEAST) {
+    pthread_attr_setstacksize(&plain, STACK_LEAST);
+  }
   attributes = attributes != NULL ? attributes : &plain;
   int code = may_begin_raised() ? create_raised(thread, attributes, worker_main, start) : EPERM;
   if (code != 0) {

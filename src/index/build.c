@@ -479,7 +479,7 @@ note_end(struct reading *r)
   r->thread->events = ct_spans_events(r->spans);
   r->thread->lost = ct_spans_lost(r->spans);
   r->thread->preempted = ct_spans_preempted(r->spans);
-  r->thread->is_damaged = ct_spans_state(r->spans) == CT_CURSOR_DAMAGED && r->thread->payload_bytes != 0;
+  r->thread->is_damaged = ct_spans_state(r->spans) == CT_CURSOR_DAMAGED;
 }
 
 /* What is left of the stream, with the calls that are open at its end. */

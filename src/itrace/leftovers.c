@@ -132,18 +132,17 @@ is_inside(const struct spaces *spaces, uint64_t address)
   return found;
 }
 
-/* Is there an address of ours on its stack? What cannot be read is taken for one. */
+/* Is there an address of ours on its stack? What cannot be read is taken for one. words: CHUNK_BYTES. */
 static bool
-stack_has_ours(const struct ct_stopped *stopped, const struct spaces *spaces, uint64_t sp)
+stack_has_ours(const struct ct_stopped *stopped, const struct spaces *spaces, uint64_t sp, uint64_t *words)
 {
-  static __thread uint64_t words[CHUNK_BYTES / sizeof(uint64_t)];
   const struct ct_mapping *stack = ct_mappings_at(&spaces->mappings, sp);
   if (stack == NULL) {
     return false; /* it has none: no handler can have been called on it */
   }
   uint64_t at = sp & ~(uint64_t)7, end = stack->end - at > STACK_MAX ? at + STACK_MAX : stack->end;
   while (at < end) {
-    size_t size = end - at < sizeof(words) ? (size_t)(end - at) : sizeof(words);
+    size_t size = end - at < CHUNK_BYTES ? (size_t)(end - at) : CHUNK_BYTES;
     if (ct_process_read(stopped->process, at, words, size) != 0) {
       return true;
     }
@@ -157,16 +156,18 @@ stack_has_ours(const struct ct_stopped *stopped, const struct spaces *spaces, ui
   return false;
 }
 
+/* Without memory it is said that somebody is. */
 static bool
 somebody_is_inside(const struct ct_stopped *stopped, const struct spaces *spaces)
 {
-  for (size_t i = 0; i < stopped->thread_count; i++) {
+  uint64_t *words = malloc(CHUNK_BYTES);
+  bool is_there = words == NULL;
+  for (size_t i = 0; i < stopped->thread_count && !is_there; i++) {
     const struct ct_stopped_thread *thread = &stopped->threads[i];
-    if (is_inside(spaces, thread->pc) || stack_has_ours(stopped, spaces, thread->sp)) {
-      return true;
-    }
+    is_there = is_inside(spaces, thread->pc) || stack_has_ours(stopped, spaces, thread->sp, words);
   }
-  return false;
+  free(words);
+  return is_there;
 }
 
 int
