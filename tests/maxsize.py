@@ -113,19 +113,19 @@ def threads_without_end(scene):
     program = scene.build("""#include <pthread.h>
 #include <unistd.h>
 long step(long n) { __asm__ volatile("" ::: "memory"); return n; }
-void *run(void *a) { for (long i = 0; i < 500; i++) step(i); return 0; }
-int main(void) { for (long n = 0; n < 3000; n++) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0);
+void *run(void *a) { for (long i = 0; i < 800; i++) step(i); return 0; }
+int main(void) { for (long n = 0; n < 4000; n++) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0);
   if (n % 500 == 0) usleep(100000); } return 0; }
 """, "-pthread")
     not_kept = scene.bounded("1M", "--args", "--trace", "step", "--", program)
     manifest, info = scene.manifest(), scene.info()
     gone = manifest["kept"]["threads_gone"]
-    expect(gone > 100 and gone + len(manifest["threads"]) == 3000, f"{gone} threads are a sum")
-    expect(info["events"] + not_kept + info["dropped"] == 3000000, "the sums are wrong")
+    expect(gone > 100 and gone + len(manifest["threads"]) == 4000, f"{gone} threads are a sum")
+    expect(info["events"] + not_kept + info["dropped"] == 6400000, "the sums are wrong")
     folders = glob.glob(os.path.join(scene.trace, "thread_*"))
     with_events = [thread for thread in manifest["threads"] if thread["events"]]
     expect(len(folders) == len(with_events), f"{len(folders)} folders, {len(with_events)} threads with events")
-    return f"{len(folders)} folders of 3000"
+    return f"{len(folders)} folders of 4000"
 
 
 @case
