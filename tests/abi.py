@@ -160,7 +160,7 @@ def budget(scene):
         out = scene.record("-q", "--budget", "3%", *options, "--", scene.program, "600")
         expect(check_output(out, natively) == 600, "not all batches")
         steps = scene.info()["budget"]["steps"]
-        expect(steps > 0, "no step was taken")
+        expect(steps > 0, f"{options}: no step was taken: {scene.info()}"[:6000])
         told.append(f"{' '.join(options[:1]) or 'events'}: {steps} steps")
     return ", ".join(told)
 

@@ -123,7 +123,7 @@ def stopped_for_ten_seconds(scene):
         scene.finish()
         manifest = scene.manifest()
         lost = manifest["dropped_by_reason"]
-        expect(lost["drain_late"] == manifest["dropped_total"] > 0, f"{lost}")
+        expect(lost["drain_late"] == manifest["dropped_total"] > 0, f"{options}, the calls took {took} s: {lost}")
         rows = {row["name"]: row for row in json.loads(scene.run(scene.contrail, "report", "--json", "--window", "1", scene.trace))["functions"]}
         expect(rows["step"]["calls"] == after, f"{rows['step']['calls']} calls of {after} after that")
         calls = scene.rows()["step"]["calls"]
