@@ -157,8 +157,8 @@ def budget(scene):
     """Levels that go up and down under it."""
     natively, told = scene.natively(), []
     for options in ((), ("--args",), ("--detail", "abi!**", "--vectors", "--members")):
-        out = scene.record("-q", "--budget", "3%", *options, "--", scene.program, "600")
-        expect(check_output(out, natively) == 600, "not all batches")
+        out = scene.record("-q", "--budget", "3%", *options, "--", scene.program, "1200")  # longer than the first decision takes
+        expect(check_output(out, natively) == 1200, "not all batches")
         steps = scene.info()["budget"]["steps"]
         expect(steps > 0, f"{options}: no step was taken: {scene.info()}"[:6000])
         told.append(f"{' '.join(options[:1]) or 'events'}: {steps} steps")
