@@ -397,6 +397,18 @@ def ticks_of(process):
     return int(fields[11]) + int(fields[12])
 
 
+@case
+def asked_at_once(scene):
+    """What is added is asked for in the same moment: its functions have their modules, which may have been loaded just before."""
+    client = Client(scene)
+    for _ in range(3):
+        session = client.tool("launch", program="/usr/bin/perl", args=["-e", "use POSIX; for (1 .. 3000000) { $n += strtol($_) }"], patterns=[])["session"]
+        client.tool("trace", session=session, action="add", patterns=["perl!Perl_sv*", "malloc"])
+        wait_for("calls", lambda: (rows := client.tool("query", trace=session, sql="SELECT DISTINCT module FROM functions WHERE calls > 0")["rows"])  # pylint: disable=cell-var-from-loop
+                 and (expect(["?"] not in rows, f"{rows}") or True))
+        client.tool("session", session=session, action="stop", end=True)
+
+
 @case(alone=True)
 def views_cancelled(scene):
     """A view that is cancelled ends in its middle: the server takes less processor time for it than for the whole."""

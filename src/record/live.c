@@ -155,8 +155,8 @@ note_change(struct ct_session *session, const struct change_argument *argument, 
   ct_plans_lock(session->recording.modules.plans);
   ct_manifest_exclude(&session->recording.manifest, session->options.exclude);
   ct_plans_unlock(session->recording.modules.plans);
-  session->recording.manifest_is_old = true;
   session_count(session);
+  session_write_manifest(session, false); /* who asked for it looks next: also at modules that came just before */
 }
 
 static void
