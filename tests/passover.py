@@ -74,6 +74,18 @@ int main(int argc, char **) {
   return 0;
 }
 """
+# A thread of which no call is open all the time, and whose last long one ends early.
+EARLY = r"""
+#include <pthread.h>
+#include <unistd.h>
+#define N extern "C" __attribute__((noinline))
+static volatile long sum;
+N void leaf(long x) { sum += x; }
+N void mid(long x) { leaf(x); sum += x; }
+N void nap(long us) { usleep(us); }
+void *run(void *a) { nap(200000); for (long i = 0; i < ROUND; i++) mid(i); for (long i = 0; i < 400000000; i++) __asm__ volatile(""); return a; }
+int main(void) { pthread_t t; return pthread_create(&t, 0, run, 0) || pthread_join(t, 0); }
+"""
 FUNCTIONS = ("rare", "says", "held", "tails", "tailed", "jumps", "lands", "throws", "catches", "recurs", "naps", "yields", "coroutine",
              "switches", "main", "leaf2", "write", "no_such", "*throw*", "{rare,naps}")
 MORE = ((), ("--json",), ("--type", "call"), ("--depth", "3..6"), ("--min-duration", "5us"), ("--json", "--min-duration", "1us"), ("--max-duration", "1us"),
@@ -88,8 +100,8 @@ LONG = ("main", "coroutine", "held", "tailed", "switches", "leaf2", "leaf", "mid
 
 
 class Scene(harness.Scene):
-    def make(self, *words, arguments=(), size=6000):
-        self.write("own.cc", PROGRAM)
+    def make(self, *words, arguments=(), size=6000, source=PROGRAM):
+        self.write("own.cc", source)
         program = self.compile(self.path("own.cc"), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra", "-foptimize-sibling-calls", "-w", "-pthread",
                                f"-DROUND={size}", compiler="g++")
         result = self.execute(self.contrail, "record", "-q", "-o", self.trace, *words, "--", program, *arguments)
@@ -242,6 +254,15 @@ def lost(scene):
     if dropped == 0:
         raise Skip("contrail was fast enough: nothing was lost")
     return f"{dropped:,} events lost, {compare(scene, functions=('rare', 'tails', 'lands', 'recurs', 'no_such', 'yields'))}"
+
+
+@case
+def ends_early(scene):
+    """What is open where reading stops is not what is open at the end."""
+    scene.make("--no-args", "--trace", "mid", "--trace", "leaf", "--trace", "nap", size=300000, source=EARLY)
+    index = scene.index()
+    lines = [same(scene, index, *words, "--limit", "0", scene.trace) for words in (("--min-duration", "150ms"), ("--min-duration", "150ms", "--json"))]
+    expect(lines[1] == 1, f"{lines} lines of a nap")
 
 
 @case

@@ -12,7 +12,8 @@
  * Where only ends of long calls are shown (--min-duration), or of those that are not over (--reason), or losses, output
  * and the crash (--type), whatever function they are of, granules with one of these are wanted, and no others. A call
  * may be open then that is shown when it ends: the frames of a lane that lands are looked at like ones that are
- * entered.
+ * entered. The last granule is always wanted: what is open at a lane's end is shown, and it is not what is open at the
+ * end of the last granule that is wanted, where events were lost and with them the calls that are open all the time.
  *
  * The last event before is taken when the next one is known, and put into effect after that: the stacks become those
  * of the new place only when its first event is taken (replay_land).
@@ -174,6 +175,9 @@ look_for_rare(const struct replay *r, struct lane *lane)
   }
   int code = ct_index_granules_with(r->index, lane->thread, &asked, &lane->wanted, &lane->granule_count);
   free(moments);
+  if (code == 0 && lane->wanted != NULL && lane->granule_count != 0) {
+    lane->wanted[lane->granule_count - 1] = 1;
+  }
   return code;
 }
 
