@@ -298,8 +298,9 @@ AGENT_HIDDEN uint32_t agent_map_concerns(uint64_t a, uint64_t b, uint64_t c, uin
                                          const struct ct_hook_desc *desc);
 AGENT_HIDDEN void agent_mappings_change(const struct ct_control_page *control, uint64_t sp,
                                         const struct ct_hook_desc *desc);
-/* agent.c: takes the lowest bit that is set in a map of so many words; CT_SEGMENT_NONE: none is. */
-AGENT_HIDDEN uint32_t agent_take_bit(uint64_t *map, uint32_t words);
+/* agent.c: takes a bit that is set in a map of so many words, after the one that was taken last (UINT32_MAX: none was),
+ * which is remembered; CT_SEGMENT_NONE: none is set. */
+AGENT_HIDDEN uint32_t agent_take_bit(uint64_t *map, uint32_t words, uint32_t *last);
 /* Takes the full one of these segments that was begun first away from the drain; *victim: whose it was. */
 AGENT_HIDDEN uint32_t agent_take_oldest(uint32_t first, uint32_t count, struct ct_slot **victim);
 /* Waits, bounded, until the drain has freed a segment that `take` finds. CT_SEGMENT_NONE: it has not. */

@@ -15,7 +15,8 @@ first_of(const struct ct_ring_header *r)
 static uint32_t
 take_free(struct ct_ring_header *r)
 {
-  uint32_t taken = agent_take_bit(r->detail_free_map, (r->detail_count + 63) / 64);
+  static uint32_t last = UINT32_MAX;
+  uint32_t taken = agent_take_bit(r->detail_free_map, (r->detail_count + 63) / 64, &last);
   return taken == CT_SEGMENT_NONE ? taken : first_of(r) + taken;
 }
 

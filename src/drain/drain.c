@@ -30,22 +30,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK_NS      (4 * 1000 * 1000)  /* between two peeks into active segments ... */
-#define IDLE_ROUNDS   16                 /* ... and when so many have found nothing ... */
-#define IDLE_NS       (16 * 1000 * 1000) /* ... this */
-#define REAP_NS       (20 * 1000 * 1000)
-#define SCARCE_NS     (1000 * 1000)
-#define YIELD_NS      (5 * 1000 * 1000) /* of work without a pause, then one of ... */
-#define YIELD_FOR_NS  50000
-#define RULES_NS      (2 * 1000 * 1000) /* between checks of calls that go on */
-#define PUBLISH_NS    (50 * 1000 * 1000)
-#define WARM_SEGMENTS 128
-#define WARM_SHARE    8 /* of the ring, at most */
-#define POLL_RUN      16
-#define THREADS_MAX   (1u << 17)          /* in a trace: each has a folder and some memory */
-#define FRAMES_MAX    256                 /* that were open when the recording began */
-#define EARLY_NS      (100 * 1000 * 1000) /* so long a thread may take to its first event */
-#define LOST_MAX      (1ull << 48)        /* more is no count of events */
+#define CHECK_NS     (4 * 1000 * 1000)  /* between two peeks into active segments ... */
+#define IDLE_ROUNDS  16                 /* ... and when so many have found nothing ... */
+#define IDLE_NS      (16 * 1000 * 1000) /* ... this */
+#define REAP_NS      (20 * 1000 * 1000)
+#define SCARCE_NS    (1000 * 1000)
+#define YIELD_NS     (5 * 1000 * 1000) /* of work without a pause, then one of ... */
+#define YIELD_FOR_NS 50000
+#define RULES_NS     (2 * 1000 * 1000) /* between checks of calls that go on */
+#define PUBLISH_NS   (50 * 1000 * 1000)
+#define WARM_SHARE   2 /* of the ring, at most */
+#define POLL_RUN     16
+#define THREADS_MAX  (1u << 17)          /* in a trace: each has a folder and some memory */
+#define FRAMES_MAX   256                 /* that were open when the recording began */
+#define EARLY_NS     (100 * 1000 * 1000) /* so long a thread may take to its first event */
+#define LOST_MAX     (1ull << 48)        /* more is no count of events */
 
 uint64_t
 drain_now_ns(void)
@@ -540,13 +539,13 @@ ticks_in(uint64_t ns)
   return per_ms * (ns / 1000000);
 }
 
-/* The target finds the lowest segments' pages there. In one system call for each, which takes a tenth of the faults'
- * time; the pages are touched where that is not known (before Linux 5.14). */
+/* The target finds the pages of the segments there that it takes in turn. In one system call for each, which takes a
+ * tenth of the faults' time; the pages are touched where that is not known (before Linux 5.14). */
 static void
 warm_up(struct ct_drain *drain)
 {
   uint32_t share = drain->segment_count / WARM_SHARE;
-  for (uint32_t i = 0; i < WARM_SEGMENTS && i < share; i++) {
+  for (uint32_t i = 0; i < CT_SEGMENT_ROUND && i < share; i++) {
     uint8_t *segment = drain->segments + (size_t)i * CT_SEGMENT_STRIDE;
     bool is_there = madvise(segment, CT_SEGMENT_BYTES, MADV_POPULATE_WRITE) == 0;
     for (size_t at = 0; at < CT_SEGMENT_BYTES && !is_there; at += CT_PAGE_BYTES) {

@@ -48,6 +48,7 @@
 #define CT_EVENT_BYTES    16u
 #define CT_SEGMENT_EVENTS (CT_SEGMENT_BYTES / CT_EVENT_BYTES)
 #define CT_SEGMENT_MAX    4096u
+#define CT_SEGMENT_ROUND  128u /* a multiple of 64: threads take these in turn, before any other */
 #define CT_SEGMENT_NONE   UINT32_MAX
 
 /* One byte of the table stands for 64 KiB of the target's address space. */
@@ -388,7 +389,7 @@ struct ct_ring_header {
   uint32_t leave;                      /* atomic, futex, enum ct_leave_state */
   uint32_t pad3;
   uint64_t leave_frame; /* of whoever has asked, for a mapping: address of its struct ct_leave_frame */
-  uint64_t free_map[CT_SEGMENT_MAX / 64]; /* atomic bits: 1 = free; lowest first, so that warm pages are used again */
+  uint64_t free_map[CT_SEGMENT_MAX / 64]; /* atomic bits: 1 = free */
   uint32_t detail_count;                  /* segments of the detail lane, in the table after segment_count; 0: none */
   uint32_t detail_waits;                  /* a thread waits for a free one, where lossless is set: all are written */
   uint64_t detail_free_map[CT_DETAIL_SEGMENT_MAX / 64];
