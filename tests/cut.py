@@ -83,12 +83,12 @@ def coroutines(scene):
 def losses(scene):
     """Events are lost while contrail stands still; frames that were open then are uncertain in pieces that begin after it."""
     lossy = of_losses.Scene(scene.options, scene.folder)
-    lossy.stopped(0.3, "--ring-size", "4", "--no-wait", rounds=2 * of_losses.ROUNDS)
+    lossy.stopped(0.3, "--ring-size", "4", "--no-wait", rounds=scene.rounds(1, 4) * of_losses.ROUNDS // 2)
     info = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))
     expect(info["dropped"] > 0, "nothing was lost")
     seen = False
     chance = random.Random(3)
-    for _ in range(scene.rounds(4, 12)):
+    for _ in range(scene.rounds(3, 12)):
         low, high = sorted(chance.randrange(int(info["duration_ns"])) for _ in range(2))
         target = scene.check_piece(low, high)
         seen |= any(row["uncertain"] and row["entered_before"] for row in scene.report(target)["functions"])

@@ -134,7 +134,7 @@ def full_for_a_dump(scene):
     disk = scene.disk(1)
     try:
         program = scene.build(COUNT)
-        process = scene.start_last("4M", "--args", "--trace", "step", "--", program, "100000000")
+        process = scene.start_last("3M", "--args", "--trace", "step", "--", program, "100000000")
         wait_for("more than the disk holds", lambda: scene.kept(process).get("bytes", 0) > 2 << 20)
         place = os.path.join(disk, "dump")
         result = scene.execute(scene.contrail, "dump", "-o", place)

@@ -134,6 +134,27 @@ def npm(build, *packages, seconds=300, options=()):
     return os.path.join(folder, "node_modules")
 
 
+JSON_SCHEMA = """import json, sys
+try:
+    import jsonschema
+except ImportError:
+    sys.exit(77)
+for document, schema in json.load(sys.stdin):
+    jsonschema.Draft202012Validator.check_schema(schema) if document is None else jsonschema.validate(document, schema)
+"""
+
+
+def follow_schemas(pairs):
+    """False where no Python has jsonschema: the one that runs here, or the one in PATH. (document, schema), (None, schema): the
+    schema alone."""
+    for python in (sys.executable, "python3"):
+        result = subprocess.run([python, "-c", JSON_SCHEMA], input=json.dumps(list(pairs)), capture_output=True, text=True, check=False)
+        if result.returncode != 77:
+            expect(result.returncode == 0, f"not as the schema has it: {result.stderr.strip()[-1000:]}")
+            return True
+    return False
+
+
 class Running(subprocess.Popen):
     """A program for `with`: when the case fails there, it and all that it has started are ended, and not waited for."""
 

@@ -506,7 +506,15 @@ def kill_at_point(scene):
         target.stop()
 
 
+def choose(cases, options):
+    """--few: of the programs that are killed at random moments half, by lot."""
+    often = [one for one in cases if one.function is kill_often]
+    left_out = random.sample(often, len(often) // 2) if options.few and not options.filter else []
+    return [one for one in cases if one not in left_out]
+
+
 def arguments(parser):
+    parser.add_argument("--few", action="store_true", help="of the programs half, by lot; all test points")
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=600, help="at most so long for each target")
     parser.add_argument("--seed", type=int, default=None)
@@ -523,4 +531,4 @@ for target_made in RECORDED:
 
 
 if __name__ == "__main__":
-    main(__doc__, Scene, arguments)
+    main(__doc__, Scene, arguments, choose)

@@ -103,11 +103,11 @@ def as_the_whole(scene):
     last = max(line["ts_ns"] for line in whole)
     first = min(line["ts_ns"] for line in whole if line["kind"] == "enter")
     draw = random.Random(7)
-    for _ in range(8):
+    for _ in range(scene.rounds(4, 16)):
         a, b = sorted((draw.randrange(first, last), draw.randrange(first, last)))
         count(scene, compare(scene, whole, a, b), a, b)
     for length in (3000, 100_000, 2_000_000):
-        for _ in range(6):
+        for _ in range(scene.rounds(2, 12)):
             a = draw.randrange(first, last)
             compare(scene, whole, a, a + length)
     compare(scene, whole, 0, last + 10**9)

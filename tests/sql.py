@@ -490,7 +490,7 @@ ASK = ("SELECT count(*) AS n, sum(self) AS s, max(duration) AS m FROM spans; SEL
 def index_file(scene):
     """Written once, used, and thrown away when it is not this trace's or was damaged."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
-    scene.record("-q", "--", program, "200000")
+    scene.record("-q", "--", program, str(scene.rounds(100000, 200000)))
     index = os.path.join(scene.trace, "spans.cti")
 
     def ask():
@@ -512,7 +512,7 @@ def index_file(scene):
     lots = random.Random(seed)
     with open(index, "rb") as file:
         whole = file.read()
-    for n in range(scene.rounds(12, 60)):
+    for n in range(scene.rounds(8, 60)):
         data = bytearray(whole)
         if n % 4 == 3:
             data = data[:lots.randrange(len(data))]
@@ -576,7 +576,7 @@ def size(scene):
 def grows(scene):
     """Queries while it is recorded; in the end the index that grew with it says what a fresh one does."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
-    recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "1500000"])
+    recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, str(scene.rounds(700000, 1500000))])
     seen, taken, lots = [], {}, random.Random(4)
     some = "SELECT id, parent_id, function, start, duration, self, depth FROM spans WHERE "
     while recorder.poll() is None:
