@@ -59,7 +59,7 @@ GROUPS = {
     "killed": Group(["killed.py --seconds 1 --few"], "late", parts=2),
     "hostile": Group(["hostile.py --seconds 5"], "late"),
     "cache": Group(["cache.py"], "waits"),
-    "graph": Group(["graph.py"], parts=2, marked="late"),
+    "graph": Group(["graph.py", "slowest.py"], parts=2, marked="late"),
     "library": Group(["library.py"], "waits"),
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),

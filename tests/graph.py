@@ -1,256 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Callers and callees, groups, the graph and the slowest calls, against sums that are made here of `replay --json`.
+"""Callers and callees, groups and the graph, against sums that are made of `replay --json` (graphmodel.py).
 
     tests/graph.py [--filter PATTERN] [--build DIR]
-
-The sums are made by going through the moments: the time between two events of a thread belongs to the stack that it has
-then. With --raw that time is the difference of two timestamps, so that all sums can be compared.
 """
 import collections
 import json
 import os
-import re
 import shutil
 import signal
 import struct
 import subprocess
 import time
 
-import harness
-from harness import Running, Skip, case, expect, main, need, parse_lines, wait_for
+from graphmodel import AWAY, SELF, Frame, Scene, Sums, Thread, folded
+from harness import Running, Skip, case, expect, main, need, wait_for
 from processes import state_of
-
-ROOT, OTHER, SELF, AWAY, COUNTED = "(root)", "(root of another stack)", "(self)", "(on other stacks)", "(counted only)"
-NESTED = ("(folded)", "(other)")
-
-
-class Sums:
-    """calls, total, self, and of how many pieces these are put together: each may be wrong by a nanosecond."""
-
-    def __init__(self):
-        self.calls = self.total = self.own = self.pieces = 0
-
-    def check(self, row, what, keys=("calls", "total", "own")):
-        names = {"calls": "calls", "total": "total_ns", "own": "self_ns"}
-        for key in keys:
-            mine, its = getattr(self, key), row[names[key]] or 0
-            margin = 0 if key == "calls" else self.pieces + 3
-            expect(abs(mine - its) <= margin, f"{what}: {names[key]} is {its}, by the events {mine} (within {margin})")
-
-
-class Frame:
-    def __init__(self, line, function, caller):
-        self.function, self.caller, self.enter, self.id = function, caller, line["ts_ns"], line["id"]
-        self.before = line.get("entered_before", False)
-
-
-class Model:
-    """What the lines of a replay amount to. A function is (module, name)."""
-
-    def __init__(self):
-        self.functions = collections.defaultdict(Sums)
-        self.callers = collections.defaultdict(lambda: collections.defaultdict(Sums))
-        self.callees = collections.defaultdict(lambda: collections.defaultdict(Sums))
-        self.paths = collections.defaultdict(Sums)  # by a tuple of functions, recursions folded
-        self.groups = collections.defaultdict(lambda: collections.defaultdict(Sums))
-        self.calls = {}  # by id: what the return says
-        self.gap = 0
-        self.focus = set()  # names of functions: paths from the outermost of their calls down
-        self.below = collections.defaultdict(Sums)
-        self.files, self.counted = {}, 0
-
-    def add(self, lines, process):
-        threads = collections.defaultdict(list)
-        for line in lines:
-            if line["kind"] != "warning":
-                threads[line["tid"]].append(line)
-        for tid, own in threads.items():
-            Thread(self, process, tid).run(own)
-        return self
-
-    def keys(self, function, process, tid):
-        module, name = function
-        return {"module": module, "thread": tid, "process": process, "class": class_of(name),
-                "file": self.files.get(function, "(not known)")}
-
-
-def class_of(name):
-    """What is before the last ::, without a return type; of names like those of the test's program."""
-    name = re.sub("<.*>", "", name.split("(")[0].split(" ")[-1])
-    return name.rpartition("::")[0] or "(no class)"
-
-
-def folded(path):
-    """A function that is on the path already goes on from there."""
-    out = []
-    for function in path:
-        if function in out:
-            del out[out.index(function) + 1:]
-        else:
-            out.append(function)
-    return tuple(out)
-
-
-class Thread:
-    def __init__(self, model, process, tid):
-        self.model, self.process, self.tid = model, process, tid
-        self.stacks, self.stack, self.now, self.gap = collections.defaultdict(list), 0, None, None
-
-    def frames(self):
-        return self.stacks[self.stack]
-
-    def advance(self, line):
-        """The time since the last event, with the stack that there was."""
-        ticks, self.now = line["ts_ns"] - (self.now if self.now is not None else line["ts_ns"]), line["ts_ns"]
-        if self.gap is not None:
-            self.model.gap += ticks
-            self.gap = None
-            return
-        model, frames = self.model, self.frames()
-        on = [frame.function for frame in frames]
-        others = {frame.function for number, stack in self.stacks.items() if number != self.stack for frame in stack}
-        here = set(on)
-        for function in here | others:
-            self.put(model.functions[function], ticks)
-        for function in here:
-            innermost = len(on) - 1 - on[::-1].index(function)
-            called = on[innermost + 1] if innermost + 1 < len(on) else SELF
-            self.put(model.callees[function][called], ticks)
-        for function in others - here:
-            self.put(model.callees[function][AWAY], ticks)
-        for function in here | others:  # the outermost of them all is the first that was entered
-            outermost = min((frame for stack in self.stacks.values() for frame in stack if frame.function == function),
-                            key=lambda frame: frame.order)
-            self.put(model.callers[function][outermost.caller], ticks)
-        groups = collections.defaultdict(set)
-        for function in here | others:
-            for what, key in model.keys(function, self.process, self.tid).items():
-                groups[what].add(key)
-        for what, keys in groups.items():
-            for key in keys:
-                self.put(model.groups[what][key], ticks)
-        if frames:
-            top = frames[-1]
-            for sums in self.about(top):
-                sums.own += ticks
-                sums.pieces += 1
-            model.callees[top.function][SELF].own += ticks
-            path = (("(other stacks)",) if self.stack else ()) + folded(on)
-            model.paths[path].own += ticks
-            for length in range(1, len(path) + 1):
-                self.put(model.paths[path[:length]], ticks)
-            path = self.below(on)
-            if path:
-                model.below[path].own += ticks
-            for length in range(1, len(path) + 1):
-                self.put(model.below[path[:length]], ticks)
-            if len(frames) > 1:
-                sums = model.callees[frames[-2].function][top.function]
-                sums.own += ticks
-                sums.pieces += 1
-
-    def below(self, on):
-        first = next((at for at, (_, name) in enumerate(on) if name in self.model.focus), len(on))
-        return folded(on[first:])
-
-    @staticmethod
-    def put(sums, ticks):
-        sums.total += ticks
-        sums.pieces += 1
-
-    def about(self, frame):
-        """The sums that a call counts to, but for paths and callees."""
-        model = self.model
-        yield model.functions[frame.function]
-        yield model.callers[frame.function][frame.caller]
-        for what, key in model.keys(frame.function, self.process, self.tid).items():
-            yield model.groups[what][key]
-
-    def enter(self, line, is_point=False, calls=1):
-        function = (line["module"], line["name"])
-        if "file" in line:
-            self.model.files[function] = line["file"]
-        frames = self.frames()
-        caller = frames[-1].function if frames else OTHER if self.stack else ROOT
-        frame = Frame(line, function, caller)
-        frame.order = self.order = getattr(self, "order", 0) + 1
-        calls = 0 if frame.before else calls
-        for sums in self.about(frame):
-            sums.calls += calls
-        if frames:
-            self.model.callees[frames[-1].function][function].calls += calls
-        path = (("(other stacks)",) if self.stack else ()) + folded([one.function for one in frames] + [function])
-        self.model.paths[path].calls += calls
-        path = self.below([one.function for one in frames] + [function])
-        if path:
-            self.model.below[path].calls += calls
-        if not is_point:
-            frames.append(frame)
-
-    def leave(self, line, duration):
-        frames = self.stacks[line["stack"]]
-        frame = frames.pop()
-        self.model.calls[frame.id] = {"function": frame.function, "duration": duration, "ts": frame.enter, "tid": self.tid,
-                                      "uncertain": line.get("uncertain", False), "reason": line.get("reason", "returned"),
-                                      "before": frame.before}
-
-    def run(self, lines):
-        for line in lines:
-            kind = line["kind"]
-            if kind in ("away", "output", "value", "interval"):
-                continue
-            if kind == "lost" and self.gap is not None:
-                continue
-            if kind == "counted":
-                self.model.functions[(line["module"], line["name"])].calls += line["calls"]
-                continue
-            self.advance(line)
-            if kind == "enter":
-                self.enter(line)
-            elif kind == "point":
-                self.enter(line, True, line.get("interval", 1))
-            elif kind in ("return", "left"):
-                if self.stacks[line["stack"]]:
-                    self.leave(line, line["duration_ns"])
-            elif kind == "tail":
-                if "ended" in line:
-                    self.leave(dict(line, reason="tail call"), line["duration_ns"])
-                self.enter(line)
-            elif kind == "switch":
-                self.stack = line["stack"]
-            elif kind == "exec":
-                self.stacks.clear()
-                self.stack = 0
-            elif kind == "lost":
-                self.gap = True
-
-
-class Scene(harness.Scene):
-    def made(self, *words, options=(), mode="full"):
-        program = self.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
-        self.record("-q", "--source", "--mode", mode, *options, "--", program, *words)
-
-    def view(self, *words, trace=None, status=0):
-        return self.run(self.contrail, *words, trace or self.trace, status=status, timeout=300)
-
-    def json(self, *words, trace=None):
-        return json.loads(self.view(*words, "--json", "--raw", trace=trace))
-
-    def view_graph(self, name):
-        return json.loads(self.run(self.contrail, "graph", "--json", "--raw", name, self.trace))
-
-    def model(self, family=False, options=(), focus=()):
-        """Of the trace; of a family with its children."""
-        manifest = self.manifest()
-        model = Model()
-        model.focus = set(focus)
-        model.add(parse_lines(self.view("replay", "--json", "--raw", *options)), manifest["pid"])
-        for child in manifest.get("children", []) if family else []:
-            if child.get("directory"):
-                model.add(parse_lines(self.view("replay", "--json", "--raw", trace=os.path.join(self.trace, child["directory"]))),
-                          child["pid"])
-        return model
 
 
 def key_of(row):
@@ -313,8 +78,7 @@ def check_groups(scene, model, *options, whats=("module", "class", "thread", "pr
 @case
 def callers(scene):
     """All callers of all functions: threads, coroutines, exceptions, recursions, tail calls."""
-    scene.made()
-    model = scene.model()
+    model = scene.shared_model()
     count = check_edges(scene, model, "callers")
     keys = ("module", "name", "calls", "total_ns", "self_ns", "off_ns")
     mine = sorted(json.dumps([row[key] for key in keys]) for row in scene.json("report")["functions"]
@@ -331,8 +95,7 @@ def callers(scene):
 @case
 def callees(scene):
     """All callees, and what a function has of its total while another stack is on."""
-    scene.made()
-    model = scene.model()
+    model = scene.shared_model()
     count = check_edges(scene, model, "callees")
     fib = scene.json("report", "--callees", "fib")["functions"][0]["callees"]
     rows = {row["name"]: row for row in fib}
@@ -345,8 +108,8 @@ def callees(scene):
 @case
 def groups(scene):
     """By module, class, thread, process and file."""
-    scene.made()
-    check_groups(scene, scene.model(), whats=("module", "thread", "process", "file"))
+    check_groups(scene, scene.shared_model(), whats=("module", "thread", "process", "file"))
+    scene.trace = scene.path("trace")
     scene.made(options=("--trace", "graph!"))
     check_groups(scene, scene.model())
     names = {row["name"] for row in scene.json("report", "--by", "class")["groups"]}
@@ -392,50 +155,6 @@ def family(scene):
     expect([row["pid"] for row in rows] == pids[:1], f"{rows}, asked for {pids[0]}")
 
 
-class CallsOf:
-    """The calls of all processes of a family, by function, from their replays."""
-
-    def __init__(self, scene):
-        self.calls, self.first = [], None
-        manifest = scene.manifest()
-        pids = [manifest["pid"]] + [child["pid"] for child in manifest["children"] if child.get("directory")]
-        for order, pid in enumerate(pids):  # with the ids of the family, which a child's own directory has not
-            model = Model().add(parse_lines(scene.view("replay", "--json", "--process", str(pid))), pid)
-            self.calls += [(call, number, pid, order) for number, call in model.calls.items()]
-
-    def slowest(self, name, count):
-        found = [(-call["duration"], order, number, pid) for call, number, pid, order in self.calls
-                 if call["function"][1] == name and not call["uncertain"] and call["reason"] not in ("lost", "stack switched")]
-        return [(-duration, number, pid) for duration, order, number, pid in sorted(found, key=lambda call: call[0])[:count]]
-
-
-@case
-def slowest_family(scene):
-    """The slowest calls of all processes, with their trees; of one of them."""
-    scene.made("fork", "6", options=("--follow",))
-    mine = CallsOf(scene)
-    pids = {pid for _, _, pid, _ in mine.calls}
-    expect(len(pids) > 1, f"one process: {pids}")
-    seen = set()
-    for name, count in (("fib", 40), ("work", 9), ("main", 3), ("catcher", 11)):
-        shown = json.loads(scene.view("slowest", "--family", name, "-n", str(count), "--json"))["slowest"]
-        its = mine.slowest(name, count)
-        expect([call["duration_ns"] for call in shown] == [duration for duration, _, _ in its], f"{name}: {shown}, by the events {its}")
-        durations = collections.Counter(duration for duration, _, _ in its)
-        by_duration = {duration: (number, pid) for duration, number, pid in its if durations[duration] == 1}
-        for call in shown[:-1]:
-            expect(by_duration.get(call["duration_ns"], (call["id"], call["pid"])) == (call["id"], call["pid"]), f"{name}: {call}, {its}")
-            seen.add(call["pid"])
-            expect(call["inside_of"] or call["tree"]["id"] == call["id"], f"{call}")
-    expect(len(seen) > 1, f"of one process: {seen}")
-    alone = sorted(pids)[-1]
-    rows = json.loads(scene.view("slowest", "--family", "--process", str(alone), "fib", "--json"))["slowest"]
-    expect({call["pid"] for call in rows} <= {alone}, f"asked for {alone}: {rows}")
-    text = scene.view("slowest", "--family", "main")
-    expect(all(f"of process {pid}" in text for pid in {pid for _, _, pid in mine.slowest("main", 5)}), text[:3000])
-    expect(scene.execute(scene.contrail, "slowest", "--family", "main", scene.trace + "@1..2").returncode == 2, "a piece of a family")
-
-
 @case
 def processors(scene):
     """What is shown does not depend on how many processors read, nor on when they are done."""
@@ -459,8 +178,7 @@ def processors(scene):
 @case
 def windows(scene):
     """A piece of the trace, and a thread."""
-    scene.made()
-    whole = next(call for call in scene.model().calls.values() if call["function"][1] == "main")
+    whole = next(call for call in scene.shared_model().calls.values() if call["function"][1] == "main")
     options = ("--from", f"{(whole['ts'] + 0.3 * whole['duration']) / 1e9:.9f}", "--to",
                f"{(whole['ts'] + 0.7 * whole['duration']) / 1e9:.9f}")
     model = scene.model(options=options)
@@ -511,11 +229,11 @@ def graph(scene):
     scene.made(options=("--trace", "graph!"))
     model = scene.model()
     check_graph(model.paths, scene.json("graph"))
-    scene.made()
-    model = scene.model()
+    model = scene.shared_model()
     count = check_graph(model.paths, scene.json("graph"))
+    lines = scene.raw_lines()
     for name in ("fib", "pong", "work"):
-        check_graph(scene.model(focus=(name,)).below, scene.view_graph(name))
+        check_graph(limited(model, lines, lambda call, depth: True, (name,)), scene.view_graph(name))
     threads = scene.json("graph", "--per-thread")["graph"]
     groups = {row["tid"]: row for row in scene.json("report", "--by", "thread")["groups"]}
     for thread in threads:
@@ -582,7 +300,7 @@ def limited(model, lines, passes, focus=()):
 def graph_of_some_calls(scene):
     """With durations, depths and reasons: calls that pass have all of their time, others only what is of these."""
     scene.made("8")
-    model, lines = scene.model(), [line for line in parse_lines(scene.view("replay", "--json", "--raw")) if line["kind"] != "warning"]
+    model, lines = scene.model(), scene.raw_lines()
     durations = sorted(call["duration"] for call in model.calls.values())
     low, high = (durations[len(durations) * share // 100] for share in (70, 95))
     tid = max(line["tid"] for line in lines)
@@ -623,7 +341,7 @@ def graph_of_some_calls(scene):
 def graph_of_some_points(scene):
     """Without times: of the calls that have no end."""
     scene.made(mode="light", options=("--no-sampling", "--trace", "graph!"))
-    lines = [line for line in parse_lines(scene.view("replay", "--json", "--raw")) if line["kind"] != "warning"]
+    lines = scene.raw_lines()
     want = collections.Counter(line["name"] for line in lines if line["kind"] == "point" and 0 <= line["depth"] <= 2)
     got = collections.Counter()
     for path, node in paths_of(scene.json("graph", "--reason", "enter-only", "--depth", "..2")["graph"]):
@@ -661,194 +379,6 @@ def graph_of_children(scene):
     """The processes of a family, as one tree."""
     scene.made("fork", "6", options=("--follow", "--trace", "graph!"))
     check_graph(scene.model(family=True).paths, scene.json("graph", "--family"))
-
-
-class Calls:
-    """The calls of a replay by their ids: duration, function, what each has called."""
-
-    def __init__(self, lines):
-        self.known, self.called, self.points = {}, collections.defaultdict(list), collections.defaultdict(collections.Counter)
-        tops = collections.defaultdict(list)
-        for line in lines:
-            stack = tops[line.get("tid"), line.get("stack")]
-            if line["kind"] == "tail" and "ended" in line:
-                self.end(stack.pop(), line)
-            if line["kind"] in ("enter", "tail"):
-                stack.append(line["id"])
-                self.known[line["id"]] = {"function": (line["module"], line["name"]), "ts": line["ts_ns"], "depth": line["depth"]}
-                if line["parent"] is not None:
-                    self.called[line["parent"]].append(line["id"])
-            elif line["kind"] in ("return", "left") and stack:
-                self.end(stack.pop(), line)
-            elif line["kind"] == "point" and line["parent"] is not None:
-                self.points[line["parent"]][line["module"], line["name"]] += line.get("interval", 1)
-
-    def end(self, number, line):
-        self.known[number].update(duration=line["duration_ns"], uncertain=line.get("uncertain", False),
-                                  reason="tail call" if line["kind"] == "tail" else line.get("reason", "returned"))
-
-    def inside(self, number):
-        """How many, at any depth."""
-        todo, count = [number], -1
-        while todo:
-            number = todo.pop()
-            count += 1 + sum(self.points[number].values())
-            todo += self.called[number]
-        return count
-
-    def slowest(self, name, count, passes=lambda call: True):
-        found = [(-call["duration"], call["ts"], number) for number, call in self.known.items()
-                 if call["function"][1] == name and passes(call) and not call["uncertain"] and call["reason"] not in ("lost", "stack switched")]
-        return [(number, -duration) for duration, _, number in sorted(found)[:count]]
-
-    def check(self, node, least=0):
-        """The tree of a call: what has called more than four times is one entry."""
-        call, what = self.known[node["id"]], f"the tree of {node['name']} {node['id']}"
-        expect(node["duration_ns"] == call["duration"] and node["reason"] == call["reason"], f"{what}: {node}, by the events {call}")
-        expect(node["inside"] == self.inside(node["id"]), f"{what}: {node['inside']} calls inside, by the events {self.inside(node['id'])}")
-        mine, its = collections.defaultdict(list), collections.defaultdict(list)
-        hidden, hidden_ns, points = 0, 0, collections.Counter()
-        for number in self.called[node["id"]]:
-            inner = self.known[number]
-            if inner["duration"] < least:
-                hidden, hidden_ns = hidden + 1 + self.inside(number), hidden_ns + inner["duration"]
-            else:
-                mine[inner["function"]].append(number)
-        for entry in node["calls"]:
-            if entry["kind"] in ("call", "repetition"):
-                its[entry["module"], entry["name"]].append(entry)
-            elif entry["kind"] == "point":
-                points[entry["module"], entry["name"]] += entry["count"]
-        if least:
-            hidden += sum(self.points[node["id"]].values())
-        else:
-            expect(points == self.points[node["id"]], f"{what}: points {points}, by the events {self.points[node['id']]}")
-        expect(set(mine) == set(its), f"{what}: has called {set(mine)}, shown are {set(its)}")
-        for function, numbers in mine.items():
-            entries, durations = its[function], [self.known[number]["duration"] for number in numbers]
-            if len(numbers) <= 4:
-                expect([entry["id"] for entry in entries] == numbers, f"{what}: calls of {function}: {numbers}, shown {entries}")
-                for entry in entries:
-                    self.check(entry, least)
-                continue
-            expect(len(entries) == 1 and entries[0]["kind"] == "repetition", f"{what}: {len(numbers)} calls of {function} are not one entry")
-            entry = entries[0]
-            expect(entry["count"] == len(numbers) and abs(entry["total_ns"] - sum(durations)) <= len(numbers) and
-                   entry["max_ns"] == max(durations) == entry["slowest"]["duration_ns"], f"{what}: {function}: {entry}")
-            expect(entry["slowest"]["id"] in numbers, f"{what}: {function}: {entry['slowest']['id']} is none of them")
-            self.check(entry["slowest"], least)
-        expect(node["hidden"]["calls"] == hidden and abs(node["hidden"]["total_ns"] - hidden_ns) <= hidden, f"{what}: hidden {node['hidden']}, {hidden}")
-
-
-@case
-def slowest(scene):
-    """The slowest calls, by their durations in a replay, and their trees."""
-    scene.made()
-    calls = Calls(scene.lines())
-    trees = 0
-    for name, count in (("work", 3), ("fib", 20), ("catcher", 7), ("tail_begin", 5), ("in_coroutine", 4), ("ns::boxes(int)", 6),
-                        ("__libc_start_main", 5), ("jumper", 2), ("thread(void*)", 1)):
-        shown = json.loads(scene.run(scene.contrail, "slowest", name, "-n", str(count), "--json", scene.trace))["slowest"]
-        mine = calls.slowest(name, count)
-        expect([call["duration_ns"] for call in shown] == [duration for _, duration in mine], f"{name}: {shown}, by the events {mine}")
-        found = {call["id"]: calls.known[call["id"]] for call in shown}  # of calls that took equally long it may be any
-        expect(len(found) == len(shown) and all(found[call["id"]]["duration"] == call["duration_ns"] and found[call["id"]]["function"][1] == name
-                                                for call in shown), f"{name}: {shown} {mine}")
-        for call in shown:
-            if call["inside_of"] is None:
-                calls.check(call["tree"])
-                trees += 1
-            else:
-                expect(call["tree"] is None and call["inside_of"] in [other["id"] for other in shown], f"{call}")
-    return f"{trees} trees"
-
-
-@case
-def slowest_of_some(scene):
-    """The slowest of the calls that took so long at most, that ended so, or at some depths."""
-    scene.made()
-    calls = Calls(scene.lines())
-    shown = 0
-    for name in ("fib", "leaf", "work", "thrower", "tail_begin"):
-        durations = sorted(call["duration"] for call in calls.known.values() if call["function"][1] == name)
-        middle = max(durations[len(durations) // 2], 1)
-        for words, passes in ((("--max-duration", f"{middle}ns"), lambda call: call["duration"] <= middle),
-                              (("--reason", "returned"), lambda call: call["reason"] == "returned"),
-                              (("--reason", "exception,tail-call"), lambda call: call["reason"] in ("exception", "tail call")),
-                              (("--depth", "4..6"), lambda call: 4 <= call["depth"] <= 6),
-                              (("--depth", "..7", "--max-duration", f"{middle}ns"), lambda call: call["depth"] <= 7 and call["duration"] <= middle)):
-            mine = calls.slowest(name, 7, passes)
-            text = scene.run(scene.contrail, "slowest", name, "-n", "7", "--json", *words, scene.trace, status=0 if mine else 1)
-            its = json.loads(text)
-            expect([call["duration_ns"] for call in its["slowest"]] == [duration for _, duration in mine], f"{name} {words}: {its}, by the events {mine}")
-            expect(all(passes(calls.known[call["id"]]) for call in its["slowest"]) and its["filter"].startswith("calls"), f"{name} {words}: {its}")
-            for call in its["slowest"]:
-                if call["tree"] is not None:
-                    calls.check(call["tree"])
-                    shown += 1
-    text = scene.run(scene.contrail, "slowest", "fib", "--max-duration", "1ms", scene.trace)
-    expect(text.startswith("looked at: calls of at most 1.000 ms\n"), text[:200])
-    for words, part in ((("--type", "call"), "unknown option"), (("--reason", "foo"), "is no end of a call")):
-        result = scene.execute(scene.contrail, "slowest", "fib", *words, scene.trace)
-        expect(result.returncode == 2 and part in result.stderr, f"{words}: {result}")
-    return f"{shown} trees"
-
-
-@case
-def slowest_indexed(scene):
-    """Found by the index: what is shown is the same as without."""
-    scene.made("120")
-    names = ("work", "fib", "catcher", "tail_begin", "in_coroutine", "resume", "ns::boxes(int)", "thread(void*)", "jumper", "main", "leaf", "sleeps", "**")
-    choices = [(name, *options) for name in names for options in (("-n", "7"), ("-n", "300", "--depth", "3"))]
-    show = lambda words: [scene.view("slowest", *words, *form) for form in (((), ("--json",)) if words[0] == "**" else (("--json",),))]
-    before = {words: show(words) for words in choices}
-    index = os.path.join(scene.trace, "spans.cti")
-    expect(not os.path.exists(index), "there is an index already")
-    scene.run(scene.contrail, "sql", scene.trace, "SELECT count(*) FROM spans")
-    expect(os.path.exists(index), "no index was made")
-    for words in choices:
-        expect(show(words) == before[words], f"{words}: {show(words)[0][:3000]}\nwithout an index: {before[words][0][:3000]}")
-    tid = scene.manifest()["threads"][1]["tid"]
-    shown = json.loads(scene.view("slowest", "fib", "--thread", str(tid), "--json"))["slowest"]
-    os.remove(index)
-    expect(shown == json.loads(scene.view("slowest", "fib", "--thread", str(tid), "--json"))["slowest"], f"of a thread: {shown}")
-
-
-@case
-def slowest_thin(scene):
-    """Thin and deep calls are counted; what is off the processor is marked; text has no less than JSON."""
-    scene.made("30")
-    calls = Calls(scene.lines())
-    run = lambda *words: scene.run(scene.contrail, "slowest", *words, scene.trace)
-    for call in json.loads(run("work", "--min-duration", "20us", "--json"))["slowest"]:
-        calls.check(call["tree"], 20000)
-    flat = json.loads(run("work", "--depth", "1", "-n", "1", "--json"))["slowest"][0]["tree"]
-    expect([entry["kind"] for entry in flat["calls"] if entry["kind"] == "call"] == [] and flat["hidden"]["calls"] == flat["inside"] > 100, f"{flat}")
-    text = run("work", "-n", "1")
-    expect(re.search(r"fib\(\) x 3\d, max ", text) and "slowest: fib()" in text, text[:2000])
-    expect("calls not shown" in run("work", "--min-duration", "20us"), "hidden calls are not said")
-    slept = json.loads(run("sleeps", "--by", "off", "-n", "50", "--json"))["slowest"]
-    if slept[0]["off_ns"] != 0:  # the kernel tells
-        offs = [call["off_ns"] for call in slept]
-        expect(offs == sorted(offs, reverse=True) and all(off >= 200000 for off in offs), f"{offs}")
-        expect(all(call["tree"]["duration_ns"] >= call["off_ns"] == call["tree"]["off_ns"] for call in slept), f"{slept[0]}")
-        expect("-- off: blocked --" in run("sleeps", "--by", "off"), "not marked")
-        cpu = json.loads(run("sleeps", "--time", "cpu", "-n", "50", "--json"))["slowest"]
-        expect(max(call["duration_ns"] for call in cpu) < max(call["duration_ns"] for call in json.loads(run("sleeps", "--json"))["slowest"]), f"{cpu[0]}")
-    result = scene.execute(scene.contrail, "slowest", "wrok", "--json", scene.trace)
-    expect(result.returncode == 1 and "work" in result.stderr, f"{result}")
-    expect(scene.execute(scene.contrail, "slowest").returncode == 2, "without a function")
-
-
-@case
-def slowest_values(scene):
-    """Arguments and results, where they were recorded."""
-    scene.record("-q", "--detail", "open", "--", "/bin/cat", "/etc/hostname")
-    text = scene.run(scene.contrail, "slowest", "open", scene.trace)
-    expect('"/etc/hostname", flags=O_RDONLY) = ' in text, text)
-    tree = json.loads(scene.run(scene.contrail, "slowest", "open", "--json", scene.trace))["slowest"][0]["tree"]
-    line = next(line for line in scene.lines() if line["kind"] == "enter" and line["id"] == tree["id"])
-    expect(tree["args"] == line["args"] and tree["arguments"] == line["arguments"] and "result" in tree, f"{tree}, {line}")
 
 
 QUESTIONS = (("graph", "--min-share", "0", "--depth", "0"), ("graph", "--per-thread", "--source"), ("graph", "--paths", "40", "--min-share", "0"),
@@ -954,21 +484,21 @@ def indexed_kinds(scene):
 def indexed_grows(scene):
     """While it is recorded, and recording stands still; the index goes on with it, and in the end says what a fresh one does."""
     program = scene.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
-    index, count = os.path.join(scene.trace, "spans.cti"), 0
+    index, count, asked = os.path.join(scene.trace, "spans.cti"), 0, QUESTIONS[::scene.rounds(2, 1)]
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     size = lambda: os.path.getsize(path) if os.path.exists(path) else 0
     with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "100000"], stdout=subprocess.DEVNULL) as recorder:
-        for least in (30000, 90000, 200000):
+        for least in (30000, 90000, 200000)[:scene.rounds(2, 3)]:
             wait_for("events", lambda least=least: size() > least)
             recorder.send_signal(signal.SIGSTOP)
             wait_for("the recorder stands still", lambda: state_of(recorder.pid) == "T")
             copy = index + ".kept"
             if os.path.exists(index):
                 os.rename(index, copy)
-            without = [scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15))).stdout for question in QUESTIONS]
+            without = [scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15))).stdout for question in asked]
             if os.path.exists(copy):
                 os.rename(copy, index)
-            for question, mine in zip(QUESTIONS, without):
+            for question, mine in zip(asked, without):
                 its = scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0")).stdout
                 expect(its == mine, f"{question}: {its[:3000]}\nwithout an index: {mine[:3000]}")
                 count += 1
@@ -976,11 +506,11 @@ def indexed_grows(scene):
             recorder.send_signal(signal.SIGCONT)
         recorder.send_signal(signal.SIGINT)
         recorder.wait(timeout=300)
-    show = lambda: [scene.execute(scene.contrail, *question, scene.trace).stdout for question in QUESTIONS]
+    show = lambda: [scene.execute(scene.contrail, *question, scene.trace).stdout for question in asked]
     grown = show()
     expect(trees(scene.trace)[0] > 0, "the tree did not go on")
     os.remove(index)
-    count += compare_indexed(scene)
+    count += compare_indexed(scene, questions=asked)
     expect(grown == show(), "an index that grew says something else than one of the whole")
     return f"{count} answers"
 
