@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * For tests/graph.py: calls from several callers, recursions of one and of two functions, exceptions, a longjmp, tail
+ * For tests/graph.py and tests/slowest.py: calls from several callers, recursions of one and of two functions, exceptions, a longjmp, tail
  * calls, coroutines, a signal handler on a stack of its own, threads, and with an argument a child.
  *   graph [fork] [rounds]
  */

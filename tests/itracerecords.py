@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What `contrail itrace` records: of programs of all kinds to their ends, against their single steps, and by itself: what is loaded
+is what was stored.
+
+    tests/itracerecords.py [--filter PATTERN] [--build DIR]
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import harness
+from harness import case, expect, main, need, wait_for
+from itrace import SECONDS, Scene, each
+
+
+class Ends:
+    """How a program may end while its steps are recorded: the mode, its status, and what the last step is."""
+    SOURCE = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static volatile int x;
+static void *other(void *mode) { usleep(100000); if (*(char *)mode == 'k') kill(getpid(), SIGKILL); _exit(3); }
+int main(int c, char **v)
+{
+  pthread_t thread;
+  if (*v[1] == 'r') return 5;
+  if (*v[1] == 'a') abort();
+  if (*v[1] == 's') { x = 8; __asm__ volatile("bad: movl $1, (%0)" :: "r"((long)x) : "memory"); }
+  pthread_create(&thread, 0, other, v[1]);
+  for (;;) x++;
+}
+"""
+    WAYS = {"returns": (5, "syscall"), "aborts": (134, "syscall"), "segfault": (139, "movslq|movsxd|cltq|cdqe"), "killed": (137, ""),
+            "exit_elsewhere": (3, "")}
+
+
+def steps_of(scene, expected, *words):
+    """Plays it with its steps recorded; how many there are. Output and status are the same, and the records agree."""
+    directory = scene.path("steps")
+    result = scene.execute(scene.contrail, "itrace", "-q", "-o", directory, "--", *words, timeout=SECONDS)
+    status = result.returncode if result.returncode >= 0 else 128 - result.returncode
+    expect((status, result.stdout) == expected[:2] and result.stderr == expected[2], f"{status} {result.stdout[-200:]} {result.stderr[-200:]}")
+    (name,) = os.listdir(directory)
+    walked = scene.execute(os.path.join(scene.options.build, "tests", "stepped"), "walk", os.path.join(directory, name))
+    expect(walked.returncode == 0, walked.stdout + walked.stderr)
+    return walked.stdout.strip()
+
+
+@each(("writers/nested", "writers/sqlite3", "writers/python3", "writers/perl", "writers/find"))
+def writers(scene, name):
+    """What a program loads is what its stores and system calls have written before, by the records: no writer is missing."""
+    words = {"nested": (scene.made("signals"), "nested"),
+             "sqlite3": ("sqlite3", scene.path("db"), "create table t(a, b); insert into t select value, value * 7 from "
+                         "generate_series(1, 2000); update t set b = b + 1 where a % 3 = 0; select sum(b) from t"),
+             "python3": ("/usr/bin/python3", "-c", "import os; print(len(os.listdir('/etc')), os.stat('/tmp').st_mode, open('/etc/passwd').read())"),
+             "perl": ("perl", "-e", "$SIG{ALRM} = sub { print qq(x\\n) }; alarm 1; sleep 2; open(F, '/etc/services'); $n++ while <F>; print $n"),
+             "find": ("find", "/usr/share/doc", "-maxdepth", "1", "-name", "a*")}[name.split("/")[1]]
+    need(words[0])
+    directory = scene.path("steps")
+    done = scene.execute(scene.contrail, "itrace", "-q", "-o", directory, "--", *words, timeout=SECONDS)
+    expect(done.returncode == 0 and done.stderr == "", f"{done.returncode} {done.stderr[-200:]}")
+    (file,) = os.listdir(directory)
+    compared = scene.execute(os.path.join(scene.options.build, "tests", "shadow"), os.path.join(directory, file), timeout=SECONDS)
+    expect(compared.returncode == 0, compared.stdout[-400:] + compared.stderr[-400:])
+    return compared.stdout.strip()
+
+
+@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops", "records/masked"))
+def records_with_signals(scene, name):
+    program, mode = scene.made("signals"), name.split("/")[1]
+    return steps_of(scene, scene.outcome(program, mode), program, mode)
+
+
+@each(("records/sort", "records/sqlite3", "records/python3", "records/bash"))
+def records_of_programs(scene, name):
+    words = {"sort": ("sort", "-n", "/etc/services"), "sqlite3": ("sqlite3", ":memory:", "select sum(value * 7 % 3) from generate_series(1, 3000)"),
+             "python3": ("/usr/bin/python3", "-c", "import json; print(len(json.dumps(list(range(5000)))))"),
+             "bash": ("bash", "-c", "trap 'echo trapped' USR1; for i in 1 2 3; do kill -USR1 $$; echo $i | cat; done; exit 4")}[name.split("/")[1]]
+    need(words[0])
+    return steps_of(scene, scene.outcome(*words), *words)
+
+
+@each(tuple(f"records/{name}" for name in Ends.WAYS))
+def records_to_the_end(scene, name):
+    """Nothing is missing at the end, however it comes."""
+    way = name.split("/")[1]
+    program = scene.path("ends")
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, scene.write("ends.c", Ends.SOURCE)], check=True)
+    status, last = Ends.WAYS[way]
+    steps_of(scene, (status, "", ""), program, way)
+    lines = scene.run(scene.contrail, "steps", "--json", "--tail", "-n", "1", scene.path("steps")).splitlines()
+    text = json.dumps([json.loads(line) for line in lines])
+    expect(any(word in text for word in last.split("|")), text)
+
+
+@case
+def untraced(scene):
+    """A thread that no tracer is told of runs as it is, and that is said."""
+    program = scene.made("untraced")
+    result = scene.execute(scene.contrail, "itrace", "-a", "-o", scene.path("steps"), "--", program, timeout=SECONDS)
+    expect((result.returncode, result.stdout) == (0, "made\n") and "CLONE_UNTRACED" in result.stderr, f"{result}")
+
+
+@case("records/lossy")
+def lossy(scene):
+    """What the file did not keep up with is a gap: the records around it agree with themselves, and it is shown, also by a
+    question that it bears on."""
+    need("sqlite3")
+    sql = scene.path("sql")
+    with open(sql, "w", encoding="ascii") as file:
+        file.write("create table t(a, b); insert into t select value, value * 7919 % 10007 from generate_series(1, 10000);"
+                   "create index i on t(b); select count(*) from t where exists (select 1 from t u where u.b = t.b and u.a <> t.a);")
+    directory = scene.path("steps")
+    done = scene.execute("taskset", "-c", "0", scene.contrail, "itrace", "--lossy", "-o", directory, "--", "sqlite3", ":memory:", f".read {sql}",
+                         timeout=SECONDS)
+    expect(done.returncode == 0 and "of records are lost" in done.stderr, f"{done.returncode} {done.stderr[-200:]}")
+    (name,) = os.listdir(directory)
+    walked = scene.execute(os.path.join(scene.options.build, "tests", "stepped"), "walk", os.path.join(directory, name), timeout=SECONDS)
+    expect(walked.returncode == 0 and " 0 inconsistent" in walked.stdout, walked.stdout + walked.stderr)
+    asked = scene.execute(scene.contrail, "steps", "--json", "--last-write", "0x10", directory, timeout=SECONDS)
+    expect("a later writer may be missing" in asked.stdout, asked.stdout + asked.stderr)
+    gap = json.loads(asked.stdout.splitlines()[-1])["step"]
+    shown = scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 2), "-n", "4", directory)
+    expect("here something is lost" in shown, shown)
+    before = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", "--step", str(gap - 300), "-n", "300", directory).splitlines()]
+    store = [step for step in before if len(step.get("stores", ())) == 1 and "value" in step["stores"][0] and step["step"] + 1 < gap][-1]
+    where = f"{store['stores'][0]['address']}:1"  # not of the last step before the gap: what comes after that one is what was lost
+    known, lost = (scene.execute(scene.contrail, "steps", "--json", "--memory", where, "--step", str(step), directory, timeout=SECONDS).stdout
+                   for step in (store["step"] + 1, gap))
+    expect("[null]" not in known and ("[null]" in lost or lost == ""), f"{where}: {known} {lost}")
+    return walked.stdout.strip()
+
+
+@case("records/live")
+def live(scene):
+    """Steps are there while the thread waits, in a system call of a minute, and running; lines, stream and ring are in the end what they are
+    of the whole file."""
+    source = scene.write("live.c", """
+        #include <stdio.h>
+        #include <unistd.h>
+        unsigned state = 1;
+        __attribute__((noinline)) void work(void) { for (int i = 0; i < 1000; i++) state = state * 31 + i; }
+        __attribute__((noinline)) void busy(void) { work(); }
+        int main(void)
+        {
+          char byte;
+          do { busy(); puts("ready"); fflush(stdout); } while (read(0, &byte, 1) == 1 && byte == 'n');
+          while (access("stop", F_OK) != 0) { /* which is no call that waits */
+            for (int i = 0; i < 2000; i++) { /* of instructions that take their time */
+              unsigned a = 0, b, c, d;
+              __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "=c"(c), "=d"(d));
+            }
+          }
+          printf("%u\\n", state);
+        }""")
+    program, directory = scene.compile(source, "-O1", "-w", name="live"), scene.path("steps")
+    process = scene.ready(scene.contrail, "itrace", "-q", "--live", "-o", directory, "--", program)
+    wait_for("the file", lambda: os.path.isdir(directory) and os.listdir(directory))
+    tid = os.listdir(directory)[0].split(".")[1]
+
+    def follow(name, *words):
+        with open(scene.path(name), "wb") as out:
+            follower = subprocess.Popen([scene.contrail, "steps", "--live", *words, directory], stdout=out, cwd=scene.folder)
+        scene.processes.append(follower)
+        return follower
+
+    def calls(name):
+        with open(scene.path(name), encoding="ascii") as file:
+            return file.read().count("busy ")
+
+    followers = [follow("lines", "-t", tid, "-F", "busy"), follow("bytes", "--stream", "-"), follow("nothing", "--ring", "ring", "--ring-size", "64")]
+    reader = subprocess.Popen([sys.executable, os.path.join(harness.ROOT, "tests", "programs", "ringreader.py"), scene.path("ring"), scene.path("read")])
+    scene.processes.append(reader)
+    wait_for("the ring's reader", lambda: os.path.exists(scene.path("read")))
+    for count in range(1, 4):
+        wait_for(f"call {count} while the program waits", lambda n=count: calls("lines") >= n)
+        process.stdin.write("n")
+        process.stdin.flush()
+        expect(process.stdout.readline() == "ready\n", "it goes on")
+    process.stdin.write("x")
+    process.stdin.flush()
+    size = os.path.getsize(scene.path("read"))
+    wait_for("steps of a thread that makes no system call that waits", lambda: os.path.getsize(scene.path("read")) > size + 50000)
+    scene.write("stop", "")
+    expect(process.wait(SECONDS) == 0, "the program's status")
+    expect([follower.wait(SECONDS) for follower in followers] == [0, 0, 0] and reader.wait(SECONDS) == 0, "who follows ends with it")
+    scene.run(scene.contrail, "export", "-q", "--to", "itrace", "-o", scene.path("whole"), directory)
+    whole, streamed, read = (open(scene.path(name), "rb").read() for name in ("whole", "bytes", "read"))
+    expect(whole == streamed == read, f"{len(whole)} {len(streamed)} {len(read)}")
+    with open(scene.path("lines"), encoding="ascii") as file:
+        expect(file.read() == scene.run(scene.contrail, "steps", "-F", "busy", directory), "lines")
+    return f"{len(whole)} bytes by a stream and by a ring of 65,536"
+
+
+@case("sequences")
+def sequences(scene):
+    """Restartable sequences are restarted, of all threads, with records and without: all is counted, and no handler sees one. What is
+    executed in one is a gap."""
+    program, directory = scene.made("rseq"), scene.path("steps")
+    if scene.execute(program, "1").returncode == 77:
+        raise harness.Skip("no rseq (glibc 2.35, Linux 4.18)")
+    bare = scene.outcome(scene.tool, "-a", "--", program, "400000")
+    recorded = scene.outcome(scene.contrail, "itrace", "-q", "-a", "-o", directory, "--", program, "2000")
+    for status, out, err in (bare, recorded):
+        expect((status, out) == (0, "rseq: all right\n"), f"{status} {out} {err}")
+    steps = 0
+    for name in os.listdir(directory):
+        walked = scene.execute(os.path.join(scene.options.build, "tests", "stepped"), "walk", os.path.join(directory, name))
+        expect(walked.returncode == 0 and " 0 inconsistent" in walked.stdout, f"{name} {walked.stdout}{walked.stderr}")
+        steps += int(walked.stdout.split()[0])
+    gaps = int(scene.run(scene.contrail, "sql", "--csv", directory, "SELECT count(*) FROM step_events WHERE type = 'after gap'").split()[1])
+    expect(gaps >= 4 * 2000, f"{gaps} gaps of {4 * 2000} sequences")
+    return f"{bare[2].strip()}; recorded: {recorded[2].strip()}, {gaps} gaps, {steps} steps"
+
+
+@case("records/saves")
+def saves(scene):
+    """The loader's xsavec stores no more than it has made room for: what lies above stays known."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        if " xsavec " not in file.read():
+            raise harness.Skip("the processor has no xsavec")
+    source = scene.write("lazy.c", "#include <stdio.h>\nint main(void) { puts(\"x\"); printf(\"%d\\n\", getchar()); return 0; }")
+    program = scene.compile(source, "-O1", "-Wl,-z,lazy", name="lazy")
+    scene.run(scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", program)
+    steps = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", "-n", "0", "-F", "_dl_runtime_resolve_xsave*", scene.path("steps")).splitlines()]
+    rooms, room = [], None
+    for step in steps:
+        code = step.get("code", "")
+        if code.startswith("sub ") and "load" in step:
+            room = int(step["load"]["value"], 16)
+        if code.startswith("xsave"):
+            rooms.append((int(step["stores"][0]["size"]), room - int(code.split()[1].split("(")[0], 16)))
+    expect(len(rooms) >= 2 and all(0 < size <= space for size, space in rooms), f"{rooms}")
+    return f"{rooms[0][0]} of {rooms[0][1]} bytes"
+
+
+@case("records/race")
+def records_of_a_race(scene):
+    """Reading for the record and reading for the instruction are one."""
+    program = scene.made("race", "-mno-red-zone")
+    return steps_of(scene, (0, "race: all right\n", ""), program)
+
+
+@case("records/equal_to_single_steps")
+def equal_to_single_steps(scene):
+    """The same program by ptrace, one step after the other, and by the recorder: every register and flag of every step."""
+    need("setarch")
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        has_movbe = int(" movbe " in file.read())
+    program = scene.compile("itrace/alone.c", f"-DHAS_MOVBE={has_movbe}", "-O2", "-w", "-nostdlib", "-static", "-fno-builtin", "-fno-tree-loop-distribute-patterns")
+    stepped, states = os.path.join(scene.options.build, "tests", "stepped"), scene.path("states")
+    scene.run("setarch", "-R", stepped, "record", "-v", "-n", "10000000", "-w", states, scene.path("slow"), "--", program)
+    scene.run("setarch", "-R", scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", program)
+    (name,) = os.listdir(scene.path("steps"))
+    result = scene.execute(stepped, "compare", os.path.join(scene.path("steps"), name), states)
+    first = result.stdout.splitlines()[0]
+    expect(" 0 differ, 0 inconsistent" in first and int(first.split()[0]) > 50000, result.stdout)
+    return first
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
