@@ -8,7 +8,7 @@ MESON_ARGS ?=
 PREFIX     ?= /usr/local
 FUZZ_SECONDS ?= 60
 # Those whose cases do something more often, or with all variants, when they may take longer.
-LONG_GROUPS := abi detail equal exclude flight graph itrace last light passover powercut sql values atf
+LONG_GROUPS := abi detail equal exclude export flight graph itrace last light passover pieces powercut sql values atf
 
 .PHONY: all setup build test unit bench asan fuzz demo torture format install clean help
 all: build
