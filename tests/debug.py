@@ -157,6 +157,7 @@ def known_in_part(scene):
     folder = scene.path("half.steps")
     done = scene.execute(scene.contrail, "itrace", "-q", "-o", folder, "--", program, timeout=SECONDS)
     expect(done.returncode == 7, f"{done}")
+    expect("the thread exited, status 7" in scene.run(scene.contrail, "steps", folder)[-2000:], "how it ended")
     words = [word for command in ("break stop", "reverse-continue", "delete", "print words[1]", "print words[2]",
                                   "find /b area, +100000, 'n', 'e', 'e', 'd', 'l'", "print (long)$_ - (long)area", "find /b area, +100000, 'n', 'e', 'x'", "print buffer[0]@15",
                                   "reverse-finish", "watch buffer[0]", "reverse-continue", "print buffer[0]")
