@@ -24,6 +24,9 @@ struct ct_debug_options {
   uint32_t tid;  /* of the thread; 0: the only one */
   bool has_step; /* step is given */
   uint64_t step; /* where it stands at first; otherwise at the end */
+  /* Told a line when an answer is about memory that is known in part only (find); NULL: nobody is. */
+  void (*note)(void *context, const char *line);
+  void *note_context;
 };
 
 /* path: a folder with files steps.TID, or one such file. 0; errors as of ct_steps_write. */

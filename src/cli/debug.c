@@ -204,11 +204,18 @@ tell_damage(const struct ct_debug *debug, bool is_told)
   return damage[0] != '\0';
 }
 
+static void
+tell_note(void *context, const char *line)
+{
+  (void)context;
+  ct_command_failed(&ct_command_debug, "%s", line);
+}
+
 static int
 run(int argc, char **argv)
 {
   struct debug wanted = {.thread = NULL};
-  struct ct_debug_options given = {.struct_size = sizeof(given)};
+  struct ct_debug_options given = {.struct_size = sizeof(given), .note = tell_note};
   struct ct_debug *debug;
   struct ct_diag diag = {""};
   uint64_t tid = 0;

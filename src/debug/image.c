@@ -89,11 +89,15 @@ read_headers(struct ct_image_file *file, uint64_t base)
   if (pread(file->fd, headers, (size_t)bytes, (off_t)head.e_phoff) != bytes) {
     return;
   }
-  uint64_t first = UINT64_MAX, dynamic = 0;
+  uint64_t first = UINT64_MAX, dynamic = 0, relocated = 0, relocated_bytes = 0;
   for (unsigned i = 0; i < head.e_phnum; i++) {
     uint64_t address = headers[i].p_vaddr - headers[i].p_offset;
     first = headers[i].p_type == PT_LOAD && headers[i].p_offset < 4096 && address < first ? address : first;
     dynamic = headers[i].p_type == PT_DYNAMIC ? headers[i].p_vaddr : dynamic;
+    if (headers[i].p_type == PT_GNU_RELRO) {
+      relocated = headers[i].p_vaddr;
+      relocated_bytes = headers[i].p_memsz;
+    }
   }
   if (first == UINT64_MAX) {
     return;
@@ -106,6 +110,8 @@ read_headers(struct ct_image_file *file, uint64_t base)
   file->header_count = head.e_phnum;
   file->header_bytes = head.e_phentsize;
   file->dynamic = dynamic != 0 ? dynamic + file->bias : 0;
+  file->relocated_start = relocated + file->bias;
+  file->relocated_end = file->relocated_start + relocated_bytes;
 }
 
 int
@@ -160,16 +166,40 @@ ct_image_program(const struct ct_image *image)
   return NULL;
 }
 
+/* What the loader has made read-only, after it had written there. */
+static bool
+is_relocated(const struct ct_image_file *file, uint64_t address)
+{
+  return file->is_elf && address >= file->relocated_start && address < file->relocated_end;
+}
+
+bool
+ct_image_has(const struct ct_image *image, uint64_t address, uint64_t bytes)
+{
+  for (size_t i = 0; i < image->mapping_count; i++) {
+    const struct ct_image_mapping *mapping = &image->mappings[i];
+    if (mapping->file != SIZE_MAX && !mapping->writable && image->files[mapping->file].fd >= 0 &&
+        mapping->start <= address + bytes - 1 && address < mapping->end) {
+      return true;
+    }
+  }
+  return false;
+}
+
 size_t
 ct_image_memory(const struct ct_image *image, uint64_t address, uint8_t *bytes, size_t size)
 {
   for (size_t i = 0; i < image->mapping_count; i++) {
     const struct ct_image_mapping *mapping = &image->mappings[i];
     if (address < mapping->start || address >= mapping->end || mapping->file == SIZE_MAX || mapping->writable ||
-        image->files[mapping->file].fd < 0) {
+        image->files[mapping->file].fd < 0 || is_relocated(&image->files[mapping->file], address)) {
       continue;
     }
-    uint64_t left = mapping->end - address, at = mapping->offset + (address - mapping->start);
+    const struct ct_image_file *file = &image->files[mapping->file];
+    uint64_t end = file->is_elf && file->relocated_start > address && file->relocated_start < mapping->end
+                       ? file->relocated_start
+                       : mapping->end;
+    uint64_t left = end - address, at = mapping->offset + (address - mapping->start);
     ssize_t got = pread(image->files[mapping->file].fd, bytes, size < left ? size : left, (off_t)at);
     return got > 0 ? (size_t)got : 0;
   }

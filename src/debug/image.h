@@ -24,6 +24,7 @@ struct ct_image_file {
   uint64_t base;                                                /* address of its first byte */
   uint64_t bias;                                                /* to be added to an address of the file */
   uint64_t entry, headers, header_count, header_bytes, dynamic; /* in the process; dynamic 0: none */
+  uint64_t relocated_start, relocated_end; /* the loader has written there, and then made it read-only */
 };
 
 struct ct_image {
@@ -38,6 +39,8 @@ int ct_image_read(const char *maps, struct ct_image *image);
 void ct_image_free(struct ct_image *image);
 /* The program; NULL: not known. */
 const struct ct_image_file *ct_image_program(const struct ct_image *image);
+/* Is some of it code or constants? */
+bool ct_image_has(const struct ct_image *image, uint64_t address, uint64_t bytes);
 /* Up to size bytes of code and constants, as the files have them; how many. */
 size_t ct_image_memory(const struct ct_image *image, uint64_t address, uint8_t *bytes, size_t size);
 /* Documents of gdb's protocol: library-list-svr4, and the auxiliary vector as far as it can be told. */

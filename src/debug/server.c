@@ -27,6 +27,9 @@ struct ct_debug {
   struct ct_tape tape;
   uint32_t tid;
   struct ct_packets packets;
+  void (*note)(void *context, const char *line); /* NULL: not */
+  void *note_context;
+  uint64_t unknown;     /* bytes of the search that goes on */
   int files[FILES_MAX]; /* that gdb has opened: descriptors, 0: none */
   /* The answer that is being written. */
   char *text;
@@ -90,6 +93,8 @@ ct_debug_open(const char *path, const struct ct_debug_options *given, struct ct_
     free(debug);
     return code;
   }
+  debug->note = options.note;
+  debug->note_context = options.note_context;
   debug->tid = (uint32_t)ct_steps_reader_head(debug->tape.reader)->tid;
   if (options.has_step) {
     ct_tape_go(&debug->tape, options.step);
@@ -228,6 +233,35 @@ read_memory(struct ct_debug *debug, const char *at)
     return;
   }
   put_hex(bytes, known, debug->out);
+}
+
+/* qSearch:memory:ADDRESS;BYTES;PATTERN, the pattern as it is. */
+static void
+search_memory(struct ct_debug *debug, const char *at)
+{
+  uint64_t address, bytes;
+  struct ct_tape_found found;
+  const char *end = debug->packets.packet + debug->packets.length;
+  debug->tape.is_asked = is_asked;
+  debug->tape.context = &debug->packets;
+  if (!number(&at, &address) || *at++ != ';' || !number(&at, &bytes) || *at++ != ';' ||
+      !ct_tape_find(&debug->tape, address, bytes, (const uint8_t *)at, (size_t)(end - at), &found)) {
+    fputs("E01", debug->out);
+    return;
+  }
+  if (found.has_address) {
+    fprintf(debug->out, "1,%" PRIx64, found.address);
+  } else {
+    fputc('0', debug->out);
+  }
+  debug->unknown += found.unknown; /* gdb asks on behind each match, up to the end */
+  if (debug->unknown != 0 && !found.has_address && debug->note != NULL) {
+    char line[160];
+    snprintf(line, sizeof(line), "find: %" PRIu64 " of these bytes are not known here: a match may begin there",
+             debug->unknown);
+    debug->note(debug->note_context, line);
+  }
+  debug->unknown = found.has_address ? debug->unknown : 0;
 }
 
 /* ---- documents: qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH ---- */
@@ -401,6 +435,8 @@ query(struct ct_debug *debug, const char *at)
     fprintf(out, supported, CT_PACKET_MAX - 1u);
   } else if (begins(&at, "Xfer:")) {
     transfer(debug, at);
+  } else if (begins(&at, "Search:memory:")) {
+    search_memory(debug, at);
   } else if (begins(&at, "fThreadInfo")) {
     fprintf(out, "m%x", debug->tid);
   } else if (begins(&at, "sThreadInfo")) {

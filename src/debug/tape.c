@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See tape.h. A search goes over one block after the other, and leaves out those in which, by the index, no breakpoint
- * is executed and nothing watched is touched.
+ * See tape.h. A search goes over one block after the other, and leaves out those chunks in which, by the index, no
+ * breakpoint is executed and nothing watched is touched.
  */
 #include "debug/tape.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW_BLOCKS = 24 };
+enum { FEW_BLOCKS = 24, PAGE = 4096 };
 
 /* ---- life ---- */
 
@@ -100,22 +100,43 @@ ct_tape_state(const struct ct_tape *tape)
   return ct_steps_cursor_state(tape->cursor);
 }
 
+int
+ct_tape_bytes(struct ct_tape *tape, uint64_t address, size_t size, uint8_t *bytes, uint8_t *known)
+{
+  uint8_t value[CT_STEPS_MEMORY_MAX], is_known[CT_STEPS_MEMORY_MAX];
+  memset(known, 0, size);
+  for (size_t at = 0; at < size;) {
+    uint64_t page = PAGE - (address + at) % PAGE;
+    size_t left = page < size - at ? (size_t)page : size - at;
+    size_t constant = ct_image_memory(&tape->image, address + at, bytes + at, left);
+    memset(known + at, 1, constant);
+    at += constant != 0 ? constant : left;
+  }
+  const uint8_t *open = memchr(known, 0, size);
+  if (open == NULL) {
+    return 0;
+  }
+  size_t first = (size_t)(open - known);
+  int code = ct_steps_memory(tape->reader, &tape->index, address + first, size - first, tape->at, value, is_known);
+  for (size_t i = first; i < size && code == 0; i++) {
+    if (known[i] == 0) {
+      bytes[i] = value[i - first];
+      known[i] = is_known[i - first];
+    }
+  }
+  return code;
+}
+
 size_t
 ct_tape_memory(struct ct_tape *tape, uint64_t address, uint8_t *bytes, size_t size)
 {
   uint8_t known[CT_STEPS_MEMORY_MAX];
   size = size < sizeof(known) ? size : sizeof(known);
-  size_t constant = ct_image_memory(&tape->image, address, bytes, size), count = 0;
-  if (constant != 0) {
-    return constant;
-  }
-  if (ct_steps_memory(tape->reader, &tape->index, address, size, tape->at, bytes, known) != 0) {
+  if (ct_tape_bytes(tape, address, size, bytes, known) != 0) {
     return 0;
   }
-  while (count < size && known[count] != 0) {
-    count++;
-  }
-  return count;
+  const uint8_t *first = memchr(known, 0, size);
+  return first != NULL ? (size_t)(first - known) : size;
 }
 
 /* ---- stops ---- */
@@ -187,6 +208,8 @@ struct search {
   bool back, found;
   uint64_t place, last; /* last: the step that the scan came to */
   const struct ct_tape_stop *hit;
+  uint32_t *units; /* that have a breakpoint; NULL: not looked for so far */
+  size_t unit_count;
 };
 
 /* Is it in the way that is searched? */
@@ -245,33 +268,78 @@ visit_event(void *context, const struct ct_steps_event *event)
   }
 }
 
+/* The units that have one of the breakpoints. False: out of memory. */
 static bool
-may_run(struct ct_tape *tape, size_t block, uint64_t address)
+find_units(struct search *search)
 {
+  const struct ct_tape *tape = search->tape;
   struct ct_units *units = ct_steps_reader_units(tape->reader);
-  for (size_t i = 0; i < ct_units_count(units); i++) {
+  size_t count = ct_units_count(units);
+  search->units = search->units != NULL ? search->units : malloc((count + 1) * sizeof(*search->units));
+  search->unit_count = 0;
+  for (size_t i = 0; i < count && search->units != NULL; i++) {
     const struct ct_steps_plan *plan = ct_units_item(units, i);
-    if (address - plan->pc < plan->code_bytes && ct_steps_index_may_run(tape->index, block, plan->id)) {
-      return true;
+    bool has = false;
+    for (size_t k = 0; k < tape->stop_count && !has; k++) {
+      has = tape->stops[k].kind == CT_TAPE_BREAK && tape->stops[k].address - plan->pc < plan->code_bytes;
+    }
+    if (has) {
+      search->units[search->unit_count++] = plan->id;
     }
   }
-  return false;
+  return search->units != NULL;
 }
 
 static bool
-may_stop(struct ct_tape *tape, size_t block)
+may_stop(const struct search *search, size_t chunk)
 {
-  if (tape->index == NULL || ct_steps_index_has_alone(tape->index, block)) {
-    return true;
+  const struct ct_tape *tape = search->tape;
+  bool may = ct_steps_index_chunk_has_alone(tape->index, chunk);
+  for (size_t i = 0; i < search->unit_count && !may; i++) {
+    may = ct_steps_index_chunk_runs(tape->index, chunk, search->units[i]);
   }
-  bool may = false;
   for (size_t i = 0; i < tape->stop_count && !may; i++) {
     const struct ct_tape_stop *stop = &tape->stops[i];
-    may = stop->kind == CT_TAPE_BREAK     ? may_run(tape, block, stop->address)
-          : stop->kind == CT_TAPE_WRITTEN ? ct_steps_index_may_write(tape->index, block, stop->address, stop->size)
-                                          : ct_steps_index_may_touch(tape->index, block, stop->address, stop->size);
+    if (stop->kind == CT_TAPE_WRITTEN) {
+      may = ct_steps_index_chunk_writes(tape->index, chunk, stop->address, stop->size);
+    } else if (stop->kind != CT_TAPE_BREAK) {
+      may = ct_steps_index_chunk_touches(tape->index, chunk, stop->address, stop->size, NULL, 0);
+    }
   }
   return may;
+}
+
+/* A block of which the index knows the chunks: those in which it may stop, in the way's order. */
+static void
+search_chunks(struct search *search, size_t block)
+{
+  struct ct_tape *tape = search->tape;
+  size_t first, count = ct_steps_index_chunks(tape->index, block, &first);
+  for (size_t i = 0; i < count && !search->found; i++) {
+    size_t chunk = search->back ? first + count - 1 - i : first + i;
+    uint64_t begin = ct_steps_index_chunk_step(tape->index, chunk), end = UINT64_MAX; /* with events at the end */
+    if (chunk + 1 < first + count) {
+      end = ct_steps_index_chunk_step(tape->index, chunk + 1);
+    }
+    if ((search->back ? begin <= tape->at : end >= tape->at) && may_stop(search, chunk)) {
+      end = search->back && tape->at < end ? tape->at : end;
+      ct_steps_cursor_scan_from(tape->cursor, block, begin, end, visit_step, search);
+      ct_steps_cursor_pass_events(tape->cursor);
+    }
+  }
+}
+
+static void
+search_block(struct search *search, size_t block)
+{
+  struct ct_tape *tape = search->tape;
+  if (tape->index != NULL && (search->units != NULL || find_units(search))) {
+    ct_steps_cursor_use_index(tape->cursor, tape->index);
+    search_chunks(search, block);
+  } else {
+    ct_steps_cursor_scan(tape->cursor, block, search->back ? tape->at : UINT64_MAX, visit_step, search);
+    ct_steps_cursor_pass_events(tape->cursor);
+  }
 }
 
 static enum ct_tape_end
@@ -299,6 +367,7 @@ ct_tape_continue(struct ct_tape *tape, bool back)
   ct_steps_cursor_events(tape->cursor, visit_event, &search);
   for (; block < blocks && !search.found; block += back ? SIZE_MAX : 1) {
     if (tape->is_asked != NULL && tape->is_asked(tape->context)) {
+      free(search.units);
       ct_steps_cursor_events(tape->cursor, NULL, NULL);
       ct_tape_go(tape, ct_steps_reader_place(tape->reader, block)->first_step);
       return CT_TAPE_INTERRUPTED;
@@ -306,10 +375,9 @@ ct_tape_continue(struct ct_tape *tape, bool back)
     if (++read > FEW_BLOCKS && tape->index == NULL && ct_steps_index_open(tape->reader, &tape->index) != 0) {
       tape->index = NULL;
     }
-    if (may_stop(tape, block)) {
-      ct_steps_cursor_scan(tape->cursor, block, back ? tape->at : UINT64_MAX, visit_step, &search);
-    }
+    search_block(&search, block);
   }
+  free(search.units);
   ct_steps_cursor_events(tape->cursor, NULL, NULL);
   return leave_at(tape, &search);
 }

@@ -3,6 +3,7 @@
 #include "sql/steps_internal.h"
 
 #include "ring/itrace_stream.h"
+#include "steps/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -352,7 +353,7 @@ add_event(struct ct_sql_search *search, const struct ct_steps_event *event)
     memcpy(&end, event->data, sizeof(end));
     row->tsc = end.tsc;
     row->event.number = (int32_t)end.reason;
-    row->event.code = end.status;
+    row->event.code = ct_stream_end_code(&end);
   }
 }
 

@@ -505,15 +505,15 @@ settle(struct ct_steps_cursor *c)
   }
 }
 
-/* Forward to the last checkpoint before the step, if it is further than where it is. */
-static void
-jump(struct ct_steps_cursor *c, uint64_t step)
+/* To the last checkpoint of the block at or before the step, if that is behind step `behind`. False: it stays. */
+static bool
+jump_over(struct ct_steps_cursor *c, uint64_t behind, uint64_t step)
 {
   static __thread struct ct_steps_checkpoint to;
-  if (c->index == NULL || !c->is_in || step - c->where.number < NEAR_STEPS ||
-      !ct_steps_index_checkpoint(c->index, c->block, step, &to) || to.number <= c->where.number || to.number > step ||
-      to.number >= c->last || to.at > c->unpacked.size || to.stamp > c->unpacked.stamp_count) {
-    return;
+  if (c->index == NULL || !c->is_in || !ct_steps_index_checkpoint(c->index, c->block, step, &to) ||
+      to.number <= behind || to.number > step || to.number >= c->last || to.at > c->unpacked.size ||
+      to.stamp > c->unpacked.stamp_count) {
+    return false;
   }
   c->where.at = c->unpacked.bytes + to.at;
   c->where.record.kind = CT_RECORD_NONE;
@@ -524,6 +524,16 @@ jump(struct ct_steps_cursor *c, uint64_t step)
   memcpy(&c->where.state, &to.state, sizeof(to.state));
   c->follows = false;
   c->mark_count = 0;
+  return true;
+}
+
+/* Forward to there, if that saves something. */
+static void
+jump(struct ct_steps_cursor *c, uint64_t step)
+{
+  if (step - c->where.number >= NEAR_STEPS) {
+    jump_over(c, c->where.number, step);
+  }
 }
 
 void
@@ -639,18 +649,17 @@ bool
 ct_steps_cursor_scan_from(struct ct_steps_cursor *c, size_t block, uint64_t from, uint64_t end,
                           ct_steps_visit_step *visit, void *context)
 {
-  if (c->index != NULL && from > ct_steps_reader_place(c->reader, block)->first_step) {
-    c->block = block;
-    c->is_in = false;
-    c->follows = false;
-    c->is_silent = true;
-    enter_block(c);
-    uint64_t begin = c->where.number;
-    if (c->is_in && c->block == block) {
-      jump(c, from);
+  uint64_t begin = ct_steps_reader_place(c->reader, block)->first_step;
+  if (c->index != NULL && from > begin) {
+    if (!c->is_in || c->block != block) {
+      c->block = block;
+      c->is_in = false;
+      c->follows = false;
+      c->is_silent = true;
+      enter_block(c);
+      c->is_silent = false;
     }
-    c->is_silent = false;
-    if (c->where.number != begin && c->block == block) {
+    if (c->block == block && jump_over(c, begin, from)) {
       return ct_steps_cursor_resume(c, end, visit, context);
     }
   }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each block of a thread's steps does, in a few hundred bytes: so that a question about a billion steps reads the
- * blocks that it is about. Kept in a file beside the steps; made anew when it does not belong to them.
+ * What each chunk of a thread's steps does, in some kilobytes: so that a question about a billion steps reads the
+ * chunks that it is about. Kept in a file beside the steps; made anew when it does not belong to them.
  *
- * For each block: the registers that are written; Bloom filters over the words of memory (8 bytes, aligned) that are
- * written, over those that are loaded and not written, and over the units that are executed; long stores as ranges. A
- * filter says "no" or "perhaps" (1 in 100 times when it is not so).
+ * For each chunk, exactly: the registers that are written; the bytes of memory that are written, and those that are
+ * loaded and not written; the units that are executed; the state at its begin.
  */
 #ifndef CT_STEPS_INDEX_H
 #define CT_STEPS_INDEX_H
@@ -27,9 +26,9 @@ bool ct_steps_index_load(struct ct_steps_reader *reader, struct ct_steps_index *
 
 /*
  * For a search backwards that comes to a block after `read` steps: loads the index when that is sooner than to go on
- * without, and makes it when many have been read, if it may. 0 or CT_ENOMEM.
+ * without, and makes it when more than `most` have been read. 0 or CT_ENOMEM.
  */
-int ct_steps_index_want(struct ct_steps_reader *reader, size_t block, uint64_t read, bool makes,
+int ct_steps_index_want(struct ct_steps_reader *reader, size_t block, uint64_t read, uint64_t most,
                         struct ct_steps_index **index);
 
 /* Whether a question about some of the steps is answered sooner with an index than without. */
@@ -55,7 +54,13 @@ size_t ct_steps_index_chunks(const struct ct_steps_index *index, size_t block, s
 uint64_t ct_steps_index_chunk_step(const struct ct_steps_index *index, size_t chunk);
 /* As ct_steps_index_may_write and so on. */
 bool ct_steps_index_chunk_writes(const struct ct_steps_index *index, size_t chunk, uint64_t address, uint64_t size);
-bool ct_steps_index_chunk_touches(const struct ct_steps_index *index, size_t chunk, uint64_t address, uint64_t size);
+/* open: NULL, or for each byte something; then only those are asked for of which that is `wanted`. */
+bool ct_steps_index_chunk_touches(const struct ct_steps_index *index, size_t chunk, uint64_t address, uint64_t size,
+                                  const uint8_t *open, uint8_t wanted);
+/* False: the register is not written: a general one, CT_STEPS_INDEX_FLAGS, or a vector register from
+ * CT_STEPS_INDEX_VECTORS on. */
+enum { CT_STEPS_INDEX_FLAGS = 16, CT_STEPS_INDEX_VECTORS };
+bool ct_steps_index_chunk_register(const struct ct_steps_index *index, size_t chunk, unsigned number);
 bool ct_steps_index_chunk_runs(const struct ct_steps_index *index, size_t chunk, uint32_t unit);
 bool ct_steps_index_chunk_has_alone(const struct ct_steps_index *index, size_t chunk);
 bool ct_steps_index_chunk_gap(const struct ct_steps_index *index, size_t chunk, uint64_t *step);

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So many steps are read without an index that is not there; registers are written all the time, most of them. */
+enum { MANY = 30000, VERY_MANY = 20000000 };
+
 struct search {
   const struct ct_steps_target *target;
   uint64_t before;
@@ -132,6 +135,18 @@ visit_event(void *context, const struct ct_steps_event *event)
   }
 }
 
+static bool
+may_write(const struct ct_steps_index *index, size_t chunk, const struct ct_steps_target *target)
+{
+  if (target->kind == CT_STEPS_MEMORY_BYTES) {
+    return ct_steps_index_chunk_writes(index, chunk, target->address, target->size);
+  }
+  unsigned first = target->kind == CT_STEPS_FLAGS             ? CT_STEPS_INDEX_FLAGS
+                   : target->kind == CT_STEPS_VECTOR_REGISTER ? CT_STEPS_INDEX_VECTORS
+                                                              : 0;
+  return ct_steps_index_chunk_register(index, chunk, first + target->reg);
+}
+
 /* A block of which the index knows the chunks, from its end. */
 static void
 search_chunks(struct search *search, const struct ct_steps_reader *reader, const struct ct_steps_index *index,
@@ -148,8 +163,7 @@ search_chunks(struct search *search, const struct ct_steps_reader *reader, const
       end = begin;
       continue;
     }
-    if (target->kind != CT_STEPS_MEMORY_BYTES ||
-        ct_steps_index_chunk_writes(index, chunk, target->address, target->size)) {
+    if (may_write(index, chunk, target)) {
       uint64_t to = is_last ? UINT64_MAX : end;
       ct_steps_cursor_scan_from(cursor, block, begin, to < search->before ? to : search->before, visit_step, search);
       ct_steps_cursor_pass_events(cursor);
@@ -175,7 +189,7 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
   ct_steps_cursor_events(cursor, visit_event, &search);
   while (block > 0 && code == 0 && search.found.kind == CT_STEPS_WRITE_NONE) {
     block--;
-    code = ct_steps_index_want(reader, block, read, target->kind == CT_STEPS_MEMORY_BYTES, index);
+    code = ct_steps_index_want(reader, block, read, target->kind == CT_STEPS_MEMORY_BYTES ? MANY : VERY_MANY, index);
     read += ct_steps_reader_place(reader, block)->steps;
     ct_steps_cursor_use_index(cursor, *index);
     if (code == 0 && *index != NULL) {

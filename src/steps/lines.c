@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/wait.h>
 
 /*
  * A line without the source's: the part of the cache, and in JSON all registers twice: 32 vector registers of 140 bytes
@@ -400,7 +401,8 @@ event_text(const struct ct_steps_event *event, char *text, size_t size)
     break;
   case CT_STREAM_END:
     memcpy(&end, event->data, sizeof(end));
-    snprintf(text, size, "the %s, status %d", ends[end.reason & 3], end.status);
+    snprintf(text, size, "the %s, %s %d", ends[end.reason & 3], WIFSIGNALED(end.status) ? "signal" : "status",
+             ct_stream_end_code(&end));
     break;
   default:
     break;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MANY = 30000 };      /* so many steps are read without an index that is not there */
 enum { OPEN, KNOWN, LOST }; /* of a byte: nothing is said of it so far; its value is; it was written, but with what */
 
 struct memory {
@@ -118,7 +119,7 @@ read_chunks(struct memory *m, struct answer *answer, const struct ct_steps_index
   uint64_t gap, end = UINT64_MAX; /* with the events at the block's end */
   for (size_t chunk = first + count; chunk > first && answer->open > 0;) {
     uint64_t begin = ct_steps_index_chunk_step(index, --chunk);
-    if (begin <= m->before && (ct_steps_index_chunk_touches(index, chunk, m->address, m->size) ||
+    if (begin <= m->before && (ct_steps_index_chunk_touches(index, chunk, m->address, m->size, answer->state, OPEN) ||
                                ct_steps_index_chunk_gap(index, chunk, &gap))) {
       ct_steps_cursor_scan_from(cursor, block, begin, end < m->before ? end : m->before, visit_step, m);
       ct_steps_cursor_pass_events(cursor);
@@ -147,7 +148,7 @@ ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, u
   ct_steps_cursor_events(cursor, visit_event, &m);
   while (block > 0 && answer.open > 0 && code == 0) {
     block--;
-    code = ct_steps_index_want(reader, block, read, true, index);
+    code = ct_steps_index_want(reader, block, read, MANY, index);
     read += ct_steps_reader_place(reader, block)->steps;
     ct_steps_cursor_use_index(cursor, *index);
     if (code == 0 && *index != NULL) {

@@ -10,6 +10,7 @@
 #include "steps/units.h"
 
 #include <string.h>
+#include <sys/wait.h>
 
 enum ct_record_kind {
   CT_RECORD_NONE,  /* the end */
@@ -106,5 +107,12 @@ void ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, 
  */
 bool ct_stream_count_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
                            const struct ct_stream_stamp *stamps, uint32_t stamp_count, struct ct_stream_count *out);
+
+/* Of the end: the signal that killed the thread, or its exit status. */
+static inline int
+ct_stream_end_code(const struct ct_stream_end *end)
+{
+  return WIFSIGNALED(end->status) ? WTERMSIG(end->status) : WEXITSTATUS(end->status);
+}
 
 #endif

@@ -56,6 +56,7 @@ check_index(struct ct_steps_reader *reader)
   for (size_t block = 0; block < ct_steps_reader_blocks(reader); block++) {
     for (uint64_t address = 0; address < 400; address += 56) {
       CHECK(ct_steps_index_may_write(index, block, address, 8) == ct_steps_index_may_write(again, block, address, 8));
+      CHECK(ct_steps_index_may_touch(index, block, address, 8) == ct_steps_index_may_touch(again, block, address, 8));
     }
   }
   ct_steps_index_close(index);

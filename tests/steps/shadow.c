@@ -2,28 +2,31 @@
 /*
  * Is every writer of memory in the records? Of a program with one thread: what stores and system calls wrote, by its
  * steps, is kept; what the program then loads from there must be that. A load of something else was written by
- * something that is missing.
+ * something that is missing. Then who last wrote some hundred of these bytes, and of those around them, before some
+ * steps, is asked by the index: it must be who it was.
  *
- *   shadow FILE     1: there is such a load
+ *   shadow FILE     1: there is such a load, or a wrong writer
  */
 #include "base/error.h"
 #include "steps/cursor.h"
+#include "steps/view.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 4096, SLOTS = 1 << 20, SHOWN = 10 };
+enum { PAGE = 4096, SLOTS = 1 << 20, SHOWN = 10, ASKED = 150 };
 
 struct page {
   uint64_t number; /* plus 1 */
-  uint8_t value[PAGE], known[PAGE];
+  uint8_t value[PAGE], known[PAGE], is_kernel[PAGE];
+  uint64_t writer[PAGE]; /* step of the last store or system call, plus 1; 0: none */
 };
 
 static struct page *pages[SLOTS];
 static struct ct_steps_cursor *cursor;
-static uint64_t loads, checked, wrong, kernel;
+static uint64_t loads, checked, wrong, kernel, asked;
 
 static struct page *
 page_of(uint64_t address, bool make)
@@ -54,6 +57,16 @@ put(uint64_t address, const uint8_t *bytes, uint64_t have, uint64_t size)
     }
     page->known[(address + i) % PAGE] = i < have;
     page->value[(address + i) % PAGE] = i < have ? bytes[i] : 0;
+  }
+}
+
+static void
+note_writer(uint64_t address, uint64_t size, uint64_t step, bool is_kernel)
+{
+  for (uint64_t i = 0; i < size && i < (1u << 28); i++) {
+    struct page *page = page_of(address + i, true);
+    page->writer[(address + i) % PAGE] = step + 1;
+    page->is_kernel[(address + i) % PAGE] = is_kernel;
   }
 }
 
@@ -119,6 +132,7 @@ store(const struct ct_steps_step *step, const struct ct_mem_store *s)
   for (uint64_t i = 0; i < s->count; i++) {
     put(s->address + i * s->size, bytes, known, s->size);
   }
+  note_writer(s->address, s->count * s->size, step->number, false);
 }
 
 static void
@@ -129,7 +143,67 @@ visit_event(void *context, const struct ct_steps_event *event)
   if (event->kind == CT_STREAM_MEMORY) {
     memcpy(&memory, event->data, sizeof(memory));
     put(memory.address, event->data + sizeof(memory), event->bytes - sizeof(memory), memory.size);
+    if (event->step > 0) {
+      note_writer(memory.address, memory.size, event->step - 1, true);
+    }
     kernel++;
+  }
+}
+
+static uint64_t
+random_number(void)
+{
+  static uint64_t chance = 88172645463325252ull;
+  chance ^= chance << 13;
+  chance ^= chance >> 7;
+  chance ^= chance << 17;
+  return chance >> 11;
+}
+
+static void
+ask(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, uint64_t size, uint64_t before)
+{
+  const struct ct_steps_target target = {.kind = CT_STEPS_MEMORY_BYTES, .address = address, .size = size};
+  struct ct_steps_write found;
+  uint64_t last = 0;
+  bool is_kernel = false;
+  for (uint64_t i = 0; i < size; i++) {
+    const struct page *page = page_of(address + i, false);
+    if (page != NULL && page->writer[(address + i) % PAGE] > last) {
+      last = page->writer[(address + i) % PAGE];
+      is_kernel = page->is_kernel[(address + i) % PAGE];
+    }
+  }
+  asked++;
+  enum ct_steps_write_kind kind = last == 0   ? CT_STEPS_WRITE_NONE
+                                  : is_kernel ? CT_STEPS_WRITE_KERNEL
+                                              : CT_STEPS_WRITE_STEP;
+  if (ct_steps_last_write(reader, index, &target, before, &found) != 0 || found.kind != kind ||
+      (last != 0 && found.step != last - 1)) {
+    printf("0x%" PRIx64 ":%" PRIu64 " before step %" PRIu64 ": written by step %" PRIu64 " (%d), not %" PRIu64
+           " (%d)\n",
+           address, size, before, found.step, found.kind, last - 1, kind);
+    wrong++;
+  }
+}
+
+/* Of the bytes as they are before that step. */
+static void
+ask_some(struct ct_steps_reader *reader, uint64_t before)
+{
+  static struct ct_steps_index *index;
+  static const uint8_t sizes[] = {1, 1, 1, 2, 4, 8, 16, 100};
+  if (index == NULL && ct_steps_index_open(reader, &index) != 0) {
+    abort();
+  }
+  for (unsigned i = 0, tries = 0; i < ASKED && tries < 1000 * SLOTS; tries++) {
+    const struct page *page = pages[random_number() % SLOTS];
+    if (page != NULL) {
+      ask(reader, &index, (page->number - 1) * PAGE + random_number() % PAGE, sizes[i++ % sizeof(sizes)], before);
+    }
+  }
+  if (before == UINT64_MAX) {
+    ct_steps_index_close(index);
   }
 }
 
@@ -146,6 +220,9 @@ main(int argc, char **argv)
   cursor = ct_steps_cursor_open(reader);
   ct_steps_cursor_events(cursor, visit_event, NULL);
   while ((step = ct_steps_cursor_next(cursor)) != NULL) {
+    if (step->number == ct_steps_reader_steps(reader) / 3) {
+      ask_some(reader, step->number);
+    }
     if (step->did.load_size != 0) {
       load(reader, step);
     }
@@ -153,8 +230,10 @@ main(int argc, char **argv)
       store(step, &step->did.stores[i]);
     }
   }
-  printf("%" PRIu64 " loads, %" PRIu64 " bytes compared, %" PRIu64 " times the kernel wrote, %" PRIu64 " wrong\n",
-         loads, checked, kernel, wrong);
+  ask_some(reader, UINT64_MAX);
+  printf("%" PRIu64 " loads, %" PRIu64 " bytes compared, %" PRIu64 " times the kernel wrote, %" PRIu64
+         " writers asked for, %" PRIu64 " wrong\n",
+         loads, checked, kernel, asked, wrong);
   ct_steps_cursor_close(cursor);
   ct_steps_reader_close(reader);
   return wrong != 0;
