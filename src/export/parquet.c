@@ -8,6 +8,7 @@
 
 #include "export/frames.h"
 #include "export/json.h"
+#include "span/id.h"
 #include "trace/tree.h"
 #include "trace/writer.h"
 
@@ -42,11 +43,11 @@ enum span_column {
 static const struct ct_parquet_column span_columns[SPAN_COLUMNS] = {
     [PID] = {"pid", CT_PARQUET_INT32},
     [TID] = {"tid", CT_PARQUET_INT32},
-    [ID] = {"id", CT_PARQUET_INT64},
-    [PARENT] = {"parent", CT_PARQUET_INT64},
+    [ID] = {"id", CT_PARQUET_INT64, .is_various = true},
+    [PARENT] = {"parent", CT_PARQUET_INT64, .is_various = true},
     [FUNCTION] = {"function", CT_PARQUET_INT32},
-    [START] = {"start_ns", CT_PARQUET_INT64},
-    [END] = {"end_ns", CT_PARQUET_INT64},
+    [START] = {"start_ns", CT_PARQUET_INT64, .is_various = true},
+    [END] = {"end_ns", CT_PARQUET_INT64, .is_various = true},
     [DURATION] = {"duration_ns", CT_PARQUET_INT64},
     [SELF] = {"self_ns", CT_PARQUET_INT64},
     [OFF] = {"off_ns", CT_PARQUET_INT64},
@@ -82,7 +83,10 @@ struct edge {
 struct parquet {
   const struct ct_export_job *job;
   struct ct_diag *diag;
+  struct ct_parquet_column columns[SPAN_COLUMNS]; /* of spans */
+  const char *ends[CT_SPAN_ENDS];
   struct ct_parquet *spans, *threads;
+  struct ct_span_lane lane; /* of the thread */
   struct ct_export_frames frames;
   struct edge *edges;
   uint32_t edge_count, edge_capacity;
@@ -158,29 +162,27 @@ put_span(struct parquet *parquet, const struct ct_walk_place *place, const struc
 {
   struct ct_parquet *file = parquet->spans;
   bool has_time = span->end < CT_SPAN_ORPHAN;
-  uint32_t index = place->thread->index, function = ct_export_frame(&parquet->frames, span->fn);
+  uint32_t function = ct_export_frame(&parquet->frames, span->fn);
   uint32_t caller = span->caller_fn != UINT32_MAX ? ct_export_frame(&parquet->frames, span->caller_fn) + 1 : 0;
   uint64_t duration = has_time ? ct_trace_ticks_ns(place->trace, span->duration_ticks) : 0;
   uint64_t self = has_time ? ct_trace_ticks_ns(place->trace, span->self_ticks) : 0, calls = ct_walk_calls(span);
-  const char *how = ct_span_end_text((enum ct_span_end)span->end);
+  uint64_t off = parquet->has_bounds || span->off_ticks == 0 ? 0 : ct_trace_ticks_ns(place->trace, span->off_ticks);
   if (function == CT_FRAMES_NONE || add_edge(parquet, caller, function, calls, duration, self) != CT_OK) {
     return CT_ENOMEM;
   }
   ct_parquet_number(file, PID, place->pid);
   ct_parquet_number(file, TID, place->thread->tid);
-  ct_parquet_number(file, ID, span->ordinal != CT_NO_ORDINAL ? ct_span_id_in(place->trace, index, span->ordinal) : 0);
-  ct_parquet_number(file, PARENT,
-                    span->parent_ordinal != CT_NO_ORDINAL ? ct_span_id_in(place->trace, index, span->parent_ordinal)
-                                                          : 0);
+  ct_parquet_number(file, ID, ct_span_lane_id(&parquet->lane, span->ordinal));
+  ct_parquet_number(file, PARENT, ct_span_lane_id(&parquet->lane, span->parent_ordinal));
   ct_parquet_number(file, FUNCTION, function);
   ct_parquet_number(file, START, ct_walk_ns(place, span->enter_tsc));
   ct_parquet_number(file, END, ct_walk_ns(place, span->end_tsc));
   ct_parquet_number(file, DURATION, duration);
   ct_parquet_number(file, SELF, self);
-  ct_parquet_number(file, OFF, parquet->has_bounds ? 0 : ct_trace_ticks_ns(place->trace, span->off_ticks));
+  ct_parquet_number(file, OFF, off);
   ct_parquet_number(file, DEPTH, span->depth);
   ct_parquet_number(file, CALLS, calls);
-  ct_parquet_text(file, HOW, how, strlen(how));
+  ct_parquet_number(file, HOW, span->end < CT_SPAN_ENDS ? span->end : CT_SPAN_UNWOUND);
   ct_parquet_number(file, OPEN, ct_span_is_unfinished(span->end));
   ct_parquet_number(file, UNCERTAIN, (span->uncertain & CT_SPAN_UNCERTAIN) != 0);
   ct_parquet_number(file, BEFORE, (span->uncertain & CT_SPAN_BEFORE) != 0);
@@ -205,21 +207,18 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
   struct parquet *parquet = arg;
   struct ct_parquet *file = parquet->spans;
   uint32_t function = ct_export_frames_add_text(&parquet->frames, "(events lost)");
-  const char *how = ct_span_end_text(CT_SPAN_LOST);
   if (function == CT_FRAMES_NONE) {
     return CT_ENOMEM;
   }
   for (unsigned i = 0; i < SPAN_COLUMNS; i++) {
-    if (i != HOW) {
-      ct_parquet_number(file, i, 0);
-    }
+    ct_parquet_number(file, i, 0);
   }
   ct_parquet_number(file, PID, place->pid);
   ct_parquet_number(file, TID, place->thread->tid);
   ct_parquet_number(file, FUNCTION, function);
   ct_parquet_number(file, START, ct_walk_ns(place, tsc));
   ct_parquet_number(file, END, ct_walk_ns(place, tsc));
-  ct_parquet_text(file, HOW, how, strlen(how));
+  ct_parquet_number(file, HOW, CT_SPAN_LOST);
   ct_parquet_number(file, LOST, events);
   return ct_parquet_end_row(file);
 }
@@ -235,7 +234,9 @@ begin_process(void *arg, const struct ct_walk_place *place)
 static int
 begin_thread(void *arg, const struct ct_walk_place *place)
 {
-  struct ct_parquet *file = ((struct parquet *)arg)->threads;
+  struct parquet *parquet = arg;
+  struct ct_parquet *file = parquet->threads;
+  ct_span_lane_init(&parquet->lane, place->trace, place->thread->index);
   ct_parquet_number(file, 0, place->pid);
   ct_parquet_number(file, 1, place->thread->tid);
   put_string(file, 2, ct_export_thread_name(place));
@@ -246,21 +247,21 @@ begin_thread(void *arg, const struct ct_walk_place *place)
 /* ---- tables that are known at the end ---- */
 
 static int
-open_file(struct parquet *parquet, const char *name, const struct ct_parquet_column *columns, unsigned count,
+open_file(struct parquet *parquet, const char *name, const struct ct_parquet_column *columns, unsigned count, int by,
           struct ct_parquet **out)
 {
   char path[PATH_MAX];
   if (snprintf(path, sizeof(path), "%s/%s.parquet", parquet->job->options->path, name) >= (int)sizeof(path)) {
     return ct_fail(parquet->diag, CT_EINVAL, "the name %.100s is too long", parquet->job->options->path);
   }
-  return ct_parquet_open(path, columns, count, out, parquet->diag);
+  return ct_parquet_open(path, columns, count, by, out, parquet->diag);
 }
 
 static int
 put_functions(struct parquet *parquet)
 {
   struct ct_parquet *file = NULL;
-  int rc = open_file(parquet, "functions", function_columns, 5, &file);
+  int rc = open_file(parquet, "functions", function_columns, 5, CT_PARQUET_AS_THEY_COME, &file);
   for (uint32_t i = 0; i < parquet->frames.count && rc == CT_OK; i++) {
     const struct ct_export_frame *frame = &parquet->frames.list[i];
     ct_parquet_number(file, 0, i);
@@ -277,7 +278,7 @@ static int
 put_edges(struct parquet *parquet)
 {
   struct ct_parquet *file = NULL;
-  int rc = open_file(parquet, "edges", edge_columns, 5, &file);
+  int rc = open_file(parquet, "edges", edge_columns, 5, CT_PARQUET_AS_THEY_COME, &file);
   for (uint32_t i = 0; i < parquet->edge_capacity && rc == CT_OK; i++) {
     const struct edge *edge = &parquet->edges[i];
     if (edge->callee != 0) {
@@ -299,8 +300,13 @@ write_files(const struct ct_export_job *job, struct ct_diag *diag)
       .begin_process = begin_process, .begin_thread = begin_thread, .spans = put_spans, .lost = put_lost};
   struct parquet parquet = {.job = job, .diag = diag};
   struct ct_walk_sums sums = {0};
-  int rc = open_file(&parquet, "spans", span_columns, SPAN_COLUMNS, &parquet.spans);
-  rc = rc == CT_OK ? open_file(&parquet, "threads", thread_columns, 4, &parquet.threads) : rc;
+  memcpy(parquet.columns, span_columns, sizeof(parquet.columns));
+  parquet.columns[HOW].texts = parquet.ends;
+  for (int end = 0; end < CT_SPAN_ENDS; end++) {
+    parquet.ends[end] = ct_span_end_text((enum ct_span_end)end);
+  }
+  int rc = open_file(&parquet, "spans", parquet.columns, SPAN_COLUMNS, ID, &parquet.spans);
+  rc = rc == CT_OK ? open_file(&parquet, "threads", thread_columns, 4, CT_PARQUET_AS_THEY_COME, &parquet.threads) : rc;
   int walked = rc == CT_OK ? ct_walk(job, &handler, &parquet, &sums, diag) : rc;
   rc = walked == CT_EIO ? CT_OK : walked; /* the file that could not be written says why */
   rc = ct_parquet_close(parquet.spans, rc, &parquet.bytes, diag);

@@ -4,397 +4,297 @@
  *
  *   PAR1, row groups, metadata, its length in four bytes, PAR1
  *
- * and of a row group one page for each column: a header in Thrift's compact protocol, and the values, packed by zstd.
- * Numbers are DELTA_BINARY_PACKED, with the least and the greatest of them in the metadata; texts are PLAIN.
+ * and of a row group a chunk for each column (parquet_values.c), pages of which each has a header in Thrift's compact
+ * protocol and is packed by zstd. The least and the greatest value of each chunk are in the metadata.
  *
- *   delta:  128 to a block, 4 parts in a block, how many values, the first one; then of each block the least
- * difference, the width of each part in bits, and the parts: 32 differences less the least one, lowest bits first
- *
- * A block is packed as soon as it is full: its numbers have not left the processor's cache then, and of a column that
- * does not change, as many are, nothing is looked at but that.
+ * Rows are gathered in windows, of 1024, before they are encoded: their numbers have not left the processor's cache
+ * then, and of a column that does not change, as many are, nothing is looked at but that. In a window they are put in
+ * order by one column. Calls come when they end; in the order of their begin their ids are a row of numbers.
  */
-#include "export/parquet.h"
+#include "export/parquet_values.h"
 
 #include <contrail/version.h>
 
 #include <stdlib.h>
 #include <zstd.h>
 
-enum {
-  BLOCK = CT_PARQUET_BLOCK,
-  PARTS = 4,
-  PART = BLOCK / PARTS,
-  PLAIN = 0,
-  DELTA = 5,
-  RLE = 3,
-  ZSTD = 6,
-  LEVEL = 1,
-  DELTA_HEAD_MAX = 24, /* how many values, and the first one: known at the end of a group */
-  BLOCK_MAX = 10 + PARTS + BLOCK * 8
-};
-enum thrift { T_I32 = 5, T_I64 = 6, T_BINARY = 8, T_LIST = 9, T_STRUCT = 12 };
-
-struct bytes {
-  uint8_t *data;
-  size_t size, capacity;
-};
-
-struct column {
-  struct bytes page; /* of numbers: room for DELTA_HEAD_MAX, then blocks; of texts: PLAIN already */
-  uint64_t first, last;
-  int64_t least, greatest;
-};
+enum { RLE = 3, ZSTD = 6, LEVEL = 1, WINDOW = CT_PARQUET_WINDOW, SPAN = 4 * WINDOW };
+enum page_type { DATA_PAGE = 0, DICTIONARY_PAGE = 2 };
 
 struct ct_parquet {
-  struct ct_parquet_rows fresh; /* not packed yet */
+  struct ct_parquet_rows fresh; /* not encoded yet */
   struct ct_sink out;
   const struct ct_parquet_column *columns;
   unsigned count;
-  struct column values[CT_PARQUET_COLUMNS_MAX];
+  int by;
+  uint16_t order[WINDOW + 1], old[WINDOW + 1], row_of[SPAN];
+  uint64_t ordered[WINDOW + 1];
+  struct ct_parquet_values values[CT_PARQUET_COLUMNS_MAX];
   uint32_t rows; /* of the group, without the fresh ones */
   uint64_t all_rows, offset;
-  struct bytes packed, groups; /* groups: their metadata */
+  ZSTD_CCtx *packer;
+  struct ct_export_bytes packed, groups; /* groups: their metadata */
   uint32_t group_count;
   bool failed; /* no memory */
 };
 
-/* ---- bytes, and Thrift's compact protocol ---- */
+/* ---- the order of rows ---- */
 
-/* Room for so many more at the end; NULL: out of memory. */
-static uint8_t *
-room(struct bytes *bytes, size_t more)
-{
-  if (bytes->capacity - bytes->size < more) {
-    size_t capacity = 2 * bytes->capacity + more + 256;
-    uint8_t *data = realloc(bytes->data, capacity);
-    if (data == NULL) {
-      return NULL;
-    }
-    bytes->data = data;
-    bytes->capacity = capacity;
-  }
-  return bytes->data + bytes->size;
-}
-
-static uint64_t
-zigzag(int64_t value)
-{
-  return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
-}
-
-/* A message that is being made; failed: out of memory. */
-struct writer {
-  struct bytes *to;
-  int last; /* number of the last field */
-  bool failed;
-};
-
-static void
-add(struct writer *w, const void *data, size_t bytes)
-{
-  uint8_t *at = room(w->to, bytes);
-  w->failed |= at == NULL;
-  if (at != NULL) {
-    memcpy(at, data, bytes);
-    w->to->size += bytes;
-  }
-}
-
-static void
-add_varint(struct writer *w, uint64_t value)
-{
-  uint8_t bytes[10];
-  add(w, bytes, (size_t)(ct_varint_put(bytes, value) - bytes));
-}
-
-/* Numbers of fields go up by at most 15 here. */
-static void
-add_field(struct writer *w, int number, enum thrift type)
-{
-  uint8_t head = (uint8_t)((number - w->last) << 4 | type);
-  add(w, &head, 1);
-  w->last = number;
-}
-
-static void
-add_number(struct writer *w, int number, enum thrift type, int64_t value)
-{
-  add_field(w, number, type);
-  add_varint(w, zigzag(value));
-}
-
-static void
-add_binary(struct writer *w, const void *data, size_t bytes)
-{
-  add_varint(w, bytes);
-  add(w, data, bytes);
-}
-
-static void
-add_list(struct writer *w, int number, enum thrift type, uint32_t count)
-{
-  add_field(w, number, T_LIST);
-  uint8_t head = (uint8_t)((count < 15 ? count : 15) << 4 | type);
-  add(w, &head, 1);
-  if (count >= 15) {
-    add_varint(w, count);
-  }
-}
-
-/* A structure inside: its fields count from 0. What its end gives back is where the outer one goes on. */
 static int
-begin_struct(struct writer *w)
+compare_rows(const void *a, const void *b, void *arg)
 {
-  int last = w->last;
-  w->last = 0;
-  return last;
+  const uint64_t *keys = arg;
+  uint16_t x = *(const uint16_t *)a, y = *(const uint16_t *)b;
+  return keys[x] != keys[y] ? (keys[x] < keys[y] ? -1 : 1) : (x > y) - (x < y);
 }
 
+/*
+ * The order of the fresh rows by their keys. Nearly all keys are among the SPAN greatest that there can be (the bits
+ * that no two differ in aside): each has a place of its own there. The others, calls that began long before, are few.
+ */
 static void
-end_struct(struct writer *w, int last)
+put_in_order(struct ct_parquet *file)
 {
-  uint8_t stop = 0;
-  add(w, &stop, 1);
-  w->last = last;
-}
-
-/* ---- values ---- */
-
-static unsigned
-width_of(uint64_t value)
-{
-  return value == 0 ? 0 : 64 - (unsigned)__builtin_clzll(value);
-}
-
-/* The differences of a part, so many bits each. */
-static uint8_t *
-pack_part(uint8_t *at, const uint64_t *values, unsigned width)
-{
-  uint64_t pending = 0;
-  unsigned bits = 0;
-  for (unsigned i = 0; i < PART; i++) {
-    pending |= values[i] << bits;
-    bits += width;
-    if (bits >= 64) {
-      memcpy(at, &pending, sizeof(pending)); /* little-endian, as this machine */
-      at += sizeof(pending);
-      bits -= 64;
-      pending = bits != 0 ? values[i] >> (width - bits) : 0;
-    }
-  }
-  memcpy(at, &pending, sizeof(uint32_t)); /* 32 values: it ends there, or four bytes later */
-  return at + bits / 8;
-}
-
-static uint8_t *
-pack_block(uint8_t *at, struct column *column, const uint64_t *values, uint32_t count)
-{
-  uint64_t deltas[BLOCK], last = column->last;
-  bool is_constant = values[0] == last && memcmp(values, values + 1, (count - 1) * sizeof(*values)) == 0;
-  if (is_constant) { /* the least difference 0, and four times no bits */
-    memset(at, 0, 1 + PARTS);
-    return at + 1 + PARTS;
-  }
-  int64_t least = column->least, greatest = column->greatest, least_delta = INT64_MAX;
+  const uint64_t *keys = file->fresh.numbers[file->by];
+  uint32_t count = file->fresh.count, old = 0, at = 0;
+  uint64_t differ = 0, greatest = 0;
   for (uint32_t i = 0; i < count; i++) {
-    int64_t value = (int64_t)values[i], delta = (int64_t)(values[i] - last);
-    deltas[i] = (uint64_t)delta;
-    last = values[i];
-    least = value < least ? value : least;
-    greatest = value > greatest ? value : greatest;
-    least_delta = delta < least_delta ? delta : least_delta;
+    differ |= keys[i] ^ keys[0];
+    greatest = keys[i] > greatest ? keys[i] : greatest;
   }
-  column->last = last;
-  column->least = least;
-  column->greatest = greatest;
-  for (uint32_t i = count; i < BLOCK; i++) {
-    deltas[i] = (uint64_t)least_delta;
-  }
-  at = ct_varint_put(at, zigzag(least_delta));
-  uint8_t *widths = at;
-  at += PARTS;
-  for (unsigned part = 0; part < PARTS; part++) {
-    uint64_t all = 0, *differences = &deltas[part * PART];
-    for (uint32_t i = 0; i < PART; i++) {
-      differences[i] -= (uint64_t)least_delta;
-      all |= differences[i];
+  unsigned shift = differ != 0 ? (unsigned)__builtin_ctzll(differ) : 0;
+  memset(file->row_of, 0, sizeof(file->row_of));
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t below = (greatest >> shift) - (keys[i] >> shift);
+    if (CT_LIKELY(below < SPAN && file->row_of[SPAN - 1 - below] == 0)) {
+      file->row_of[SPAN - 1 - below] = (uint16_t)(i + 1);
+    } else {
+      file->old[old++] = (uint16_t)i;
     }
-    widths[part] = (uint8_t)width_of(all);
-    at = all != 0 ? pack_part(at, differences, widths[part]) : at;
   }
-  return at;
+  qsort_r(file->old, old, sizeof(*file->old), compare_rows, (void *)keys);
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < SPAN; i++) {
+    if (file->row_of[i] != 0) {
+      uint16_t row = (uint16_t)(file->row_of[i] - 1);
+      for (; next < old && compare_rows(&file->old[next], &row, (void *)keys) < 0; next++) {
+        file->order[at++] = file->old[next];
+      }
+      file->order[at++] = row;
+    }
+  }
+  for (; next < old; next++) {
+    file->order[at++] = file->old[next];
+  }
 }
 
-/* The fresh rows of a column of numbers. The first value of a group is in no block. */
-static int
-pack_numbers(struct column *column, const uint64_t *values, uint32_t count, bool is_first)
+static const uint64_t *
+numbers_of(struct ct_parquet *file, unsigned column)
 {
-  if (is_first) {
-    column->page.size = 0;
-    column->first = column->last = values[0];
-    column->least = column->greatest = (int64_t)values[0];
+  const uint64_t *numbers = file->fresh.numbers[column];
+  uint32_t count = file->fresh.count;
+  if (file->by < 0 || memcmp(numbers, numbers + 1, (count - 1) * sizeof(*numbers)) == 0) {
+    return numbers;
   }
-  uint8_t *at = room(&column->page, DELTA_HEAD_MAX + BLOCK_MAX);
-  if (at == NULL) {
-    return CT_ENOMEM;
+  for (uint32_t i = 0; i < count; i++) {
+    file->ordered[i] = numbers[file->order[i]];
   }
-  column->page.size += is_first ? DELTA_HEAD_MAX : 0;
-  at = column->page.data + column->page.size;
-  if (count > is_first) {
-    at = pack_block(at, column, values + is_first, count - is_first);
-  }
-  column->page.size = (size_t)(at - column->page.data);
-  return CT_OK;
+  return file->ordered;
 }
 
 static int
-pack_rows(struct ct_parquet *file)
+encode_rows(struct ct_parquet *file)
 {
   int rc = file->failed ? CT_ENOMEM : CT_OK;
-  for (unsigned i = 0; i < file->count && file->fresh.count != 0 && rc == CT_OK; i++) {
-    if (file->columns[i].type != CT_PARQUET_TEXT) {
-      rc = pack_numbers(&file->values[i], file->fresh.numbers[i], file->fresh.count, file->rows == 0);
-    }
+  if (file->fresh.count == 0 || rc != CT_OK) {
+    return rc;
+  }
+  if (file->by >= 0) {
+    put_in_order(file);
+  }
+  for (unsigned i = 0; i < file->count && rc == CT_OK; i++) {
+    rc = ct_parquet_values_add(&file->values[i], numbers_of(file, i), file->fresh.count);
   }
   file->rows += file->fresh.count;
   file->fresh.count = 0;
   return rc;
 }
 
-/* The page of a column: of numbers with its head, which fits before the blocks. */
-static const uint8_t *
-page_of(struct column *column, bool is_text, uint32_t rows, size_t *bytes)
-{
-  uint8_t head[DELTA_HEAD_MAX];
-  if (is_text) {
-    *bytes = column->page.size;
-    return column->page.data;
-  }
-  uint8_t *end = ct_varint_put(ct_varint_put(ct_varint_put(head, BLOCK), PARTS), rows);
-  end = ct_varint_put(end, zigzag((int64_t)column->first));
-  size_t length = (size_t)(end - head);
-  uint8_t *begin = column->page.data + DELTA_HEAD_MAX - length;
-  memcpy(begin, head, length);
-  *bytes = column->page.size - DELTA_HEAD_MAX + length;
-  return begin;
-}
-
 void
 ct_parquet_text(struct ct_parquet *file, unsigned column, const char *text, size_t bytes)
 {
-  struct bytes *texts = &file->values[column].page;
-  uint8_t *at = room(texts, bytes + 4);
-  file->failed |= at == NULL;
-  if (at != NULL) {
-    uint32_t length = (uint32_t)bytes;
-    memcpy(at, &length, sizeof(length));
-    memcpy(at + 4, text, bytes);
-    texts->size += bytes + 4;
-  }
+  uint32_t number = ct_parquet_values_text(&file->values[column], text, bytes);
+  file->failed |= number == UINT32_MAX;
+  ct_parquet_number(file, column, number);
 }
 
 /* ---- row groups ---- */
 
-/* The page of a column, and in `groups` what the metadata says of it. */
+struct sizes {
+  uint64_t packed, unpacked;
+};
+
 static int
-put_column(struct ct_parquet *file, unsigned number, struct writer *meta, uint64_t *total)
+put_page(struct ct_parquet *file, enum page_type type, const struct ct_parquet_page *page, struct sizes *sizes)
 {
-  struct column *column = &file->values[number];
-  const struct ct_parquet_column *info = &file->columns[number];
-  bool is_text = info->type == CT_PARQUET_TEXT;
-  size_t bytes;
-  const uint8_t *page = page_of(column, is_text, file->rows, &bytes);
+  size_t most = ZSTD_compressBound(page->bytes);
   file->packed.size = 0;
-  uint8_t *to = room(&file->packed, ZSTD_compressBound(bytes));
-  size_t packed = to != NULL ? ZSTD_compress(to, ZSTD_compressBound(bytes), page, bytes, LEVEL) : 0;
+  uint8_t *to = ct_export_bytes_room(&file->packed, most);
+  size_t packed = to != NULL ? ZSTD_compressCCtx(file->packer, to, most, page->data, page->bytes, LEVEL) : 0;
   if (to == NULL || ZSTD_isError(packed)) {
     return CT_ENOMEM;
   }
-  struct bytes head = {0};
-  struct writer w = {.to = &head};
-  add_number(&w, 1, T_I32, 0);
-  add_number(&w, 2, T_I32, (int64_t)bytes);
-  add_number(&w, 3, T_I32, (int64_t)packed);
-  add_field(&w, 5, T_STRUCT);
-  int outer = begin_struct(&w);
-  add_number(&w, 1, T_I32, file->rows);
-  add_number(&w, 2, T_I32, is_text ? PLAIN : DELTA);
-  add_number(&w, 3, T_I32, RLE);
-  add_number(&w, 4, T_I32, RLE);
-  end_struct(&w, outer);
-  end_struct(&w, 0);
+  struct ct_export_bytes head = {0};
+  struct ct_thrift w = {.to = &head};
+  ct_thrift_number(&w, 1, CT_THRIFT_I32, type);
+  ct_thrift_number(&w, 2, CT_THRIFT_I32, (int64_t)page->bytes);
+  ct_thrift_number(&w, 3, CT_THRIFT_I32, (int64_t)packed);
+  int outer = ct_thrift_begin_field(&w, type == DATA_PAGE ? 5 : 7);
+  ct_thrift_number(&w, 1, CT_THRIFT_I32, page->values);
+  ct_thrift_number(&w, 2, CT_THRIFT_I32, page->encoding);
+  if (type == DATA_PAGE) { /* of levels, of which there are none */
+    ct_thrift_number(&w, 3, CT_THRIFT_I32, RLE);
+    ct_thrift_number(&w, 4, CT_THRIFT_I32, RLE);
+  }
+  ct_thrift_end(&w, outer);
+  ct_thrift_end(&w, 0);
   if (!w.failed) {
     ct_out_put(&file->out, head.data, head.size);
     ct_out_put(&file->out, to, packed);
   }
-  uint64_t unpacked_bytes = head.size + bytes, packed_bytes = head.size + packed;
-  free(head.data);
-  int chunk = begin_struct(meta);
-  add_number(meta, 2, T_I64, (int64_t)file->offset);
-  add_field(meta, 3, T_STRUCT);
-  int inner = begin_struct(meta);
-  add_number(meta, 1, T_I32, info->type);
-  add_list(meta, 2, T_I32, 1);
-  add_varint(meta, zigzag(is_text ? PLAIN : DELTA));
-  add_list(meta, 3, T_BINARY, 1);
-  add_binary(meta, info->name, strlen(info->name));
-  add_number(meta, 4, T_I32, ZSTD);
-  add_number(meta, 5, T_I64, file->rows);
-  add_number(meta, 6, T_I64, (int64_t)unpacked_bytes);
-  add_number(meta, 7, T_I64, (int64_t)packed_bytes);
-  add_number(meta, 9, T_I64, (int64_t)file->offset);
-  if (!is_text) {
-    size_t size = info->type == CT_PARQUET_INT32 ? 4 : 8; /* little-endian, as this machine */
-    add_field(meta, 12, T_STRUCT);
-    int statistics = begin_struct(meta);
-    add_field(meta, 5, T_BINARY);
-    add_binary(meta, &column->greatest, size);
-    add_field(meta, 6, T_BINARY);
-    add_binary(meta, &column->least, size);
-    end_struct(meta, statistics);
+  sizes->packed += head.size + packed;
+  sizes->unpacked += head.size + page->bytes;
+  file->offset += head.size + packed;
+  ct_export_bytes_free(&head);
+  return w.failed ? CT_ENOMEM : CT_OK;
+}
+
+static void
+tell_statistics(struct ct_thrift *meta, const struct ct_parquet_chunk *chunk)
+{
+  int outer = ct_thrift_begin_field(meta, 12);
+  ct_thrift_number(meta, 3, CT_THRIFT_I64, 0); /* nulls */
+  if (chunk->distinct != 0) {
+    ct_thrift_number(meta, 4, CT_THRIFT_I64, chunk->distinct);
   }
-  end_struct(meta, inner);
-  end_struct(meta, chunk);
-  column->page.size = 0;
-  file->offset += packed_bytes;
-  *total += packed_bytes;
-  return w.failed || meta->failed ? CT_ENOMEM : CT_OK;
+  if (chunk->greatest != NULL) {
+    ct_thrift_binary(meta, 5, chunk->greatest, chunk->greatest_bytes);
+  }
+  if (chunk->least != NULL) {
+    ct_thrift_binary(meta, 6, chunk->least, chunk->least_bytes);
+  }
+  ct_thrift_end(meta, outer);
+}
+
+/* How many pages there are of each kind: who reads knows whether all values are in the dictionary. */
+static void
+tell_pages(struct ct_thrift *meta, const struct ct_parquet_chunk *chunk)
+{
+  ct_thrift_list(meta, 13, CT_THRIFT_STRUCT, chunk->count + chunk->has_dictionary);
+  for (unsigned i = chunk->has_dictionary ? 0 : 1; i <= chunk->count; i++) {
+    const struct ct_parquet_page *page = i != 0 ? &chunk->pages[i - 1] : &chunk->dictionary;
+    int outer = ct_thrift_begin(meta);
+    ct_thrift_number(meta, 1, CT_THRIFT_I32, i != 0 ? DATA_PAGE : DICTIONARY_PAGE);
+    ct_thrift_number(meta, 2, CT_THRIFT_I32, page->encoding);
+    ct_thrift_number(meta, 3, CT_THRIFT_I32, 1);
+    ct_thrift_end(meta, outer);
+  }
+}
+
+static void
+tell_chunk(const struct ct_parquet *file, const struct ct_parquet_column *info, const struct ct_parquet_chunk *chunk,
+           struct ct_thrift *meta, const struct sizes *sizes, uint64_t data_at)
+{
+  uint64_t begin = file->offset - sizes->packed;
+  int outer = ct_thrift_begin(meta);
+  ct_thrift_number(meta, 2, CT_THRIFT_I64, (int64_t)begin);
+  int inner = ct_thrift_begin_field(meta, 3);
+  ct_thrift_number(meta, 1, CT_THRIFT_I32, info->type);
+  ct_thrift_list(meta, 2, CT_THRIFT_I32, chunk->count + chunk->has_dictionary);
+  if (chunk->has_dictionary) {
+    ct_thrift_varint(meta, ct_zigzag(CT_PARQUET_PLAIN));
+  }
+  for (unsigned i = 0; i < chunk->count; i++) {
+    ct_thrift_varint(meta, ct_zigzag(chunk->pages[i].encoding));
+  }
+  ct_thrift_list(meta, 3, CT_THRIFT_BINARY, 1);
+  ct_thrift_varint(meta, strlen(info->name));
+  ct_thrift_add(meta, info->name, strlen(info->name));
+  ct_thrift_number(meta, 4, CT_THRIFT_I32, ZSTD);
+  ct_thrift_number(meta, 5, CT_THRIFT_I64, file->rows);
+  ct_thrift_number(meta, 6, CT_THRIFT_I64, (int64_t)sizes->unpacked);
+  ct_thrift_number(meta, 7, CT_THRIFT_I64, (int64_t)sizes->packed);
+  ct_thrift_number(meta, 9, CT_THRIFT_I64, (int64_t)data_at);
+  if (chunk->has_dictionary) {
+    ct_thrift_number(meta, 11, CT_THRIFT_I64, (int64_t)begin);
+  }
+  tell_statistics(meta, chunk);
+  tell_pages(meta, chunk);
+  ct_thrift_end(meta, inner);
+  ct_thrift_end(meta, outer);
+}
+
+/* The chunk of a column, and in `meta` what the metadata says of it. */
+static int
+put_column(struct ct_parquet *file, unsigned number, struct ct_thrift *meta, struct sizes *total)
+{
+  struct ct_parquet_values *values = &file->values[number];
+  struct ct_parquet_chunk chunk;
+  struct sizes sizes = {0};
+  int rc = ct_parquet_values_end(values, &chunk);
+  if (rc == CT_OK && chunk.has_dictionary) {
+    rc = put_page(file, DICTIONARY_PAGE, &chunk.dictionary, &sizes);
+  }
+  uint64_t data_at = file->offset;
+  for (unsigned i = 0; i < chunk.count && rc == CT_OK; i++) {
+    rc = put_page(file, DATA_PAGE, &chunk.pages[i], &sizes);
+  }
+  if (rc == CT_OK) {
+    tell_chunk(file, &file->columns[number], &chunk, meta, &sizes, data_at);
+  }
+  total->packed += sizes.packed;
+  total->unpacked += sizes.unpacked;
+  ct_parquet_values_clear(values);
+  return rc == CT_OK && meta->failed ? CT_ENOMEM : rc;
 }
 
 static int
 put_group(struct ct_parquet *file)
 {
-  struct writer meta = {.to = &file->groups};
-  uint64_t total = 0;
-  int rc = pack_rows(file);
+  struct ct_thrift meta = {.to = &file->groups};
+  struct sizes total = {0};
+  int rc = encode_rows(file);
   if (file->rows == 0 || rc != CT_OK) {
     return rc;
   }
-  add_list(&meta, 1, T_STRUCT, file->count);
+  ct_thrift_list(&meta, 1, CT_THRIFT_STRUCT, file->count);
   for (unsigned i = 0; i < file->count && rc == CT_OK; i++) {
     rc = put_column(file, i, &meta, &total);
   }
-  add_number(&meta, 2, T_I64, (int64_t)total);
-  add_number(&meta, 3, T_I64, file->rows);
-  end_struct(&meta, 0);
+  ct_thrift_number(&meta, 2, CT_THRIFT_I64, (int64_t)total.unpacked);
+  ct_thrift_number(&meta, 3, CT_THRIFT_I64, file->rows);
+  ct_thrift_number(&meta, 6, CT_THRIFT_I64, (int64_t)total.packed);
+  ct_thrift_end(&meta, 0);
   file->all_rows += file->rows;
   file->group_count++;
   file->rows = 0;
   return rc != CT_OK || meta.failed ? CT_ENOMEM : CT_OK;
 }
 
+/* A row is there that may be the last one of a window. */
 int
-ct_parquet_end_row(struct ct_parquet *file)
+ct_parquet_end_window(struct ct_parquet *file)
 {
-  uint32_t most = BLOCK + (file->rows == 0);
-  if (++file->fresh.count < most && file->rows + file->fresh.count < CT_PARQUET_GROUP_ROWS) {
-    return file->failed ? CT_ENOMEM : CT_OK;
+  uint32_t most = WINDOW + (file->rows == 0);
+  bool is_full = file->rows + file->fresh.count >= CT_PARQUET_GROUP_ROWS;
+  if (file->fresh.count < most && !is_full) {
+    return CT_OK;
   }
-  int rc = pack_rows(file);
-  if (rc != CT_OK || file->rows < CT_PARQUET_GROUP_ROWS) {
-    return rc;
+  int rc = encode_rows(file);
+  for (unsigned i = 0; i < file->count; i++) {
+    is_full |= ct_parquet_values_are_full(&file->values[i]);
   }
-  rc = put_group(file);
+  rc = rc == CT_OK && is_full ? put_group(file) : rc;
   return rc == CT_OK && ct_out_failed(&file->out) ? CT_EIO : rc;
 }
 
@@ -403,34 +303,38 @@ ct_parquet_end_row(struct ct_parquet *file)
 static int
 put_metadata(struct ct_parquet *file)
 {
-  struct bytes bytes = {0};
-  struct writer w = {.to = &bytes};
-  static const char writer[] = "contrail " CT_VERSION;
-  add_number(&w, 1, T_I32, 2);
-  add_list(&w, 2, T_STRUCT, file->count + 1);
+  struct ct_export_bytes bytes = {0};
+  struct ct_thrift w = {.to = &bytes};
+  static const char writer[] = "contrail version " CT_VERSION;
+  ct_thrift_number(&w, 1, CT_THRIFT_I32, 2);
+  ct_thrift_list(&w, 2, CT_THRIFT_STRUCT, file->count + 1);
   for (unsigned i = 0; i <= file->count; i++) {
     const struct ct_parquet_column *column = i != 0 ? &file->columns[i - 1] : NULL;
     const char *name = column != NULL ? column->name : "schema";
-    int outer = begin_struct(&w);
+    int outer = ct_thrift_begin(&w);
     if (column != NULL) {
-      add_number(&w, 1, T_I32, column->type);
-      add_number(&w, 3, T_I32, 0); /* required */
+      ct_thrift_number(&w, 1, CT_THRIFT_I32, column->type);
+      ct_thrift_number(&w, 3, CT_THRIFT_I32, 0); /* required */
     }
-    add_field(&w, 4, T_BINARY);
-    add_binary(&w, name, strlen(name));
+    ct_thrift_binary(&w, 4, name, strlen(name));
     if (column == NULL) {
-      add_number(&w, 5, T_I32, file->count);
+      ct_thrift_number(&w, 5, CT_THRIFT_I32, file->count);
     } else if (column->type == CT_PARQUET_TEXT) {
-      add_number(&w, 6, T_I32, 0); /* UTF8 */
+      ct_thrift_number(&w, 6, CT_THRIFT_I32, 0); /* UTF8 */
     }
-    end_struct(&w, outer);
+    ct_thrift_end(&w, outer);
   }
-  add_number(&w, 3, T_I64, (int64_t)file->all_rows);
-  add_list(&w, 4, T_STRUCT, file->group_count);
-  add(&w, file->groups.data, file->groups.size);
-  add_field(&w, 6, T_BINARY);
-  add_binary(&w, writer, sizeof(writer) - 1);
-  end_struct(&w, 0);
+  ct_thrift_number(&w, 3, CT_THRIFT_I64, (int64_t)file->all_rows);
+  ct_thrift_list(&w, 4, CT_THRIFT_STRUCT, file->group_count);
+  ct_thrift_add(&w, file->groups.data, file->groups.size);
+  ct_thrift_binary(&w, 6, writer, sizeof(writer) - 1);
+  ct_thrift_list(&w, 7, CT_THRIFT_STRUCT, file->count);
+  for (unsigned i = 0; i < file->count; i++) { /* least and greatest are by the order of the type */
+    int outer = ct_thrift_begin(&w), inner = ct_thrift_begin_field(&w, 1);
+    ct_thrift_end(&w, inner);
+    ct_thrift_end(&w, outer);
+  }
+  ct_thrift_end(&w, 0);
   if (!w.failed) {
     uint8_t length[4];
     for (int i = 0; i < 4; i++) {
@@ -440,7 +344,7 @@ put_metadata(struct ct_parquet *file)
     ct_out_put(&file->out, length, sizeof(length));
     ct_out_literal(&file->out, "PAR1");
   }
-  free(bytes.data);
+  ct_export_bytes_free(&bytes);
   return w.failed ? CT_ENOMEM : CT_OK;
 }
 
@@ -448,29 +352,35 @@ static void
 free_file(struct ct_parquet *file)
 {
   for (unsigned i = 0; i < file->count; i++) {
-    free(file->values[i].page.data);
+    ct_parquet_values_free(&file->values[i]);
   }
-  free(file->packed.data);
-  free(file->groups.data);
+  ZSTD_freeCCtx(file->packer);
+  ct_export_bytes_free(&file->packed);
+  ct_export_bytes_free(&file->groups);
   free(file);
 }
 
 int
-ct_parquet_open(const char *path, const struct ct_parquet_column *columns, unsigned count, struct ct_parquet **out,
-                struct ct_diag *diag)
+ct_parquet_open(const char *path, const struct ct_parquet_column *columns, unsigned count, int by,
+                struct ct_parquet **out, struct ct_diag *diag)
 {
   struct ct_parquet *file = calloc(1, sizeof(*file));
-  bool has_room = file != NULL && count <= CT_PARQUET_COLUMNS_MAX;
+  ZSTD_CCtx *packer = ZSTD_createCCtx();
+  bool has_room = file != NULL && packer != NULL && count <= CT_PARQUET_COLUMNS_MAX;
   int rc = has_room ? ct_out_open(&file->out, path, -1, CT_OUT_PLAIN, diag)
                     : ct_fail(diag, CT_ENOMEM, "out of memory for a Parquet file");
   if (rc != CT_OK) {
-    if (file != NULL) {
-      free_file(file);
-    }
+    ZSTD_freeCCtx(packer);
+    free(file);
     return rc;
   }
   file->columns = columns;
   file->count = count;
+  file->by = by;
+  file->packer = packer;
+  for (unsigned i = 0; i < count; i++) {
+    file->values[i].info = &columns[i];
+  }
   ct_out_literal(&file->out, "PAR1");
   file->offset = 4;
   *out = file;
