@@ -635,8 +635,14 @@ def chunk_values(data, chunk, kind, unpack):
     return values, pages, len(set(values))
 
 
-def parquet_table(path, unpack):
-    """{column: values} of a file, with its statistics checked."""
+class Table(dict):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.pages = collections.defaultdict(list)
+
+
+def parquet_table(path, unpack, wanted=None):
+    """{column: values} of a file, or of some columns, with its statistics checked. The pages of each go to table.pages."""
     with open(path, "rb") as file:
         data = file.read()
     expect(data[:4] == data[-4:] == b"PAR1", "magic")
@@ -645,12 +651,15 @@ def parquet_table(path, unpack):
     expect(end == size, "metadata")
     names = [element[4].decode() for element in meta[2][1:]]
     expect(meta[2][0][5] == len(names) and all(element[3] == 0 for element in meta[2][1:]), "schema")
-    table = {name: [] for name in names}
+    table = Table((name, []) for name in names if wanted is None or name in wanted)
     expect(len(meta[7]) == len(names) and all(order == {1: {}} for order in meta[7]), "orders of columns")
     for group in meta[4]:
         sizes = [0, 0]
         for name, element, chunk in zip(names, meta[2][1:], group[1]):
             chunk = chunk[3]
+            sizes = [sizes[0] + chunk[6], sizes[1] + chunk[7]]
+            if name not in table:
+                continue
             expect(chunk[3] == [name.encode()] and chunk[1] == element[1] and chunk[4] == 6, f"{name}: its chunk")
             values, encodings, distinct = chunk_values(data, chunk, element[1], unpack)
             expect(encodings == [tuple(page[i] for i in (1, 2, 3)) for page in chunk[13]], f"{name}: its pages {encodings}")
@@ -663,7 +672,7 @@ def parquet_table(path, unpack):
                 found = tuple(int.from_bytes(told[i], "little", signed=True) for i in (6, 5))
                 expect((min(values), max(values)) == found and len(told[5]) == (4 if element[1] == 1 else 8), f"{name}: statistics {found}")
             expect(told[3] == 0 and told.get(4, distinct) == distinct, f"{name}: distinct {told.get(4)}")
-            sizes = [sizes[0] + chunk[6], sizes[1] + chunk[7]]
+            table.pages[name].append([page[1] for page in encodings])
             expect(len(values) == group[3], f"{name}: {len(values)} values of {group[3]}")
             table[name] += values
         expect(sizes == [group[2], group[6]], "sizes of a group")
@@ -671,11 +680,13 @@ def parquet_table(path, unpack):
     return table
 
 
+def unpack(data):
+    result = subprocess.run(["zstd", "-dc"], input=data, capture_output=True, check=False)
+    expect(result.returncode == 0, "zstd")
+    return result.stdout
+
+
 def parquet_rows(scene, folder):
-    def unpack(data):
-        result = subprocess.run(["zstd", "-dc"], input=data, capture_output=True, check=False)
-        expect(result.returncode == 0, "zstd")
-        return result.stdout
     expect(sorted(os.listdir(folder)) == ["edges.parquet", "functions.parquet", "spans.parquet", "threads.parquet"], "files")
     spans, functions, edges = (parquet_table(os.path.join(folder, f"{name}.parquet"), unpack) for name in ("spans", "functions", "edges"))
     expect(functions["id"] == list(range(len(functions["id"]))), "ids of functions")
@@ -696,6 +707,16 @@ def parquet_rows(scene, folder):
             for function, row in zip(spans["function"], zip(*spans.values()))]
 
 
+# Few depths and then many, in a row group that has room for a dictionary of them and in one that has not.
+DEPTHS = r"""
+static volatile long sum;
+__attribute__((noinline)) long leaf(long n) { return sum += n; }
+__attribute__((noinline)) long deep(long n) { return n == 0 ? 0 : deep(n - 1) + leaf(1); }
+static void leaves(long n) { for (long i = 0; i < n; i++) leaf(i); }
+int main(void) { leaves(80000); deep(20000); leaves(20000); deep(20000); leaves(10000); }
+"""
+
+
 DUCKDB = """import { DuckDBInstance } from '@duckdb/node-api';
 const c = await (await DuckDBInstance.create(':memory:')).connect();
 for (const q of process.argv.slice(2))
@@ -708,6 +729,22 @@ def parquet_calls(scene):
     """The four tables, by a decoder of our own."""
     harness.need("zstd")
     return compare_rows(scene, "parquet", lambda folder: parquet_rows(scene, folder))
+
+
+@case
+def parquet_falls_back(scene):
+    """A column whose values become too many for a dictionary goes on as differences; one of many from the begin is nothing else; rows
+    of two groups are those of CSV."""
+    harness.need("zstd")
+    scene.record("-q", "--trace", "leaf", "--trace", "deep", "--", scene.compile(scene.write("depths.c", DEPTHS), "-O1"))
+    wanted = csv_rows(scene.export("csv"))
+    path = os.path.join(scene.export("parquet", into="tables"), "spans.parquet")
+    table = parquet_table(path, unpack, ("id", "start_ns", "duration_ns", "self_ns", "depth", "end"))
+    found = sorted(zip(*(table[key] for key in table)))
+    expect(found == sorted(tuple(row[key] for key in table) for row in wanted), "the rows differ from CSV's")
+    pages = table.pages
+    expect(pages["depth"] == [[0, 8, 5], [5]] and pages["id"] == [[5], [5]] and pages["end"] == [[0, 8]] * 2, f"{dict(pages)}")
+    return f"{len(found)} calls"
 
 
 @case

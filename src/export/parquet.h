@@ -8,7 +8,7 @@
 
 #include "export/out.h"
 
-enum { CT_PARQUET_COLUMNS_MAX = 24, CT_PARQUET_GROUP_ROWS = 1 << 17, CT_PARQUET_WINDOW = 1024 };
+enum { CT_PARQUET_COLUMNS_MAX = 24, CT_PARQUET_GROUP_ROWS = 1 << 17, CT_PARQUET_WINDOW = 1024, CT_PARQUET_APART = 24 };
 
 enum ct_parquet_type { CT_PARQUET_INT32 = 1, CT_PARQUET_INT64 = 2, CT_PARQUET_TEXT = 6 }; /* as the format has them */
 
@@ -22,7 +22,7 @@ struct ct_parquet_column {
 
 /* What a file begins with. The numbers of a few rows, by column, which stay in the processor's cache. */
 struct ct_parquet_rows {
-  uint64_t numbers[CT_PARQUET_COLUMNS_MAX][CT_PARQUET_WINDOW + 1];
+  uint64_t numbers[CT_PARQUET_COLUMNS_MAX][CT_PARQUET_WINDOW + CT_PARQUET_APART];
   uint32_t count;
 };
 struct ct_parquet; /* opaque but for that */
