@@ -8,7 +8,12 @@
 
 #include "export/out.h"
 
-enum { CT_PARQUET_COLUMNS_MAX = 24, CT_PARQUET_GROUP_ROWS = 1 << 17, CT_PARQUET_WINDOW = 1024, CT_PARQUET_APART = 24 };
+enum {
+  CT_PARQUET_COLUMNS_MAX = 24,
+  CT_PARQUET_WINDOW = 1024,
+  CT_PARQUET_GROUP_ROWS = 128 * CT_PARQUET_WINDOW + 1,
+  CT_PARQUET_APART = 24
+};
 
 enum ct_parquet_type { CT_PARQUET_INT32 = 1, CT_PARQUET_INT64 = 2, CT_PARQUET_TEXT = 6 }; /* as the format has them */
 

@@ -5,7 +5,8 @@
  *
  * So that a call takes few bytes: names are interned, by their numbers in order of appearance; each thread is a packet
  * sequence with a clock of its own that gives differences; its track and clock are the sequence's defaults; and packets
- * are deflated by some hundred kilobytes.
+ * are deflated by some hundred kilobytes. In a packet of a call the time is last, so that what calls have alike is
+ * in one piece, up to the next one's; that it needs the sequence's state is not said, since all of it is in the file.
  *
  *   Trace.packet = 1
  *     TracePacket: clock_snapshot 6, timestamp 8, trusted_packet_sequence_id 10, track_event 11, interned_data 12,
@@ -44,7 +45,7 @@ enum field {
 enum { BEGIN = 1, END = 2, INSTANT = 3, CLEARED = 1, NEEDS_STATE = 2, BOOTTIME = 6, OWN_CLOCK = 64 };
 enum { NAME_MAX_BYTES = 16 << 10, SMALL_PACKET = 160, NOTE_MAX = 48, BEGIN_MAX = 24, MESSAGE_MAX = 40 << 10 };
 
-/* What follows the time in a call's begin on the thread's own track. */
+/* A call's begin on the thread's own track, up to the time; its second byte has the size, without the time. */
 struct begin {
   uint8_t data[BEGIN_MAX];
   uint32_t bytes;
@@ -62,8 +63,8 @@ struct perfetto {
   uint32_t lane_room;
   uint32_t sequence;
   uint64_t last_ns;
-  uint8_t tail[16]; /* of each event: sequence and flags */
-  uint32_t tail_bytes;
+  uint8_t head[8]; /* of each event: the sequence */
+  uint32_t head_bytes;
   struct begin end; /* the same of a call's end */
   struct note {     /* the annotation that says so, of each end; bytes 0: it is too long for a small packet */
     uint8_t data[NOTE_MAX];
@@ -213,6 +214,30 @@ put_sequence(struct perfetto *perfetto)
   put_packet(perfetto->out, &packet);
 }
 
+/* iid 0: no name. */
+static void
+make_event(const struct perfetto *perfetto, struct begin *begin, uint8_t type, uint32_t iid)
+{
+  uint8_t *at = begin->data;
+  *at++ = PACKET;
+  at++;
+  memcpy(at, perfetto->head, perfetto->head_bytes);
+  at += perfetto->head_bytes;
+  *at++ = TRACK_EVENT;
+  uint8_t *event = at++;
+  *at++ = EVENT_TYPE;
+  *at++ = type;
+  if (iid != 0) {
+    *at++ = EVENT_NAME_IID;
+    at = ct_varint_put(at, iid);
+  }
+  *event = (uint8_t)(at - event - 1);
+  *at++ = TIMESTAMP;
+  begin->bytes = (uint32_t)(at - begin->data);
+  begin->data[1] = (uint8_t)(begin->bytes - 2);
+  begin->iid = iid;
+}
+
 static int
 begin_thread(void *arg, const struct ct_walk_place *place)
 {
@@ -230,13 +255,9 @@ begin_thread(void *arg, const struct ct_walk_place *place)
   perfetto->last_ns = 0;
   perfetto->sequence = place->number + 2;
   perfetto->track = perfetto->next_track++;
-  uint8_t *at = ct_varint_put(perfetto->tail, SEQUENCE);
-  at = ct_varint_put(at, perfetto->sequence);
-  at = ct_varint_put(at, SEQUENCE_FLAGS);
-  *at++ = NEEDS_STATE;
-  perfetto->tail_bytes = (uint32_t)(at - perfetto->tail);
-  perfetto->end = (struct begin){.data = {TRACK_EVENT, 2, EVENT_TYPE, END}, .bytes = 4 + perfetto->tail_bytes};
-  memcpy(perfetto->end.data + 4, perfetto->tail, perfetto->tail_bytes);
+  uint8_t *at = ct_varint_put(ct_varint_put(perfetto->head, SEQUENCE), perfetto->sequence);
+  perfetto->head_bytes = (uint32_t)(at - perfetto->head);
+  make_event(perfetto, &perfetto->end, END, 0);
   put_sequence(perfetto);
   put_track(perfetto, place, perfetto->track, perfetto->process_track, 4, ct_export_thread_name(place));
   return 0;
@@ -304,8 +325,8 @@ put_event(struct perfetto *perfetto, uint64_t delta, uint8_t type, uint32_t iid,
   /* Sizes go before what has them: both are below 128, one byte. */
   uint8_t *packet = out->at, *at = packet + 2;
   packet[0] = PACKET;
-  *at++ = TIMESTAMP;
-  at = ct_varint_put(at, delta);
+  memcpy(at, perfetto->head, sizeof(perfetto->head));
+  at += perfetto->head_bytes;
   *at++ = TRACK_EVENT;
   uint8_t *event = at++;
   *at++ = EVENT_TYPE;
@@ -323,26 +344,10 @@ put_event(struct perfetto *perfetto, uint64_t delta, uint8_t type, uint32_t iid,
     at += note->bytes;
   }
   *event = (uint8_t)(at - event - 1);
-  memcpy(at, perfetto->tail, perfetto->tail_bytes);
-  at += perfetto->tail_bytes;
+  *at++ = TIMESTAMP;
+  at = ct_varint_put(at, delta);
   packet[1] = (uint8_t)(at - packet - 2);
   out->at = at;
-}
-
-static void
-make_begin(const struct perfetto *perfetto, struct begin *begin, uint32_t iid)
-{
-  uint8_t *at = begin->data;
-  *at++ = TRACK_EVENT;
-  uint8_t *event = at++;
-  *at++ = EVENT_TYPE;
-  *at++ = BEGIN;
-  *at++ = EVENT_NAME_IID;
-  at = ct_varint_put(at, iid);
-  *event = (uint8_t)(at - event - 1);
-  memcpy(at, perfetto->tail, perfetto->tail_bytes);
-  begin->bytes = (uint32_t)(at - begin->data) + perfetto->tail_bytes;
-  begin->iid = iid;
 }
 
 /* A name that the sequence has not had yet goes before the first event with it. */
@@ -351,7 +356,7 @@ intern_new(struct perfetto *perfetto, uint32_t fn)
 {
   struct message packet, data, entry;
   uint32_t iid = perfetto->next_iid++;
-  make_begin(perfetto, &perfetto->begins[fn < perfetto->texts.count ? fn : perfetto->texts.count], iid);
+  make_event(perfetto, &perfetto->begins[fn < perfetto->texts.count ? fn : perfetto->texts.count], BEGIN, iid);
   begin_message(&packet);
   begin_message(&data);
   begin_message(&entry);
@@ -408,10 +413,9 @@ put_long_event(struct perfetto *perfetto, uint64_t delta, const struct message *
 {
   struct message packet;
   begin_message(&packet);
-  add_number(&packet, TIMESTAMP, delta);
-  add_message(&packet, TRACK_EVENT, event);
   add_number(&packet, SEQUENCE, perfetto->sequence);
-  add_number(&packet, SEQUENCE_FLAGS, NEEDS_STATE);
+  add_message(&packet, TRACK_EVENT, event);
+  add_number(&packet, TIMESTAMP, delta);
   put_packet(perfetto->out, &packet);
 }
 
@@ -499,14 +503,10 @@ put_plain(struct perfetto *perfetto, const struct ct_walk_place *place, const st
       continue;
     }
     ct_out_room(out, SMALL_PACKET);
-    uint8_t *packet = out->at, *at = packet + 3;
-    packet[0] = PACKET;
-    packet[2] = TIMESTAMP;
-    at = ct_varint_put(at, delta);
-    memcpy(at, rest->data, BEGIN_MAX);
-    at += rest->bytes;
-    packet[1] = (uint8_t)(at - packet - 2);
-    out->at = at;
+    uint8_t *packet = out->at, *time = packet + rest->bytes;
+    memcpy(packet, rest->data, BEGIN_MAX);
+    out->at = ct_varint_put(time, delta);
+    packet[1] += (uint8_t)(out->at - time);
   }
 }
 
