@@ -292,25 +292,20 @@ def sql_asks(scene):
 
     forever = b"WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c;\n"
 
-    def session(*steps):
-        """What is typed before it asks, or is still the kernel's when it asks, is gone: so each step says what is waited for."""
-        pid, fd = scene.begin("sql", scene.trace, HOME=home, XDG_STATE_HOME="")
+    def session(*steps, waits=True):
+        pid, fd = scene.begin("sql", scene.trace, HOME=home, XDG_STATE_HOME="", LC_ALL="C.UTF-8")
         out = b""
         for keys, *wanted in ((b"", b"sql> "), *steps):
-            seen, end, pressed = len(out), time.monotonic() + 60, time.monotonic()
+            seen, end = len(out), time.monotonic() + 60
             os.write(fd, keys)
             for words in wanted:
                 while words not in out[seen:]:
                     expect(time.monotonic() < end, f"{words} does not come: {out[-500:]}")
-                    if keys == b"\x03" and words == wanted[0] and time.monotonic() > pressed + 1:  # it came before the query had begun
-                        pressed = time.monotonic()
-                        os.write(fd, keys)
                     if select.select([fd], [], [], 0.2)[0]:
                         out += os.read(fd, 65536)
                 seen = out.index(words, seen) + len(words)
-            asks = wanted[-1] == b"sql> "  # it is read as the terminal's own line until it has said otherwise, after the prompt
-            if asks or keys == forever:
-                wait_for("the terminal's mode", lambda: bool(termios.tcgetattr(fd)[3] & termios.ICANON) != asks)
+            if waits and wanted[-1] == b"sql> ":  # what is typed before is echoed by the terminal
+                wait_for("the terminal's mode", lambda: not termios.tcgetattr(fd)[3] & termios.ICANON)
         os.write(fd, b"\x04")
         return scene.rest(pid, fd)
 
@@ -322,6 +317,11 @@ def sql_asks(scene):
     expect(os.stat(history).st_mode & 0o777 == 0o600, "anybody can read the history")
     _, status = session((b"\x1b[A\n", b"77", b"sql> "))
     expect(status == 0, f"status {status}")
+    dropped = (b"SELECT 'none\n", b"...> "), (b"\x03", b"sql> "), (b"SELECT 'n\xc3\xa9", b"SELECT 'n"), (b"\x03", b"sql> ")
+    for waits in (True, False):  # at any moment: in the terminal's own mode after the prompt, and just before a query begins
+        _, status = session((b"\x03", b"sql> "), *dropped, (forever, b"FROM c;", b"\n"), (b"\x03", b"interrupted", b"sql> "), (b"SELECT 6 * 8;\n", b"48", b"sql> "),
+                            (b"\x03", b"sql> "), (b"SELECT 'caf\xc3\xa9' || (6 * 8);\n", "\ncafé48".encode(), b"sql> "), waits=waits)
+        expect(status == 0, f"status {status}")
 
 
 if __name__ == "__main__":

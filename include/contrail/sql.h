@@ -73,8 +73,10 @@ int ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_re
 void ct_sql_set_limits(struct ct_sql *sql, uint64_t rows, uint64_t timeout_ms);
 /* True when the text ends with a whole statement. */
 bool ct_sql_is_whole(const char *text);
-/* Ends the query that runs. From any thread or signal handler. */
+/* Ends the query that runs, or the next one if none does yet. From any thread or signal handler. */
 void ct_sql_interrupt(struct ct_sql *sql);
+/* The next query runs, although an interrupt came after the last one's end. */
+void ct_sql_forget_interrupt(struct ct_sql *sql);
 /* The nth name that a query may have, table or column, for completion; NULL: there are no more. */
 const char *ct_sql_word(size_t n);
 

@@ -13,11 +13,14 @@
 #include <editline/readline.h>
 #include <errno.h>
 #include <limits.h>
+#include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wchar.h>
 
 enum { TERMINAL_ROWS = 100, HISTORY_LINES = 1000 };
 
@@ -29,6 +32,7 @@ struct wanted {
 
 static const struct ct_look *look; /* NULL: as JSON or CSV, which nobody colours */
 static struct ct_sql *database;    /* for the signal handler and the completion, which get no argument */
+static volatile sig_atomic_t is_typing, line_dropped; /* a line is read; Ctrl-C came meanwhile */
 
 static int
 apply_rows(const struct ct_applied *applied)
@@ -68,7 +72,9 @@ static void
 interrupt(int signal)
 {
   (void)signal;
-  if (database != NULL) {
+  if (is_typing) {
+    line_dropped = 1;
+  } else if (database != NULL) {
     ct_sql_interrupt(database);
   }
 }
@@ -182,6 +188,29 @@ put_tables(void)
         stderr);
 }
 
+/*
+ * Ctrl-C is held back but for where a query runs and where this waits for a key: so none is lost between the prompt and
+ * the waiting, or between a line's end and its query's begin. libedit's own handler, which puts the terminal's mode
+ * back, sends the signal again for ours: then the wait ends twice.
+ */
+static void
+hold_interrupts(bool hold)
+{
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+static void
+run_asked(const char *text)
+{
+  hold_interrupts(false);
+  run_query(text);
+  hold_interrupts(true);
+  ct_sql_forget_interrupt(database); /* one that came after the end */
+}
+
 /* A line for who has learned these with sqlite3; false: it asks to end. */
 static bool
 run_dot(const char *line)
@@ -192,16 +221,61 @@ run_dot(const char *line)
   }
   if (sscanf(line, ".schema %63[A-Za-z_]", name) == 1) {
     snprintf(query, sizeof(query), "SELECT * FROM \"%s\" LIMIT 0", name);
-    run_query(query);
+    run_asked(query);
   } else if (strcmp(line, ".tables") == 0 || strcmp(line, ".schema") == 0) {
     put_tables();
   } else {
     fputs(strcmp(line, ".help") == 0 ? "" : "contrail sql: there is no such command\n", stderr);
     fputs(".tables, .schema TABLE (its columns), .quit; all else is SQL, up to a semicolon (docs/sql.md).\n"
-          "Ctrl-C ends a query that runs.\n",
+          "Ctrl-C ends a query that runs, and drops a line that is typed.\n",
           stderr);
   }
   return true;
+}
+
+/* The next character that is typed, as libedit wants it; EOF: there is none, or Ctrl-C. */
+static int
+read_key(FILE *in)
+{
+  struct pollfd key = {.fd = fileno(in), .events = POLLIN};
+  mbstate_t state = {0};
+  wchar_t character;
+  sigset_t open;
+  sigprocmask(SIG_BLOCK, NULL, &open);
+  sigdelset(&open, SIGINT);
+  for (;;) {
+    char byte;
+    int ready = ppoll(&key, 1, NULL, &open);
+    if (line_dropped || (ready < 0 && errno != EINTR)) {
+      return EOF;
+    }
+    ssize_t n = ready > 0 ? read(key.fd, &byte, 1) : -1;
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
+      return EOF;
+    }
+    size_t whole = n == 1 ? mbrtowc(&character, &byte, 1, &state) : (size_t)-2;
+    if (whole == (size_t)-1) { /* not of this locale: left out */
+      memset(&state, 0, sizeof(state));
+    } else if (whole != (size_t)-2) {
+      return whole == 0 ? 0 : (int)character;
+    }
+  }
+}
+
+/* A line; NULL: the end, or Ctrl-C (line_dropped). */
+static char *
+read_line(const char *prompt)
+{
+  line_dropped = 0;
+  is_typing = 1;
+  char *line = readline(prompt);
+  is_typing = 0;
+  if (line_dropped) {
+    putc('\n', stdout);
+    free(line);
+    line = NULL;
+  }
+  return line;
 }
 
 static int
@@ -210,6 +284,8 @@ ask(void)
   char path[PATH_MAX], *line, *text = NULL;
   size_t length = 0;
   bool has_history = history_path(path, sizeof(path));
+  setlocale(LC_CTYPE, ""); /* so that libedit takes more than ASCII */
+  rl_getc_function = read_key;
   using_history();
   stifle_history(HISTORY_LINES);
   if (has_history) {
@@ -218,7 +294,12 @@ ask(void)
   rl_attempted_completion_function = complete_word;
   put_tables();
   fputs(".schema TABLE shows columns; Ctrl-D ends.\n", stderr);
-  while ((line = readline(length == 0 ? "sql> " : "...> ")) != NULL) {
+  hold_interrupts(true);
+  while ((line = read_line(length == 0 ? "sql> " : "...> ")) != NULL || line_dropped) {
+    if (line == NULL) {
+      length = 0;
+      continue;
+    }
     size_t bytes = strlen(line);
     if (length == 0 && line[0] == '.') {
       while (bytes != 0 && (line[bytes - 1] == ' ' || line[bytes - 1] == ';')) {
@@ -247,7 +328,7 @@ ask(void)
     } else if (ct_sql_is_whole(text)) {
       text[strcspn(text, "\n")] = bytes + 1 == length ? '\0' : '\n';
       add_history(text);
-      run_query(text);
+      run_asked(text);
       length = 0;
     }
   }

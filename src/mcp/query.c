@@ -187,6 +187,7 @@ run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, st
   mcp_on_cancel(call->request, interrupt, sql);
   int code = ct_sql_run(sql, mcp_get_text(call->arguments, "sql"), out, result, &diag);
   mcp_on_cancel(call->request, NULL, NULL);
+  ct_sql_forget_interrupt(sql); /* that of a cancel which came too late: the next query is another call's */
   if (code == 0) {
     return true;
   }

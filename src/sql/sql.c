@@ -447,7 +447,6 @@ ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result
 {
   struct ct_sql_result own = {0};
   sql->timed_out = false;
-  sql->interrupted = 0;
   sql->deadline_ns = sql->options.timeout_ms != 0 ? ct_now_ns() + sql->options.timeout_ms * 1000000 : 0;
   int code = run_all(sql, text, out, &own, diag);
   own.index_rebuilt = sql->index_rebuilt;
@@ -456,6 +455,7 @@ ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result
     snprintf(own.damage, sizeof(own.damage), "%s", ct_sql_recorded_damage(sql->recorded[i]));
   }
   tell_damage(sql, own.damage, sizeof(own.damage));
+  sql->interrupted = 0;
   if (result != NULL) {
     int given = ct_sized_give(result, &own, sizeof(own), code == 0 ? diag : NULL);
     code = code != 0 ? code : given;
@@ -479,8 +479,14 @@ ct_sql_is_whole(const char *text)
 void
 ct_sql_interrupt(struct ct_sql *sql)
 {
-  sql->interrupted = 1;
+  sql->interrupted = 1; /* SQLite forgets one that comes while no statement is at work */
   sqlite3_interrupt(sql->db);
+}
+
+void
+ct_sql_forget_interrupt(struct ct_sql *sql)
+{
+  sql->interrupted = 0;
 }
 
 static const char *const words[] = {"spans",       "events",       "functions",
