@@ -47,6 +47,7 @@ operand_is_rsp(const ZydisDecodedInstruction *instruction)
 struct step {
   uint32_t length;
   bool terminated; /* never goes on */
+  bool traps;      /* goes on only if a handler of its signal steps over it */
   bool plain;      /* does the same at any place, byte for byte */
 };
 
@@ -61,8 +62,8 @@ step_fast(const uint8_t *code, size_t size, struct step *step)
   enum ct_op op = ct_insn_op(&in);
   bool relative = op == CT_OP_BRANCH || op == CT_OP_JUMP || op == CT_OP_CALL;
   step->length = in.length;
-  step->terminated =
-      op == CT_OP_JUMP || op == CT_OP_JUMP_INDIRECT || op == CT_OP_RET || op == CT_OP_RET_IMM || op == CT_OP_TRAP;
+  step->terminated = op == CT_OP_JUMP || op == CT_OP_JUMP_INDIRECT || op == CT_OP_RET || op == CT_OP_RET_IMM;
+  step->traps = op == CT_OP_TRAP;
   step->plain = !relative && ct_insn_base(&in) != CT_BASE_RIP;
   return true;
 }
@@ -81,36 +82,61 @@ step_full(const uint8_t *code, size_t size, size_t need, struct step *step)
   }
   bool traps = in.mnemonic == ZYDIS_MNEMONIC_UD2 || in.mnemonic == ZYDIS_MNEMONIC_UD0 ||
                in.mnemonic == ZYDIS_MNEMONIC_UD1 || in.mnemonic == ZYDIS_MNEMONIC_HLT;
-  *step = (struct step){in.length, never_goes_on(&in) || traps, false};
+  *step = (struct step){in.length, never_goes_on(&in), traps, false};
   return CT_WINDOW_OK;
 }
 
-enum ct_window_refusal
-ct_window_find(const uint8_t *code, size_t size, uint64_t address, size_t need, struct ct_window *window)
+/* One more instruction at the end of the window, which lacks need bytes. */
+static enum ct_window_refusal
+step_at(const uint8_t *code, size_t size, size_t need, struct step *step)
 {
-  (void)address;
-  memset(window, 0, sizeof(*window));
-  window->plain = 1;
+  return step_fast(code, size, step) ? CT_WINDOW_OK : step_full(code, size, need, step);
+}
+
+/* Appends whole instructions until there are need bytes; *trap is set to the length after the first trap, once. */
+static enum ct_window_refusal
+extend(const uint8_t *code, size_t size, size_t need, struct ct_window *window, uint32_t *trap)
+{
   while (window->length < need && !window->terminated) {
-    struct step step;
+    struct step step = {0};
     if (window->length >= size || window->count >= CT_RELOCATED_MAX) {
       return CT_WINDOW_TOO_SHORT;
     }
-    const uint8_t *at = code + window->length;
-    size_t left = size - window->length;
-    if (!step_fast(at, left, &step)) {
-      enum ct_window_refusal refusal = step_full(at, left, need - window->length, &step);
-      if (refusal != CT_WINDOW_OK) {
-        return refusal;
-      }
+    enum ct_window_refusal refusal =
+        step_at(code + window->length, size - window->length, need - window->length, &step);
+    if (refusal != CT_WINDOW_OK) {
+      return refusal;
     }
     window->offset[window->count++] = (uint8_t)window->length;
     window->length += step.length;
     window->offset[window->count] = (uint8_t)window->length;
     window->terminated = step.terminated;
     window->plain &= step.plain;
+    if (step.traps && *trap == 0) {
+      *trap = window->length;
+    }
   }
   return CT_WINDOW_OK;
+}
+
+/*
+ * A handler may step over a trap (ud2 as a call of a monitor, or as a warning), and must come to the instruction after
+ * it: so the window goes on there. If it cannot, since the code ends or is refused, the trap ends it.
+ */
+enum ct_window_refusal
+ct_window_find(const uint8_t *code, size_t size, uint64_t address, size_t need, struct ct_window *window)
+{
+  uint32_t trap = 0, again = 0;
+  (void)address;
+  *window = (struct ct_window){.plain = 1};
+  enum ct_window_refusal refusal = extend(code, size, need, window, &trap);
+  if (refusal == CT_WINDOW_OK || trap == 0) {
+    return refusal;
+  }
+  *window = (struct ct_window){.plain = 1};
+  refusal = extend(code, size, trap, window, &again);
+  window->terminated = 1;
+  return refusal;
 }
 
 static bool

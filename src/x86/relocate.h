@@ -13,7 +13,7 @@
 
 enum ct_window_refusal {
   CT_WINDOW_OK = 0,
-  CT_WINDOW_UNDECODABLE,   /* bytes that are no instruction, or an undefined opcode (ud2) before the window's end */
+  CT_WINDOW_UNDECODABLE,   /* bytes that are no instruction before the window's end */
   CT_WINDOW_INDIRECT_CALL, /* an indirect call that returns into the window */
   CT_WINDOW_TOO_SHORT,     /* the code ends before five bytes */
   CT_WINDOW_UNREACHABLE,   /* a displacement that does not reach from the new place */
@@ -23,7 +23,7 @@ struct ct_window {
   uint32_t length; /* bytes covered by whole instructions, >= need, or < need when the code ends (terminated) */
   uint32_t count;  /* instructions */
   uint8_t offset[CT_RELOCATED_MAX + 1];
-  uint8_t terminated; /* the last instruction never goes on to the next one (ret, jmp) */
+  uint8_t terminated; /* the last instruction never goes on to the next one (ret, jmp; a trap with nothing after it) */
   uint8_t plain;      /* all of it does the same at any place, byte for byte; 0: not known */
 };
 
