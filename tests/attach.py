@@ -237,6 +237,10 @@ def deep(folder):
     return Counting(folder, [compiled(folder, "deep.c")])
 
 
+def stepover(folder):
+    return Counting(folder, [compiled(folder, "stepover.c")])
+
+
 def stackcopies(folder):
     return Counting(folder, [compiled(folder, "stackcopies.c")])
 
@@ -253,7 +257,7 @@ def callcc(folder):
     return Counting(folder, [need("ruby"), "-W0", Target(folder).write("callcc.rb", CALLCC)])
 
 
-TARGETS = [redis, threads, python, node, coroutines, deep, stackcopies, gevent, callcc]
+TARGETS = [redis, threads, python, node, coroutines, deep, stepover, stackcopies, gevent, callcc]
 
 
 def maps_of(pid):

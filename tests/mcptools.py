@@ -21,6 +21,19 @@ HUNT_CALLS, HUNT_TOKENS = 10, 20000
 # ---- the tools ----
 
 @case
+def said(scene):
+    """A pattern that chose nothing is told of after the end too; a number beyond those of processes is none, and no query makes a value of gigabytes."""
+    client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=3")
+    ended = client.tool("launch", program=steps, patterns=["parse", "prase"], wait_s=60)
+    expect(ended["state"] == "done" and any("'prase' matched no function" in one for one in ended["uncertain"]), str(ended))
+    expect(not any("'parse'" in one for one in ended["uncertain"]), str(ended))
+    for number in (2**32 + client.server.pid, str(2**32 + client.server.pid), 2**40, -5, "99999999999999999999"):
+        expect(f"no process {number}" in client.refused("attach", process=number), f"attach to {number}")
+    expect("too big" in client.refused("query", sql="SELECT length(replace(hex(zeroblob(30000000)), '00', 'abcdefgh'))"), "a value of 240 MB")
+    expect(client.tool("query", sql="SELECT length(printf('%.*c', 9000000, 'x'))")["rows"] == [[9000000]], "one of 9 MB")
+
+
+@case
 def whole(scene):
     """Launch, add patterns while it runs, ask while it runs, mark, pause, stop, ask."""
     client, ticks = Client(scene), scene.own(TICKS, "ticks")

@@ -51,7 +51,6 @@ struct mcp_session {
   struct ct_diag diag;
   bool is_pumped;               /* its output has ended, and is in the files */
   struct mcp_stream streams[2]; /* its standard output and error */
-  json_t *unmatched;            /* patterns that matched nothing: lines */
 };
 
 struct mcp_held {

@@ -429,6 +429,5 @@ mcp_session_free(struct mcp_session *session)
   free_list(session->rules);
   free(session->working_directory);
   free(session->input);
-  json_decref(session->unmatched);
   free(session);
 }

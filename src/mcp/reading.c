@@ -325,6 +325,32 @@ doubt_samples(struct mcp_call *call, const json_t *facts)
   }
 }
 
+/* Patterns of a recording that is over which have chosen nothing. */
+static void
+doubt_patterns(struct mcp_call *call, const json_t *facts)
+{
+  enum { TOLD = 5 };
+  size_t i, told = 0;
+  const json_t *pattern;
+  json_array_foreach(json_object_get(facts, "patterns"), i, pattern)
+  {
+    bool is_matched = mcp_get_count(pattern, "matched", 1) != 0;
+    const char *note = mcp_get_text(pattern, "note");
+    if ((is_matched && mcp_get_count(pattern, "hooked", 1) != 0) || told++ >= TOLD) {
+      continue;
+    }
+    mcp_doubt(call, "the pattern '%.200s' %s%s%s", mcp_get_text(pattern, "pattern"),
+              is_matched ? "matched functions, but none that can be hooked: trace action=try says why"
+              : note == NULL
+                  ? "matched no function: trace action=try with the program's file finds names that are like it"
+                  : "matched no function",
+              note != NULL ? ": " : "", note != NULL ? note : "");
+  }
+  if (told > TOLD) {
+    mcp_doubt(call, "%zu patterns more matched nothing", told - TOLD);
+  }
+}
+
 void
 mcp_doubts(struct mcp_call *call, struct mcp_held *held)
 {
@@ -355,6 +381,7 @@ mcp_doubts(struct mcp_call *call, struct mcp_held *held)
     mcp_doubt(call, "the recording was cut short: what came at its end may be missing");
   }
   if (!is_live) {
+    doubt_patterns(call, facts);
     doubt_samples(call, facts);
   }
   if (mcp_get_flag(facts, "children_missed")) {

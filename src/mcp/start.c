@@ -354,11 +354,10 @@ take_process(struct mcp_call *call, struct mcp_session *session)
   char list[100] = "";
   const json_t *process = json_object_get(call->arguments, "process");
   const char *name = json_string_value(process);
-  if (name != NULL && name[0] >= '0' && name[0] <= '9') {
-    char *end;
-    session->pid = (pid_t)strtol(name, &end, 10);
-    session->pid = *end == '\0' ? session->pid : 0;
-  } else if (name != NULL) {
+  long long number = json_integer_value(process);
+  if (name != NULL && name[0] != '\0' && name[strspn(name, "0123456789")] == '\0') {
+    number = strtoll(name, NULL, 10);
+  } else if (name != NULL) { /* 7z is a name too */
     size_t count = call->server->options->processes_named(name, pids, SHOWN);
     for (size_t i = 0; i < count && i < SHOWN; i++) {
       snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%d", i == 0 ? "" : ", ", (int)pids[i]);
@@ -368,18 +367,18 @@ take_process(struct mcp_call *call, struct mcp_session *session)
                         : mcp_fail(call, "%zu processes are named '%.100s' (%s%s): give the id of one", count, name,
                                    list, count > SHOWN ? ", ..." : "");
     }
-    session->pid = pids[0];
-  } else {
-    session->pid = json_integer_value(process) < INT_MAX ? (pid_t)json_integer_value(process) : 0;
+    number = pids[0];
   }
+  if (number <= 0 || number > INT_MAX || (kill((pid_t)number, 0) != 0 && errno == ESRCH)) {
+    return name != NULL ? mcp_fail(call, "there is no process %.100s", name)
+                        : mcp_fail(call, "there is no process %lld", number);
+  }
+  session->pid = (pid_t)number;
   if (session->pid == getpid() || session->pid == call->server->guardian) {
     return mcp_fail(call, "process %d is the server itself", (int)session->pid);
   }
   if (session->pid == 1) {
     return mcp_fail(call, "process 1 is the system's own: it is not recorded");
-  }
-  if (session->pid <= 0 || (kill(session->pid, 0) != 0 && errno == ESRCH)) {
-    return mcp_fail(call, "there is no process %d", (int)session->pid);
   }
   char link[64];
   snprintf(link, sizeof(link), "/proc/%d/exe", (int)session->pid);

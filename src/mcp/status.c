@@ -155,9 +155,6 @@ add_session(struct mcp_held *held, json_t *json, bool is_short)
   if (s->code != 0) {
     set(json, "error", mcp_text(s->diag.text));
   }
-  if (!is_short && s->unmatched != NULL) {
-    set(json, "unmatched", json_incref(s->unmatched));
-  }
   if (!is_short && s->argv != NULL) {
     bool done = strcmp(stage, "done") == 0;
     set(json, "stdout", mcp_stream_json(&s->streams[0], done ? TAIL_BYTES : TAIL_BYTES / 3));

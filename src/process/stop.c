@@ -311,6 +311,27 @@ outer_sp(const struct ct_stopped *stopped, const struct user_regs_struct *regs, 
   return ct_process_read(stopped->process, top - sizeof(sp), &sp, sizeof(sp)) == 0 ? sp : regs->rsp;
 }
 
+static bool
+is_fault(int signal)
+{
+  return signal == SIGILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGTRAP;
+}
+
+/* The thread has a fault's signal before it, at the instruction where it stands. */
+static bool
+has_fault_pending(const struct ct_stopped_thread *thread)
+{
+  enum { PEEKED = 8 }; /* the kernel takes a fault's before others, and puts it first */
+  siginfo_t pending[PEEKED];
+  struct __ptrace_peeksiginfo_args which = {.nr = PEEKED};
+  long count = ptrace(PTRACE_PEEKSIGINFO, thread->tid, &which, pending);
+  bool has = is_fault(thread->signal);
+  for (long i = 0; i < count && !has; i++) {
+    has = is_fault(pending[i].si_signo);
+  }
+  return has;
+}
+
 int
 ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_t count, struct ct_inner_stacks inner)
 {
@@ -331,11 +352,16 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
     stopped->threads[i].gs_base = regs.gs_base;
     stopped->threads[i].in_syscall = (int64_t)regs.orig_rax >= 0;
     code = add_pc(stopped, pc);
+    if (code == 0 && has_fault_pending(&stopped->threads[i])) {
+      code = add_pc(stopped, pc + 1); /* as below, in a moment */
+    }
     for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
       if (!find_signal_frame(stopped, &mappings, sp, &wanted, &pc, &next) || next == sp) {
         break;
       }
+      /* The handler may step over the instruction, and so go on anywhere behind pc. */
       code = add_pc(stopped, pc);
+      code = code == 0 ? add_pc(stopped, pc + 1) : code;
       sp = next;
     }
     if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {

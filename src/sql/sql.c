@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PROGRESS_STEPS = 10000, TRACES_MAX = 64 };
+/* The longest text or blob of a query: longer ones take gigabytes, and their making cannot be interrupted. */
+enum { PROGRESS_STEPS = 10000, TRACES_MAX = 64, VALUE_BYTES_MAX = 64 << 20 };
 
 static const char *const views[] = {
     "CREATE TEMP VIEW long_spans AS SELECT * FROM spans WHERE duration >= 10000",
@@ -350,6 +351,7 @@ set_up(struct ct_sql *sql)
     }
   }
   sqlite3_limit(sql->db, SQLITE_LIMIT_ATTACHED, 0);
+  sqlite3_limit(sql->db, SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
   sqlite3_set_authorizer(sql->db, authorize, sql);
   sqlite3_progress_handler(sql->db, PROGRESS_STEPS, look_at_clock, sql);
   return 0;
