@@ -8,8 +8,7 @@
  * how many, calls and ticks of each; then their sum and buckets likewise.
  */
 #include "index/index_internal.h"
-
-#include "trace/format.h"
+#include "index/take.h"
 
 struct putting {
   struct ct_span_bytes *bytes;
@@ -118,32 +117,14 @@ ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes)
 
 /* ---- and back ---- */
 
-struct taking {
-  const uint8_t *at, *end;
-  int code;
-};
-
-static uint64_t
-take(struct taking *t)
-{
-  uint64_t value = 0;
-  const uint8_t *next = t->code == 0 ? ct_varint_get(t->at, t->end, &value) : NULL;
-  if (next == NULL) {
-    t->code = t->code != 0 ? t->code : CT_EFORMAT;
-    return 0;
-  }
-  t->at = next;
-  return value;
-}
-
 static void
-take_histogram(struct taking *t, struct ct_histogram *histogram)
+take_histogram(struct ct_taking *t, struct ct_histogram *histogram)
 {
-  histogram->sum += take(t);
+  histogram->sum += ct_take(t);
   uint64_t bucket = 0;
-  for (uint64_t buckets = take(t); buckets > 0 && t->code == 0; buckets--) {
-    bucket += take(t);
-    uint64_t count = take(t);
+  for (uint64_t buckets = ct_take(t); buckets > 0 && t->code == 0; buckets--) {
+    bucket += ct_take(t);
+    uint64_t count = ct_take(t);
     if (t->code == 0 && (bucket > UINT32_MAX || ct_histogram_add_many(histogram, (unsigned)bucket, count) != 0)) {
       t->code = CT_EFORMAT;
     }
@@ -151,10 +132,10 @@ take_histogram(struct taking *t, struct ct_histogram *histogram)
 }
 
 static void
-take_selves(struct taking *t, struct ct_stats *stats, uint32_t id)
+take_selves(struct ct_taking *t, struct ct_stats *stats, uint32_t id)
 {
   struct ct_batches batches = {0};
-  uint64_t shift = take(t), count = take(t);
+  uint64_t shift = ct_take(t), count = ct_take(t);
   if (shift >= 64 || count > CT_BATCHES) {
     t->code = CT_EFORMAT;
     return;
@@ -162,8 +143,8 @@ take_selves(struct taking *t, struct ct_stats *stats, uint32_t id)
   batches.shift = (uint32_t)shift;
   batches.count = (uint32_t)count;
   for (uint32_t i = 0; i < batches.count; i++) {
-    batches.list[i].calls = take(t);
-    batches.list[i].ticks = take(t);
+    batches.list[i].calls = ct_take(t);
+    batches.list[i].ticks = ct_take(t);
   }
   struct ct_selves *selves = count != 0 ? ct_stats_selves(stats, id) : NULL;
   struct ct_histogram none = {0};
@@ -179,29 +160,29 @@ take_selves(struct taking *t, struct ct_stats *stats, uint32_t id)
 }
 
 static void
-take_function(struct taking *t, struct ct_stats *stats)
+take_function(struct ct_taking *t, struct ct_stats *stats)
 {
-  uint64_t id = take(t);
+  uint64_t id = ct_take(t);
   id = id == UINT32_MAX ? stats->fn_count : id; /* of all that are not in the table */
   struct ct_fn_stats *fn = t->code == 0 && id <= stats->fn_count ? ct_stats_touch(stats, (uint32_t)id) : NULL;
   if (fn == NULL) {
     t->code = t->code != 0 ? t->code : CT_EFORMAT;
     return;
   }
-  fn->points += take(t);
-  fn->total_ticks += take(t);
-  fn->self_ticks += take(t);
-  uint64_t min = take(t), max = take(t);
+  fn->points += ct_take(t);
+  fn->total_ticks += ct_take(t);
+  fn->self_ticks += ct_take(t);
+  uint64_t min = ct_take(t), max = ct_take(t);
   fn->min_ticks = min < fn->min_ticks ? min : fn->min_ticks;
   fn->max_ticks = max > fn->max_ticks ? max : fn->max_ticks;
-  fn->untimed += take(t);
-  fn->orphans += take(t);
-  stats->passed_over[id] += take(t);
-  stats->counted[id] += take(t);
-  stats->off[id] += take(t);
-  stats->partial[id] += take(t);
-  stats->before[id] += take(t);
-  uint64_t ends = take(t);
+  fn->untimed += ct_take(t);
+  fn->orphans += ct_take(t);
+  stats->passed_over[id] += ct_take(t);
+  stats->counted[id] += ct_take(t);
+  stats->off[id] += ct_take(t);
+  stats->partial[id] += ct_take(t);
+  stats->before[id] += ct_take(t);
+  uint64_t ends = ct_take(t);
   uint64_t *unwound = ends != 0 ? ct_stats_unwound(stats, (uint32_t)id) : NULL;
   if (ends >> CT_SPAN_ENDS != 0 || (ends != 0 && unwound == NULL)) {
     t->code = CT_EFORMAT;
@@ -209,7 +190,7 @@ take_function(struct taking *t, struct ct_stats *stats)
   }
   for (int end = 0; end < CT_SPAN_ENDS; end++) {
     if (ends >> end & 1) {
-      unwound[end] += take(t);
+      unwound[end] += ct_take(t);
     }
   }
   take_histogram(t, fn->histogram);
@@ -221,11 +202,11 @@ take_function(struct taking *t, struct ct_stats *stats)
 int
 ct_stats_take(struct ct_stats *stats, const uint8_t *bytes, size_t size)
 {
-  struct taking t = {.at = bytes, .end = bytes + size};
-  stats->gap_ticks += take(&t);
-  stats->lost += take(&t);
-  uint64_t functions = take(&t);
-  if (take(&t) != 0 && t.code == 0) {
+  struct ct_taking t = {.at = bytes, .end = bytes + size};
+  stats->gap_ticks += ct_take(&t);
+  stats->lost += ct_take(&t);
+  uint64_t functions = ct_take(&t);
+  if (ct_take(&t) != 0 && t.code == 0) {
     t.code = ct_stats_keep_selves(stats);
   }
   for (; functions > 0 && t.code == 0; functions--) {

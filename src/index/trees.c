@@ -6,9 +6,9 @@
  * fresh off less off, away off. Differences are modulo 2^64, and are put so that they are short either way.
  */
 #include "index/index_internal.h"
+#include "index/take.h"
 
 #include "base/test_point.h"
-#include "trace/format.h"
 
 #include <stdlib.h>
 
@@ -78,47 +78,33 @@ ct_tree_put(const struct ct_span_tree *tree, struct ct_span_bytes *bytes)
   return code;
 }
 
-struct taking {
-  const uint8_t *at, *end;
-  bool ok;
-};
-
-static uint64_t
-take(struct taking *t)
-{
-  uint64_t value = 0;
-  const uint8_t *next = t->ok ? ct_varint_get(t->at, t->end, &value) : NULL;
-  t->ok = next != NULL;
-  t->at = t->ok ? next : t->at;
-  return t->ok ? value : 0;
-}
-
 /* Its total without what is below it, and fresh as it differs from the total. */
 static void
-take_node(struct taking *t, struct ct_tree_node *node, uint32_t number)
+take_node(struct ct_taking *t, struct ct_tree_node *node, uint32_t number)
 {
-  uint64_t back = take(t), fn = take(t), word = take(t);
-  t->ok = t->ok && back > 0 && back < number && fn <= UINT32_MAX;
+  uint64_t back = ct_take(t), fn = ct_take(t), word = ct_take(t);
+  bool ok = t->code == 0 && back > 0 && back < number && fn <= UINT32_MAX;
+  t->code = ok ? 0 : CT_EFORMAT;
   *node = (struct ct_tree_node){
-      .fn = (uint32_t)fn, .parent = t->ok ? number - (uint32_t)back : CT_TREE_NONE, .frames = word >> WORD_SHIFT};
-  node->self = take(t);
-  node->total = node->self + unfolded(take(t));
-  node->points = word & HAS_POINTS ? take(t) : 0;
-  node->before = word & HAS_BEFORE ? take(t) : 0;
-  node->fresh = word & HAS_FRESH ? unfolded(take(t)) : 0;
+      .fn = (uint32_t)fn, .parent = ok ? number - (uint32_t)back : CT_TREE_NONE, .frames = word >> WORD_SHIFT};
+  node->self = ct_take(t);
+  node->total = node->self + unfolded(ct_take(t));
+  node->points = word & HAS_POINTS ? ct_take(t) : 0;
+  node->before = word & HAS_BEFORE ? ct_take(t) : 0;
+  node->fresh = word & HAS_FRESH ? unfolded(ct_take(t)) : 0;
   if (word & HAS_OFF) {
-    node->off = take(t);
-    node->fresh_off = node->off + unfolded(take(t));
-    node->away_off = take(t);
+    node->off = ct_take(t);
+    node->fresh_off = node->off + unfolded(ct_take(t));
+    node->away_off = ct_take(t);
   }
 }
 
 int
 ct_tree_take(const uint8_t *bytes, size_t size, struct ct_span_tree *tree)
 {
-  struct taking t = {bytes, bytes + size, true};
-  uint64_t gap = take(&t), count = take(&t);
-  if (!t.ok || count > size / NODE_LEAST || count > UINT32_MAX / 2) {
+  struct ct_taking t = {bytes, bytes + size, 0};
+  uint64_t gap = ct_take(&t), count = ct_take(&t);
+  if (t.code != 0 || count > size / NODE_LEAST || count > UINT32_MAX / 2) {
     return CT_EFORMAT;
   }
   uint32_t all = (uint32_t)count + CT_TREE_FIRST;
@@ -126,10 +112,10 @@ ct_tree_take(const uint8_t *bytes, size_t size, struct ct_span_tree *tree)
   if (nodes == NULL) {
     return CT_ENOMEM;
   }
-  for (uint32_t i = CT_TREE_FIRST; i < all && t.ok; i++) {
+  for (uint32_t i = CT_TREE_FIRST; i < all && t.code == 0; i++) {
     take_node(&t, &nodes[i], i);
   }
-  if (!t.ok || t.at != t.end) {
+  if (t.code != 0 || t.at != t.end) {
     free(nodes);
     return CT_EFORMAT;
   }
