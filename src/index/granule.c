@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in the bytes of a granule, as build.c has put it. */
+/* What is in the bytes of a granule, as read.c has put it. */
 #include "index/index_internal.h"
 #include "index/take.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What build.c makes, file.c writes and reads, and scan.c asks. Nothing outside src/index includes this. */
+/* What build.c and read.c make, file.c writes and reads, and scan.c asks. Nothing outside src/index includes this. */
 #ifndef CT_INDEX_INDEX_INTERNAL_H
 #define CT_INDEX_INDEX_INTERNAL_H
 
