@@ -856,15 +856,17 @@ QUESTIONS = (("graph", "--min-share", "0", "--depth", "0"), ("graph", "--per-thr
              *(("report", "--by", what, "--limit", "0") for what in ("function", "module", "file", "thread", "process", "class")),
              ("report", "--by", "module", "--sort", "off", "--module", "graph"), ("graph", "--module", "libc*"))
 TREE_BYTES = (120, 160, 152)  # of the threads in spans.cti: where the first begins, how long each is, where in it this is
+SUMS_ONLY = 4  # of the flags, at 4: what it has are the sums of a tree that was too large
 
 
 def trees(trace):
-    """How many threads of its index have a calling context tree, and how many it has."""
+    """How many threads of its index have a calling context tree, how many the sums of one, and how many it has."""
     with open(os.path.join(trace, "spans.cti"), "rb") as file:
         data = file.read()
     first, size, at = TREE_BYTES
-    counts = [struct.unpack_from("<Q", data, first + i * size + at)[0] for i in range(struct.unpack_from("<I", data, 32)[0])]
-    return sum(count > 0 for count in counts), len(counts)
+    places = [first + i * size for i in range(struct.unpack_from("<I", data, 32)[0])]
+    counts = [(struct.unpack_from("<Q", data, place + at)[0], struct.unpack_from("<I", data, place + 4)[0] & SUMS_ONLY) for place in places]
+    return sum(count > 0 and not sums for count, sums in counts), sum(count > 0 and sums > 0 for count, sums in counts), len(counts)
 
 
 def compare_indexed(scene, names=(), options=(), trace=None, nodes=None, keeps=True, status=0, questions=QUESTIONS):
@@ -882,7 +884,7 @@ def compare_indexed(scene, names=(), options=(), trace=None, nodes=None, keeps=T
     expect(all(code == status for code, _ in without), f"status: {[(line, code) for line, (code, _) in zip(words, without) if code != status][:3]}")
     for line, its, mine in zip(words, show(own), without):
         expect(its == mine, f"{line[1:]}: {its[0]}\n{its[1][:3000]}\nwithout an index: {mine[0]}\n{mine[1][:3000]}")
-    expect(not keeps or trees(trace)[0] > 0, "no thread has a tree")
+    expect(not keeps or sum(trees(trace)[:2]) > 0, "no thread has a tree, or sums of one")
     return len(words)
 
 
@@ -892,7 +894,7 @@ def indexed(scene):
     scene.made("6")
     index = os.path.join(scene.trace, "spans.cti")
     count = compare_indexed(scene, names=("work", "fib", "catcher", "in_coroutine", "leaf", "ns::**", "main"))
-    kept, threads = trees(scene.trace)
+    kept, _, threads = trees(scene.trace)
     edges = scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT * FROM edges ORDER BY caller_id, callee_id, calls")
     tid = scene.manifest()["threads"][1]["tid"]
     for options in (("--thread", str(tid)), ("--raw",), ("--time", "cpu"), ("--from", "0.001", "--to", "1")):
@@ -905,7 +907,8 @@ def indexed(scene):
     for nodes in (20, 150):
         os.remove(index)
         count += compare_indexed(scene, names=("fib",), nodes=nodes, keeps=False)
-        expect(trees(scene.trace)[0] < kept, f"with {nodes} nodes: {trees(scene.trace)}")
+        trees_then, sums_then, _ = trees(scene.trace)
+        expect(trees_then < kept and trees_then + sums_then == kept, f"with {nodes} nodes: {trees(scene.trace)}")
         again = scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT * FROM edges ORDER BY caller_id, callee_id, calls")
         expect(again == edges, f"edges without a tree: {again[:2000]}\nwith: {edges[:2000]}")
     os.remove(index)

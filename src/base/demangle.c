@@ -6,6 +6,8 @@
  */
 #include "base/demangle.h"
 
+#include "base/scopes.h"
+
 #include <libiberty/demangle.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -125,4 +127,27 @@ ct_demangled_name_length(const char *text)
     }
   }
   return strlen(text);
+}
+
+char *
+ct_demangled_class(const char *name)
+{
+  size_t length = ct_demangled_name_length(name), class_length = 0;
+  uint8_t *marks = malloc(strlen(name) + 1);
+  char *class = strdup(name);
+  if (marks == NULL || class == NULL) {
+    free(marks);
+    free(class);
+    return NULL;
+  }
+  ct_scopes_mark(name, strlen(name), marks);
+  for (size_t i = length; i-- > 1;) {
+    if (name[i] == ':' && name[i - 1] == ':' && (marks[i] & CT_SCOPE_BOUNDARY) != 0) {
+      class_length = i - 1;
+      break;
+    }
+  }
+  class[class_length] = '\0';
+  free(marks);
+  return class;
 }

@@ -11,5 +11,7 @@ char *ct_demangle(const char *raw);
 char *ct_demangle_name(const char *raw);
 /* Length of a demangled name without its last parameter list and what follows: "a::f(int) const" gives "a::f". */
 size_t ct_demangled_name_length(const char *text);
+/* Of a demangled name without a return type: what is before its last ::, "" if nothing is. NULL: out of memory. */
+char *ct_demangled_class(const char *name);
 
 #endif

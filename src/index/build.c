@@ -22,6 +22,20 @@ ct_index_sums_free(struct ct_index_sums *sums)
   ct_edges_free(&sums->edges);
 }
 
+int
+ct_index_job_groupings(struct ct_index_job *job, const struct ct_tree_groupings **groupings)
+{
+  int code = 0;
+  pthread_mutex_lock(&job->lock);
+  if (job->groupings.of[CT_TREE_MODULES] == NULL) {
+    struct ct_trace *trace = job->index->trace;
+    code = ct_tree_groupings_init(&job->groupings, trace, ct_trace_function_count(trace), (1u << CT_TREE_ALL) - 1);
+  }
+  pthread_mutex_unlock(&job->lock);
+  *groupings = &job->groupings;
+  return code;
+}
+
 static void *
 work(void *arg)
 {
@@ -148,7 +162,10 @@ ct_index_build(struct ct_index *index, unsigned workers, const struct ct_view_pr
   free(sized);
   unsigned count = workers < index->thread_count ? workers : index->thread_count;
   job.workers = count != 0 ? count : 1;
+  pthread_mutex_init(&job.lock, NULL);
   int code = run_workers(&job, job.workers, kept, tail, diag);
+  pthread_mutex_destroy(&job.lock);
+  ct_tree_groupings_destroy(&job.groupings);
   free(job.order);
   if (job.progress->finish != NULL) {
     job.progress->finish(job.progress->arg);

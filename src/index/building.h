@@ -20,6 +20,8 @@ struct ct_index_job {
   _Atomic uint64_t done_bytes;
   _Atomic bool stop;
   _Atomic bool is_cancelled; /* relaxed: all workers end */
+  pthread_mutex_t lock;
+  struct ct_tree_groupings groupings; /* under the lock, until they are there: made when the first tree needs them */
 };
 
 struct ct_index_worker {
@@ -36,5 +38,8 @@ struct ct_index_worker {
 
 /* read.c: from the end of what the thread's index has to the end of its stream. 0, or a failure that diag tells. */
 int ct_index_read_thread(struct ct_index_worker *worker, uint32_t number);
+
+/* build.c: which functions are grouped together. Borrowed. 0 or CT_ENOMEM. */
+int ct_index_job_groupings(struct ct_index_job *job, const struct ct_tree_groupings **groupings);
 
 #endif

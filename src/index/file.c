@@ -29,7 +29,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 5u
+#define FILE_VERSION 6u
 
 struct piece {
   uint64_t offset, bytes;
@@ -52,7 +52,7 @@ struct file_header {
 };
 static_assert(sizeof(struct file_header) == 120, "as in the file");
 
-enum { WHOLE = 1, DAMAGED = 2, ZSTD_LEVEL = 3, SUMS_MOST = 1 << 30 };
+enum { WHOLE = 1, DAMAGED = 2, TREE_IS_SUMS = 4, ZSTD_LEVEL = 3, SUMS_MOST = 1 << 30 };
 struct file_thread {
   uint32_t index; /* N of thread_N */
   uint32_t flags;
@@ -220,6 +220,7 @@ load_thread(struct ct_index *index, uint32_t number, unsigned parts, const struc
   }
   thread->is_whole = (record->flags & WHOLE) != 0;
   thread->is_damaged = (record->flags & DAMAGED) != 0;
+  thread->kept_is_sums = (record->flags & TREE_IS_SUMS) != 0;
   thread->end_offset = record->end_offset;
   thread->last_offset = record->last_offset;
   thread->last_crc = record->last_crc;
@@ -419,7 +420,8 @@ put_thread(struct storing *s, const struct ct_index *index, uint32_t number, str
   const struct ct_index_thread *thread = &index->threads[number];
   const struct ct_index_part *part = &thread->part;
   *record = (struct file_thread){.index = ct_trace_thread(index->trace, number)->index,
-                                 .flags = (thread->is_whole ? WHOLE : 0u) | (thread->is_damaged ? DAMAGED : 0u),
+                                 .flags = (thread->is_whole ? WHOLE : 0u) | (thread->is_damaged ? DAMAGED : 0u) |
+                                          (thread->kept_is_sums ? TREE_IS_SUMS : 0u),
                                  .end_offset = thread->end_offset,
                                  .last_offset = thread->last_offset,
                                  .last_crc = thread->last_crc,

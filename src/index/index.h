@@ -8,7 +8,8 @@
  * spans ended in it, the least and greatest depth and the longest duration of those, and how long the longest one of
  * each function is. Spans that begin in one granule and end in a later one are in a list by ordinal; its longest ones,
  * 10 µs or more, are there whole. Of the trace: the statistics of each function; of each thread its calling context
- * tree (span/tree.h), unless that is too large, which leaves what each caller's calls of each function took.
+ * tree (span/tree.h), or if that is too large its sums (span/tree_sums.h), or what each caller's calls of each function
+ * took.
  *
  * The file, spans.cti in the trace's directory, has these as they lie in memory (docs/format.md). Times are those of
  * CT_TIME_WALL.
@@ -23,7 +24,7 @@
 
 #include "span/spans.h"
 #include "span/stats.h"
-#include "span/tree.h"
+#include "span/tree_sums.h"
 
 struct ct_index; /* opaque */
 
@@ -110,6 +111,8 @@ void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct 
 /* The thread's calling context tree; *tree goes to ct_span_tree_destroy. CT_ENOENT: it has none; CT_ENOMEM, CT_EFORMAT.
  */
 int ct_index_tree(const struct ct_index *index, uint32_t thread, struct ct_span_tree *tree);
+/* Where that is too large to be kept, its sums: *sums goes to ct_tree_sums_destroy. Likewise. */
+int ct_index_tree_sums(const struct ct_index *index, uint32_t thread, struct ct_tree_sums *sums);
 
 /*
  * For who reads a piece of the trace and shows a call of it as the whole does: the clock right after the call was

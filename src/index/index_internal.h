@@ -4,7 +4,7 @@
 #define CT_INDEX_INDEX_INTERNAL_H
 
 #include "index/index.h"
-#include "span/tree.h"
+#include "span/tree_sums.h"
 #include "trace/batch.h"
 
 #include <assert.h>
@@ -98,6 +98,7 @@ struct ct_index_thread {
   /* Its calling context tree as bytes (trees.c), up to what is for good, and if that is not all of it, of all. No
    * bytes: there is none, its edges are among those of the sums. */
   struct ct_span_bytes kept_tree, tree;
+  bool kept_is_sums, is_sums; /* they are not a tree, but the sums of one that was too large (span/tree_sums.h) */
   bool is_damaged;
   bool is_out; /* not asked about */
 };
@@ -185,10 +186,36 @@ int ct_tree_take(const uint8_t *bytes, size_t size, struct ct_span_tree *tree);
 /* The calls of each function by each other one, as the spans themselves are added. 0 or CT_ENOMEM. */
 int ct_tree_add_edges(const struct ct_span_tree *tree, struct ct_edge_table *edges);
 int ct_trees_add_edges(const struct ct_index *index, struct ct_edge_table *edges); /* of all that it has */
-/* The tree that goes on from what is kept of the thread; *has_tree false: it has none any more. 0 or CT_ENOMEM. */
-int ct_tree_begin(struct ct_index_thread *thread, unsigned workers, struct ct_span_tree *tree, bool *has_tree);
-/* In place of what the bytes were; none, where it is too large for so many bytes of blocks. */
-int ct_tree_keep(const struct ct_span_tree *tree, uint64_t payload_bytes, struct ct_span_bytes *bytes);
+
+/* sums_bytes.c: the sums of a tree as bytes, appended, and back. CT_ENOMEM, CT_EFORMAT. */
+int ct_tree_sums_put(struct ct_tree_sums *sums, struct ct_span_bytes *bytes);
+int ct_tree_sums_take(const uint8_t *bytes, size_t size, struct ct_tree_sums *sums);
+int ct_tree_sums_add_edges(const struct ct_tree_sums *sums, struct ct_edge_table *edges); /* as ct_tree_add_edges */
+
+/*
+ * growing.c: the tree of a thread while it is made. When it gets too large it is added to sums, and begins anew; when
+ * these cannot be made either, edges are kept alone.
+ */
+struct ct_growing_tree {
+  bool is_there;
+  struct ct_span_tree tree;
+  struct ct_tree_sums sums;
+  bool has_sums;
+  uint32_t fold_at; /* nodes: then it is added */
+};
+struct ct_index_job;
+/* Goes on from what is kept of the thread. 0 or CT_ENOMEM. */
+int ct_growing_tree_begin(struct ct_growing_tree *growing, const struct ct_index_thread *thread, unsigned workers);
+void ct_growing_tree_destroy(struct ct_growing_tree *growing); /* accepts a zeroed one */
+/*
+ * In place of what the bytes were. The tree is not kept where that is too large for so many bytes of blocks: *is_there
+ * is false then, and the bytes none.
+ */
+int ct_growing_tree_keep(struct ct_growing_tree *growing, struct ct_spans *spans, struct ct_index_job *job,
+                         uint64_t payload_bytes, struct ct_span_bytes *bytes);
+/* It is too large: added to the sums. CT_ENOENT: that cannot be. */
+int ct_growing_tree_fold(struct ct_growing_tree *growing, struct ct_spans *spans, struct ct_index_job *job);
+int ct_growing_tree_add_edges(const struct ct_growing_tree *growing, struct ct_edge_table *edges);
 
 /* stats_bytes.c: statistics as bytes. */
 int ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes);

@@ -36,7 +36,8 @@ struct reading {
   struct ct_spans *spans;
   struct ct_index_sums *sums; /* the granule in hand goes to these */
   struct ct_granule granule;
-  struct ct_span_tree *tree; /* NULL: there is none (any more) */
+  struct ct_growing_tree growing;
+  struct ct_span_tree *tree; /* of that; NULL: there is none (any more) */
   struct ct_span_bytes long_spans;
   struct long_span *longs; /* what is in there, in its order */
   uint64_t long_count, long_capacity;
@@ -192,28 +193,38 @@ keep_longest(struct reading *r, uint64_t budget)
   bytes->size = to;
 }
 
-/* The tree has got too large: from now on edges are kept alone. */
+/* There can be no tree: from now on edges are kept alone. */
 static __attribute__((noinline, cold)) int
 drop_tree(struct reading *r)
 {
-  int code = ct_tree_add_edges(r->tree, &r->sums->edges);
+  int code = ct_growing_tree_add_edges(&r->growing, &r->sums->edges);
   ct_spans_set_tree(r->spans, NULL);
   r->tree = NULL;
+  ct_growing_tree_destroy(&r->growing);
   if (r->sums == &r->worker->kept) {
     r->thread->kept_tree.size = 0;
+    r->thread->kept_is_sums = false;
   }
   return code;
 }
 
+/* The tree is too large. */
+static __attribute__((noinline, cold)) int
+fold_tree(struct reading *r)
+{
+  int code = ct_growing_tree_fold(&r->growing, r->spans, r->worker->job);
+  return code == CT_ENOENT ? drop_tree(r) : code;
+}
+
 /* At the end of what is for good, or of all: whether the tree is kept. */
 static int
-keep_tree(struct reading *r, uint64_t payload_bytes, struct ct_span_bytes *bytes)
+keep_tree(struct reading *r, uint64_t payload_bytes, struct ct_span_bytes *bytes, bool *is_sums)
 {
   if (r->tree == NULL) {
     return 0;
   }
-  r->tree->gap_ticks = ct_spans_gap_ticks(r->spans);
-  int code = ct_tree_keep(r->tree, payload_bytes, bytes);
+  int code = ct_growing_tree_keep(&r->growing, r->spans, r->worker->job, payload_bytes, bytes);
+  *is_sums = r->growing.has_sums;
   return code == 0 && bytes->size == 0 ? drop_tree(r) : code;
 }
 
@@ -276,6 +287,9 @@ read_granule(struct reading *r)
     }
     if (code == 0) {
       code = ct_stats_add(&r->sums->stats, batch, count);
+    }
+    if (code == 0 && CT_UNLIKELY(r->tree != NULL && r->tree->count >= r->growing.fold_at)) {
+      code = fold_tree(r);
     }
     if (code != 0) {
       break;
@@ -446,7 +460,8 @@ read_rest(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset, s
   ct_spans_stop_at(r->spans, UINT64_MAX);
   r->sums = &r->worker->kept;
   if (!is_complete) {
-    code = keep_tree(r, thread->payload_bytes * GROWS, &thread->kept_tree); /* it may not be too large in the end */
+    code = keep_tree(r, thread->payload_bytes * GROWS, &thread->kept_tree,
+                     &thread->kept_is_sums); /* it may not be too large in the end */
     r->sums = &r->worker->tail;
     ct_spans_end_at(r->spans, end_offset);
     thread->tail_end = end_offset;
@@ -540,8 +555,9 @@ read_thread(struct reading *r, uint32_t number)
     }
   }
   if (code == 0) {
-    code = r->worker->job->is_complete ? keep_tree(r, thread->payload_bytes, &thread->kept_tree)
-                                       : keep_tree(r, UINT64_MAX, &thread->tree); /* in memory alone */
+    code = r->worker->job->is_complete
+               ? keep_tree(r, thread->payload_bytes, &thread->kept_tree, &thread->kept_is_sums)
+               : keep_tree(r, UINT64_MAX, &thread->tree, &thread->is_sums); /* in memory alone */
   }
   free(state.data);
   return code;
@@ -594,12 +610,10 @@ ct_index_read_thread(struct ct_index_worker *worker, uint32_t number)
     r.least_first *= 2;
   }
   ct_stats_begin_thread(&worker->kept.stats);
-  struct ct_span_tree tree = {0};
   int code = ct_index_part_own(&r.thread->part);
   if (code == 0 && !index->is_piece) {
-    bool has_tree;
-    code = ct_tree_begin(r.thread, worker->job->workers, &tree, &has_tree);
-    r.tree = code == 0 && has_tree ? &tree : NULL;
+    code = ct_growing_tree_begin(&r.growing, r.thread, worker->job->workers);
+    r.tree = code == 0 && r.growing.is_there ? &r.growing.tree : NULL;
   }
   if (code == 0) {
     code = ct_spans_open(index->trace, number, CT_TIME_WALL, &r.spans, &worker->diag);
@@ -613,7 +627,7 @@ ct_index_read_thread(struct ct_index_worker *worker, uint32_t number)
     finish_thread(worker->job, r.thread);
   }
   ct_spans_close(r.spans);
-  ct_span_tree_destroy(&tree);
+  ct_growing_tree_destroy(&r.growing);
   free(r.long_spans.data);
   free(r.longs);
   return code == CT_ENOMEM ? ct_fail(&worker->diag, code, "out of memory for the index of a thread") : code;

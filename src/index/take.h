@@ -23,4 +23,17 @@ ct_take(struct ct_taking *t)
   return value;
 }
 
+/* A difference modulo 2^64 that may be negative, sign last. */
+static inline uint64_t
+ct_folded(uint64_t difference)
+{
+  return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
+}
+
+static inline uint64_t
+ct_unfolded(uint64_t value)
+{
+  return value >> 1 ^ (0 - (value & 1));
+}
+
 #endif

@@ -8,8 +8,6 @@
 #include "index/index_internal.h"
 #include "index/take.h"
 
-#include "base/test_point.h"
-
 #include <stdlib.h>
 
 enum {
@@ -22,18 +20,6 @@ enum {
   NODE_LEAST = 5
 };
 
-static uint64_t
-folded(uint64_t difference)
-{
-  return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
-}
-
-static uint64_t
-unfolded(uint64_t value)
-{
-  return value >> 1 ^ (0 - (value & 1));
-}
-
 static uint8_t *
 put_node(uint8_t *at, const struct ct_tree_node *node, uint32_t back, uint64_t inside)
 {
@@ -45,13 +31,13 @@ put_node(uint8_t *at, const struct ct_tree_node *node, uint32_t back, uint64_t i
   at = ct_varint_put(at, node->fn);
   at = ct_varint_put(at, word);
   at = ct_varint_put(at, node->self);
-  at = ct_varint_put(at, folded(node->total - node->self - inside));
+  at = ct_varint_put(at, ct_folded(node->total - node->self - inside));
   at = node->points != 0 ? ct_varint_put(at, node->points) : at;
   at = node->before != 0 ? ct_varint_put(at, node->before) : at;
-  at = node->fresh != node->total ? ct_varint_put(at, folded(node->fresh - node->total)) : at;
+  at = node->fresh != node->total ? ct_varint_put(at, ct_folded(node->fresh - node->total)) : at;
   if (has_off) {
     at = ct_varint_put(at, node->off);
-    at = ct_varint_put(at, folded(node->fresh_off - node->off));
+    at = ct_varint_put(at, ct_folded(node->fresh_off - node->off));
     at = ct_varint_put(at, node->away_off);
   }
   return at;
@@ -88,13 +74,13 @@ take_node(struct ct_taking *t, struct ct_tree_node *node, uint32_t number)
   *node = (struct ct_tree_node){
       .fn = (uint32_t)fn, .parent = ok ? number - (uint32_t)back : CT_TREE_NONE, .frames = word >> WORD_SHIFT};
   node->self = ct_take(t);
-  node->total = node->self + unfolded(ct_take(t));
+  node->total = node->self + ct_unfolded(ct_take(t));
   node->points = word & HAS_POINTS ? ct_take(t) : 0;
   node->before = word & HAS_BEFORE ? ct_take(t) : 0;
-  node->fresh = word & HAS_FRESH ? unfolded(ct_take(t)) : 0;
+  node->fresh = word & HAS_FRESH ? ct_unfolded(ct_take(t)) : 0;
   if (word & HAS_OFF) {
     node->off = ct_take(t);
-    node->fresh_off = node->off + unfolded(ct_take(t));
+    node->fresh_off = node->off + ct_unfolded(ct_take(t));
     node->away_off = ct_take(t);
   }
 }
@@ -143,49 +129,6 @@ ct_tree_add_edges(const struct ct_span_tree *tree, struct ct_edge_table *edges)
   return code;
 }
 
-/* ---- while it is made ---- */
-
-enum {
-  NODES_MOST = 400000, /* of all that are made at a time, some 150 bytes each */
-  NODES_MOST_EACH = 250000,
-  LEAST_FREE = 8192,
-  TREE_SHARE = 100, /* of a thread's blocks its tree is at most this part ... */
-  FREE_SHARE = 4,
-  TREE_FREE = 256 << 10, /* ... and that part, up to this */
-};
-
-int
-ct_tree_begin(struct ct_index_thread *thread, unsigned workers, struct ct_span_tree *tree, bool *has_tree)
-{
-  uint32_t most = (uint32_t)ct_test_number("CONTRAIL_TEST_TREE_NODES", NODES_MOST);
-  uint32_t limit = most / (workers != 0 ? workers : 1);
-  limit = limit < NODES_MOST_EACH ? limit : NODES_MOST_EACH;
-  *has_tree = true;
-  if (thread->kept_granules == 0) {
-    return ct_span_tree_init(tree, limit);
-  }
-  int code =
-      thread->kept_tree.size != 0 ? ct_tree_take(thread->kept_tree.data, thread->kept_tree.size, tree) : CT_ENOENT;
-  if (code == 0) {
-    tree->limit = limit;
-    return ct_span_tree_number(tree);
-  }
-  *has_tree = false;
-  return code == CT_ENOMEM ? code : 0;
-}
-
-int
-ct_tree_keep(const struct ct_span_tree *tree, uint64_t payload_bytes, struct ct_span_bytes *bytes)
-{
-  bytes->size = 0;
-  int code = ct_tree_put(tree, bytes);
-  uint64_t free_bytes = payload_bytes / FREE_SHARE < TREE_FREE ? payload_bytes / FREE_SHARE : TREE_FREE;
-  if (code == 0 && bytes->size > LEAST_FREE + free_bytes + payload_bytes / TREE_SHARE) {
-    bytes->size = 0;
-  }
-  return code;
-}
-
 /* ---- of an index ---- */
 
 static const struct ct_span_bytes *
@@ -194,12 +137,46 @@ bytes_of(const struct ct_index_thread *thread)
   return thread->is_whole ? &thread->kept_tree : &thread->tree;
 }
 
+static bool
+is_sums(const struct ct_index_thread *thread)
+{
+  return thread->is_whole ? thread->kept_is_sums : thread->is_sums;
+}
+
+int
+ct_index_tree_sums(const struct ct_index *index, uint32_t thread, struct ct_tree_sums *sums)
+{
+  const struct ct_index_thread *t = &index->threads[thread];
+  const struct ct_span_bytes *bytes = bytes_of(t);
+  return bytes->size == 0 || t->is_damaged || !is_sums(t) ? CT_ENOENT
+                                                          : ct_tree_sums_take(bytes->data, bytes->size, sums);
+}
+
 int
 ct_index_tree(const struct ct_index *index, uint32_t thread, struct ct_span_tree *tree)
 {
   const struct ct_index_thread *t = &index->threads[thread];
   const struct ct_span_bytes *bytes = bytes_of(t);
-  return bytes->size == 0 || t->is_damaged ? CT_ENOENT : ct_tree_take(bytes->data, bytes->size, tree);
+  return bytes->size == 0 || t->is_damaged || is_sums(t) ? CT_ENOENT : ct_tree_take(bytes->data, bytes->size, tree);
+}
+
+static int
+add_edges(const struct ct_index_thread *thread, struct ct_edge_table *edges)
+{
+  const struct ct_span_bytes *bytes = bytes_of(thread);
+  struct ct_span_tree tree = {0};
+  struct ct_tree_sums sums = {0};
+  int code;
+  if (is_sums(thread)) {
+    code = ct_tree_sums_take(bytes->data, bytes->size, &sums);
+    code = code == 0 ? ct_tree_sums_add_edges(&sums, edges) : code;
+  } else {
+    code = ct_tree_take(bytes->data, bytes->size, &tree);
+    code = code == 0 ? ct_tree_add_edges(&tree, edges) : code;
+  }
+  ct_tree_sums_destroy(&sums);
+  ct_span_tree_destroy(&tree);
+  return code;
 }
 
 int
@@ -207,12 +184,7 @@ ct_trees_add_edges(const struct ct_index *index, struct ct_edge_table *edges)
 {
   int code = 0;
   for (uint32_t i = 0; i < index->thread_count && code == 0; i++) {
-    const struct ct_span_bytes *bytes = bytes_of(&index->threads[i]);
-    struct ct_span_tree tree;
-    if (bytes->size != 0 && (code = ct_tree_take(bytes->data, bytes->size, &tree)) == 0) {
-      code = ct_tree_add_edges(&tree, edges);
-      ct_span_tree_destroy(&tree);
-    }
+    code = bytes_of(&index->threads[i])->size != 0 ? add_edges(&index->threads[i], edges) : 0;
   }
   return code;
 }

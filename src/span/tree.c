@@ -3,6 +3,7 @@
 #include "span/tree.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { FIRST_NODES = 256 };
 
@@ -42,6 +43,14 @@ ct_span_tree_destroy(struct ct_span_tree *tree)
   free(tree->nodes);
   free(tree->slots);
   *tree = (struct ct_span_tree){0};
+}
+
+void
+ct_span_tree_clear(struct ct_span_tree *tree)
+{
+  memset(tree->nodes, 0, CT_TREE_FIRST * sizeof(*tree->nodes));
+  memset(tree->slots, 0, ((size_t)tree->slot_mask + 1) * sizeof(*tree->slots));
+  tree->count = CT_TREE_FIRST;
 }
 
 /* Where the key is, or the free slot for it. */

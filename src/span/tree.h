@@ -47,6 +47,8 @@ struct ct_span_tree {
 /* An empty one, of at most so many nodes. 0 or CT_ENOMEM. */
 int ct_span_tree_init(struct ct_span_tree *tree, uint32_t limit);
 void ct_span_tree_destroy(struct ct_span_tree *tree); /* accepts a zeroed one */
+/* It is empty again, as after the first of these. */
+void ct_span_tree_clear(struct ct_span_tree *tree);
 /* So that nodes that are there can be looked for. 0 or CT_ENOMEM. */
 int ct_span_tree_number(struct ct_span_tree *tree);
 /* For ct_span_tree_child. */

@@ -289,12 +289,53 @@ take_callers(void *part, const struct ct_span_tree *tree)
   return rc;
 }
 
+/* The same of the sums of one. Also what all calls of each chosen function amount to. */
+static struct ct_edge_sums
+sums_of_tree_edge(const struct ct_tree_edge *edge)
+{
+  return (struct ct_edge_sums){.calls = ct_tree_edge_calls(edge),
+                               .total_ticks = edge->fresh,
+                               .self_ticks = edge->self,
+                               .off_ticks = edge->fresh_off,
+                               .has_time = edge->frames != 0};
+}
+
+static int
+take_callers_of_sums(void *part, const struct ct_tree_sums *tree)
+{
+  struct ct_edges *edges = part;
+  uint32_t *functions, *callers;
+  int rc = ct_view_reading_edges(edges->reading, tree, &functions, &callers);
+  if (rc != 0) {
+    return rc;
+  }
+  for (uint32_t i = 0; i < tree->edge_count && rc == 0; i++) {
+    const struct ct_tree_edge *edge = &tree->edges[i];
+    int32_t other = edge->caller == CT_CALLER_OWN       ? CT_EDGE_ROOT
+                    : edge->caller == CT_CALLER_OTHERS  ? CT_EDGE_STACK
+                    : edge->caller == CT_CALLER_COUNTED ? CT_EDGE_COUNTED
+                                                        : (int32_t)callers[i];
+    if (is_chosen(edges, functions[i])) {
+      struct ct_edge_sums own = sums_of_tree_edge(edge), *sums = sums_of(edges, functions[i], other);
+      rc = sums != NULL ? 0 : CT_ENOMEM;
+      if (sums != NULL) {
+        merge_sums(sums, &own);
+        merge_sums(&edges->functions[functions[i]], &own);
+      }
+    }
+  }
+  free(functions);
+  free(callers);
+  return rc;
+}
+
 int
 ct_edges_collect_callers(struct ct_edges *edges, struct ct_view_reading *reading, struct ct_diag *diag)
 {
   set_parts(edges, reading);
   reading->add = add_callers;
   reading->take_tree = take_callers;
+  reading->take_sums = take_callers_of_sums;
   return ct_view_read(reading, diag);
 }
 
@@ -452,6 +493,52 @@ take_callees(void *part, const struct ct_span_tree *tree)
   return rc;
 }
 
+/* Of a chosen function, the calls of it by one other. */
+static int
+take_own_of_sums(struct ct_edges *edges, const struct ct_tree_edge *edge, uint32_t number)
+{
+  struct ct_edge_sums all = sums_of_tree_edge(edge), *own = sums_of(edges, number, CT_EDGE_SELF);
+  if (own == NULL) {
+    return CT_ENOMEM;
+  }
+  merge_sums(&edges->functions[number], &all);
+  own->has_time |= edge->frames != 0;
+  own->total_ticks += edge->self;
+  own->self_ticks += edge->self;
+  own->off_ticks += edge->self_off;
+  return 0;
+}
+
+static int
+take_callees_of_sums(void *part, const struct ct_tree_sums *tree)
+{
+  struct ct_edges *edges = part;
+  uint32_t *functions, *callers;
+  int rc = ct_view_reading_edges(edges->reading, tree, &functions, &callers);
+  if (rc != 0) {
+    return rc;
+  }
+  for (uint32_t i = 0; i < tree->edge_count && rc == 0; i++) {
+    const struct ct_tree_edge *edge = &tree->edges[i];
+    rc = is_chosen(edges, functions[i]) ? take_own_of_sums(edges, edge, functions[i]) : 0;
+    if (rc != 0 || edge->caller >= CT_CALLER_COUNTED || !is_chosen(edges, callers[i])) {
+      continue;
+    }
+    struct ct_edge_sums *sums = sums_of(edges, callers[i], (int32_t)functions[i]);
+    rc = sums != NULL ? 0 : CT_ENOMEM;
+    if (sums != NULL) {
+      sums->calls += ct_tree_edge_calls(edge);
+      sums->has_time |= edge->frames != 0;
+      sums->total_ticks += edge->here;
+      sums->self_ticks += edge->self;
+      sums->off_ticks += edge->here_off;
+    }
+  }
+  free(functions);
+  free(callers);
+  return rc;
+}
+
 /* What is missing of a function's total. */
 static int
 add_away(struct ct_edges *edges)
@@ -489,6 +576,7 @@ ct_edges_collect_callees(struct ct_edges *edges, struct ct_view_reading *reading
   set_parts(edges, reading);
   reading->observer = &observer;
   reading->take_tree = take_callees;
+  reading->take_sums = take_callees_of_sums;
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;
   if (rc == 0 && edges->names.count != 0) {

@@ -4,7 +4,6 @@
 
 #include "base/branch.h"
 #include "base/demangle.h"
-#include "base/scopes.h"
 #include "span/stacks.h"
 
 #include <pthread.h>
@@ -13,19 +12,6 @@
 #include <string.h>
 
 enum { FIRST_GROUPS = 256 };
-
-size_t
-ct_group_class_length(const char *name, uint8_t *marks)
-{
-  size_t length = ct_demangled_name_length(name);
-  ct_scopes_mark(name, strlen(name), marks);
-  for (size_t i = length; i-- > 1;) {
-    if (name[i] == ':' && name[i - 1] == ':' && (marks[i] & CT_SCOPE_BOUNDARY) != 0) {
-      return i - 1;
-    }
-  }
-  return 0;
-}
 
 /* ---- the table ---- */
 
@@ -98,18 +84,9 @@ group_of_class(struct ct_groups *groups, uint32_t fn, const char *shown)
   const struct ct_trace_function *function =
       fn < groups->names.fn_count ? ct_trace_function(groups->names.trace, fn) : NULL;
   char *own = function != NULL ? ct_demangle_name(function->raw_name) : NULL;
-  const char *name = own != NULL ? own : shown;
-  size_t size = strlen(name) + 1;
-  char *key = strdup(name);
-  uint8_t *marks = malloc(size);
-  uint32_t group = CT_NO_NAME;
-  if (key != NULL && marks != NULL) {
-    size_t length = ct_group_class_length(name, marks);
-    key[length] = '\0';
-    group = group_of_key(groups, length != 0 ? key : "(no class)");
-  }
+  char *key = ct_demangled_class(own != NULL ? own : shown);
+  uint32_t group = key != NULL ? group_of_key(groups, key[0] != '\0' ? key : "(no class)") : CT_NO_NAME;
   free(key);
-  free(marks);
   free(own);
   return group;
 }
@@ -390,6 +367,74 @@ take_tree(void *arg, const struct ct_span_tree *tree)
   return rc;
 }
 
+/* How the groups are called where sums have them. */
+static enum ct_tree_grouping
+grouping_of(const struct ct_groups *groups)
+{
+  switch (groups->rows) {
+  case CT_ROWS_MODULES:
+    return CT_TREE_MODULES;
+  case CT_ROWS_FILES:
+    return CT_TREE_FILES;
+  case CT_ROWS_CLASSES:
+    return CT_TREE_CLASSES;
+  default:
+    return CT_TREE_ALL;
+  }
+}
+
+/* They have sums for groups of all functions, as they were grouped then: where files are known of more, not any more.
+ */
+static int
+has_groups(const struct part *part, const struct ct_tree_sums *tree)
+{
+  const struct ct_filter *filter = part->all->reading->filter;
+  struct ct_trace *trace = part->all->names.trace;
+  struct ct_tree_groupings groupings;
+  if (!tree->has_groups || filter->function != NULL || filter->module != NULL || filter->file != NULL) {
+    return CT_ENOENT;
+  }
+  if (grouping_of(part->all) != CT_TREE_FILES) {
+    return 0;
+  }
+  if (tree->fn_count > ct_trace_function_count(trace)) {
+    return CT_ENOENT;
+  }
+  int rc = ct_tree_groupings_init(&groupings, trace, tree->fn_count, 1u << CT_TREE_FILES);
+  if (rc == 0) {
+    rc = groupings.crc[CT_TREE_FILES] == tree->crc[CT_TREE_FILES] ? 0 : CT_ENOENT;
+    ct_tree_groupings_destroy(&groupings);
+  }
+  return rc;
+}
+
+static int
+take_sums(void *arg, const struct ct_tree_sums *tree)
+{
+  struct part *part = arg;
+  enum ct_tree_grouping grouping = grouping_of(part->all);
+  uint32_t group;
+  int rc = has_groups(part, tree);
+  for (uint32_t i = 0; rc == 0 && i < tree->edge_count; i++) {
+    const struct ct_tree_edge *edge = &tree->edges[i];
+    rc = group_of(part, edge->fn, &group);
+    if (rc == 0 && group != 0) {
+      struct sums *sums = &part->sums[group - 1];
+      sums->calls += ct_tree_edge_calls(edge);
+      sums->has_time |= edge->frames != 0;
+      sums->self_ticks += edge->self;
+    }
+  }
+  for (uint32_t i = 0; rc == 0 && i < tree->group_count[grouping]; i++) {
+    rc = group_of(part, tree->groups[grouping][i].fn, &group);
+    if (rc == 0 && group != 0) {
+      part->sums[group - 1].total_ticks += tree->groups[grouping][i].total;
+      part->sums[group - 1].off_ticks += tree->groups[grouping][i].off;
+    }
+  }
+  return rc;
+}
+
 int
 ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, struct ct_diag *diag)
 {
@@ -402,6 +447,7 @@ ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, str
   reading->free_part = free_part;
   reading->observer = &observer;
   reading->take_tree = take_tree;
+  reading->take_sums = take_sums;
   pthread_mutex_init(&groups->lock, NULL);
   int rc = ct_view_read(reading, diag);
   pthread_mutex_destroy(&groups->lock);

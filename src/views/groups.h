@@ -40,7 +40,4 @@ struct ct_groups {
 int ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, struct ct_diag *diag);
 void ct_groups_destroy(struct ct_groups *groups);
 
-/* Of a demangled name without a return type: what is before its last ::; 0: nothing is. marks: room for the length. */
-size_t ct_group_class_length(const char *name, uint8_t *marks);
-
 #endif

@@ -600,6 +600,45 @@ take_tree(void *arg, const struct ct_span_tree *tree)
   return rc;
 }
 
+/* Paths of all functions: those of chosen ones, and what calls of some leave out, cannot be told of them. */
+static int
+take_sums(void *arg, const struct ct_tree_sums *sums)
+{
+  struct ct_paths *paths = arg;
+  const struct ct_span_tree *tree = &sums->paths;
+  uint32_t *functions, *callers;
+  if (paths->is_limited || paths->is_filtered || paths->is_chosen_only || !sums->has_paths ||
+      tree->count > paths->limit) {
+    return CT_ENOENT;
+  }
+  int rc = ct_view_reading_edges(paths->reading, sums, &functions, &callers);
+  if (rc != 0) {
+    return rc;
+  }
+  free(functions);
+  free(callers);
+  uint32_t *of = calloc(tree->count, sizeof(*of));
+  rc = of != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    uint32_t base;
+    if (node->parent == CT_TREE_COUNTED) {
+      paths->counted += node->points;
+      continue;
+    }
+    rc = path_of_node(paths, node, of, &base, &of[i]);
+    if (rc == 0 && of[i] != CT_PATH_NONE) {
+      struct ct_path *path = &paths->paths[of[i]];
+      path->calls += node->frames + node->points;
+      path->recursive += node->before;
+      path->self_ticks += node->self;
+      path->self_off_ticks += node->off;
+    }
+  }
+  free(of);
+  return rc;
+}
+
 /* ---- the end ---- */
 
 const char *
@@ -709,6 +748,7 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
   reading->part_bytes = part_bytes;
   reading->observer = &observer;
   reading->take_tree = take_tree;
+  reading->take_sums = take_sums;
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;
   const struct ct_filter *filter = reading->filter;

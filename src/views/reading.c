@@ -112,34 +112,94 @@ read_spans(const struct reader *reader, struct ct_spans *spans, void *part)
   return rc;
 }
 
-/* From the index, if it has the thread's tree, and that is enough: *done. */
+/* What the index has of the thread: its tree, or the sums of one. CT_ENOENT: neither. */
+struct indexed {
+  struct ct_span_tree tree;
+  struct ct_tree_sums sums;
+  bool is_sums;
+};
+
 static int
-take_tree(const struct trace_read *job, struct thread_read *thread, bool *done)
+open_indexed(const struct trace_read *job, uint32_t thread, struct indexed *indexed)
+{
+  *indexed = (struct indexed){0};
+  int rc = job->index != NULL ? ct_index_tree(job->index, thread, &indexed->tree) : CT_ENOENT;
+  if (rc == CT_ENOENT && job->index != NULL && job->reading->take_sums != NULL) {
+    rc = ct_index_tree_sums(job->index, thread, &indexed->sums);
+    indexed->is_sums = rc == 0;
+  }
+  return rc;
+}
+
+/* From the index, if it has what is asked for: *done. */
+static int
+take_indexed(const struct trace_read *job, struct thread_read *thread, bool *done)
 {
   const struct ct_view_reading *reading = job->reading;
   struct ct_index_thread_sums sums;
-  struct ct_span_tree tree;
+  struct indexed indexed;
   *done = false;
-  int rc = job->index != NULL ? ct_index_tree(job->index, thread->index, &tree) : CT_ENOENT;
+  int rc = open_indexed(job, thread->index, &indexed);
   if (rc != 0) {
     return rc == CT_ENOMEM ? rc : 0;
   }
   ct_index_thread_sums(job->index, thread->index, &sums);
-  if (sums.events == 0) { /* there is nothing, or the first block is damaged: of that the index does not tell */
-    ct_span_tree_destroy(&tree);
-    return 0;
+  if (sums.events != 0) { /* else there is nothing, or the first block is damaged: of that the index does not tell */
+    rc = reading->begin_thread(reading->arg, job->trace, thread->index, &thread->part);
+    rc = rc != 0           ? rc
+         : indexed.is_sums ? reading->take_sums(thread->part, &indexed.sums)
+                           : reading->take_tree(thread->part, &indexed.tree);
+    *done = rc == 0;
   }
-  rc = reading->begin_thread(reading->arg, job->trace, thread->index, &thread->part);
-  rc = rc == 0 ? reading->take_tree(thread->part, &tree) : rc;
   thread->events = sums.events;
-  thread->gap_ticks = tree.gap_ticks;
-  ct_span_tree_destroy(&tree);
-  *done = rc == 0;
+  thread->gap_ticks = indexed.is_sums ? indexed.sums.gap_ticks : indexed.tree.gap_ticks;
+  ct_span_tree_destroy(&indexed.tree);
+  ct_tree_sums_destroy(&indexed.sums);
   if (rc != 0 && thread->part != NULL) {
     reading->free_part(thread->part);
     thread->part = NULL;
   }
   return rc == CT_ENOENT ? 0 : rc;
+}
+
+/* No two functions of the trace have the same number. */
+static bool
+are_different(const struct ct_tree_sums *sums, const uint32_t *functions, uint32_t *fn_of)
+{
+  for (uint32_t i = 0; i < sums->edge_count; i++) {
+    uint32_t *fn = &fn_of[functions[i]], edge_fn = sums->edges[i].fn;
+    if (*fn != 0 && *fn != edge_fn + 1) {
+      return false;
+    }
+    *fn = edge_fn + 1;
+  }
+  return true;
+}
+
+int
+ct_view_reading_edges(const struct ct_view_reading *reading, const struct ct_tree_sums *sums, uint32_t **functions,
+                      uint32_t **callers)
+{
+  uint32_t *of = calloc((size_t)sums->edge_count + 1, sizeof(*of));
+  uint32_t *by = calloc((size_t)sums->edge_count + 1, sizeof(*by));
+  uint32_t *fn_of = calloc(reading->names->capacity, sizeof(*fn_of));
+  int rc = of != NULL && by != NULL && fn_of != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = 0; i < sums->edge_count && rc == 0; i++) {
+    const struct ct_tree_edge *edge = &sums->edges[i];
+    of[i] = ct_view_reading_name(reading, edge->fn);
+    by[i] = edge->caller < CT_CALLER_COUNTED ? ct_view_reading_name(reading, edge->caller) : 0;
+    rc = of[i] == CT_NO_NAME || by[i] == CT_NO_NAME ? CT_ENOMEM : 0;
+  }
+  rc = rc == 0 && !are_different(sums, of, fn_of) ? CT_ENOENT : rc;
+  free(fn_of);
+  if (rc != 0) {
+    free(of);
+    free(by);
+    return rc;
+  }
+  *functions = of;
+  *callers = by;
+  return 0;
 }
 
 static int
@@ -149,7 +209,7 @@ read_thread(const struct reader *reader, struct thread_read *thread, struct ct_d
   struct ct_span_observer observer;
   struct ct_spans *spans;
   bool done;
-  int rc = take_tree(reader->job, thread, &done);
+  int rc = take_indexed(reader->job, thread, &done);
   if (rc != 0) {
     return ct_fail(diag, rc, "out of memory for the calls of the trace");
   }

@@ -18,7 +18,7 @@
 #include <contrail/view.h>
 
 #include "span/spans.h"
-#include "span/tree.h"
+#include "span/tree_sums.h"
 #include "views/names.h"
 
 #include <jansson.h>
@@ -45,6 +45,8 @@ struct ct_view_reading {
    * would have made of it. NULL: that cannot be; CT_ENOENT: not of this one, and the part is as it was.
    */
   int (*take_tree)(void *part, const struct ct_span_tree *tree);
+  /* The same of the sums of a tree that was too large. */
+  int (*take_sums)(void *part, const struct ct_tree_sums *sums);
   bool makes_index; /* where there is none, and it would have the answer */
   int (*merge)(void *arg, void *part);
   void (*free_part)(void *part);
@@ -77,6 +79,14 @@ ct_view_reading_name(const struct ct_view_reading *reading, uint32_t fn)
 {
   return ct_view_names_of(reading->names, fn, reading->chooses);
 }
+
+/*
+ * By edge of sums, the number of its function; *callers likewise (0 where that is none). Both are to be freed.
+ * CT_ENOENT: functions that are two in the trace have the same number, so what is summed up for each is not what it is
+ * for both.
+ */
+int ct_view_reading_edges(const struct ct_view_reading *reading, const struct ct_tree_sums *sums, uint32_t **functions,
+                          uint32_t **callers);
 
 /* A call of the trace, as the report counts them: not what is none, and not what was open before. */
 uint64_t ct_view_calls_of(const struct ct_span *span);

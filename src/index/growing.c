@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* See index_internal.h. Numbers of nodes are for memory: some 150 bytes each. */
+#include "index/building.h"
+
+#include "base/test_point.h"
+
+#include <stdlib.h>
+
+enum {
+  NODES_MOST = 400000, /* of all that are made at a time ... */
+  NODES_MOST_EACH = 250000,
+  NODES_AGAIN = 60000, /* once there are sums: what fits a cache is faster */
+  NODES_AHEAD = 8192,  /* ... and a fourth more: so many may come before it is looked at */
+  PATHS_MOST = 250000,
+  LEAST_FREE = 8192,
+  TREE_SHARE = 100, /* of a thread's blocks its tree is at most this part ... */
+  FREE_SHARE = 4,
+  TREE_FREE = 256 << 10, /* ... and that part, up to this */
+};
+
+void
+ct_growing_tree_destroy(struct ct_growing_tree *growing)
+{
+  ct_span_tree_destroy(&growing->tree);
+  ct_tree_sums_destroy(&growing->sums);
+  *growing = (struct ct_growing_tree){0};
+}
+
+static int
+take_kept(struct ct_growing_tree *growing, const struct ct_index_thread *thread)
+{
+  const struct ct_span_bytes *bytes = &thread->kept_tree;
+  if (!thread->kept_is_sums) {
+    int code = bytes->size != 0 ? ct_tree_take(bytes->data, bytes->size, &growing->tree) : CT_ENOENT;
+    return code == 0 ? ct_span_tree_number(&growing->tree) : code;
+  }
+  int code = ct_tree_sums_take(bytes->data, bytes->size, &growing->sums);
+  if (code != 0) {
+    return code;
+  }
+  growing->has_sums = true;
+  growing->sums.paths.limit = PATHS_MOST;
+  code = ct_span_tree_number(&growing->sums.paths);
+  return code == 0 ? ct_span_tree_init(&growing->tree, 0) : code;
+}
+
+int
+ct_growing_tree_begin(struct ct_growing_tree *growing, const struct ct_index_thread *thread, unsigned workers)
+{
+  uint32_t most = (uint32_t)ct_test_number("CONTRAIL_TEST_TREE_NODES", NODES_MOST);
+  uint32_t fold_at = most / (workers != 0 ? workers : 1);
+  fold_at = fold_at < NODES_MOST_EACH ? fold_at : NODES_MOST_EACH;
+  *growing = (struct ct_growing_tree){0};
+  int code = thread->kept_granules == 0 ? ct_span_tree_init(&growing->tree, 0) : take_kept(growing, thread);
+  if (code != 0) {
+    ct_growing_tree_destroy(growing);
+    return code == CT_ENOMEM ? code : 0;
+  }
+  growing->is_there = true;
+  growing->fold_at = fold_at;
+  growing->tree.limit = fold_at + fold_at / 4 + NODES_AHEAD;
+  return 0;
+}
+
+static int
+add_to_sums(struct ct_growing_tree *growing, struct ct_index_job *job)
+{
+  const struct ct_tree_groupings *groupings;
+  int code = ct_index_job_groupings(job, &groupings);
+  if (code == 0 && !growing->has_sums) {
+    code = ct_tree_sums_init(&growing->sums, PATHS_MOST);
+    growing->has_sums = code == 0;
+  }
+  return code == 0 ? ct_tree_sums_add(&growing->sums, &growing->tree, groupings) : code;
+}
+
+/* An empty tree, and so large as it is to be from now on. */
+static int
+begin_again(struct ct_growing_tree *growing)
+{
+  growing->fold_at = growing->fold_at < NODES_AGAIN ? growing->fold_at : NODES_AGAIN;
+  uint32_t limit = growing->fold_at + growing->fold_at / 4 + NODES_AHEAD;
+  if (growing->tree.capacity > 2 * limit) {
+    ct_span_tree_destroy(&growing->tree);
+    return ct_span_tree_init(&growing->tree, limit);
+  }
+  growing->tree.limit = limit;
+  ct_span_tree_clear(&growing->tree);
+  return 0;
+}
+
+int
+ct_growing_tree_fold(struct ct_growing_tree *growing, struct ct_spans *spans, struct ct_index_job *job)
+{
+  int code = add_to_sums(growing, job);
+  code = code == 0 ? begin_again(growing) : code;
+  if (code == 0) {
+    ct_spans_set_tree(spans, &growing->tree); /* nodes for the frames that are open */
+    code = growing->tree.is_broken || growing->tree.count > growing->fold_at / 2 + NODES_AHEAD ? CT_ENOENT : 0;
+  }
+  return code;
+}
+
+static bool
+is_small(const struct ct_span_bytes *bytes, uint64_t payload_bytes)
+{
+  uint64_t free_bytes = payload_bytes / FREE_SHARE < TREE_FREE ? payload_bytes / FREE_SHARE : TREE_FREE;
+  return bytes->size <= LEAST_FREE + free_bytes + payload_bytes / TREE_SHARE;
+}
+
+int
+ct_growing_tree_keep(struct ct_growing_tree *growing, struct ct_spans *spans, struct ct_index_job *job,
+                     uint64_t payload_bytes, struct ct_span_bytes *bytes)
+{
+  bytes->size = 0;
+  growing->tree.gap_ticks = ct_spans_gap_ticks(spans);
+  int code = growing->has_sums ? 0 : ct_tree_put(&growing->tree, bytes);
+  if (code != 0 || (!growing->has_sums && is_small(bytes, payload_bytes))) {
+    return code;
+  }
+  code = ct_growing_tree_fold(growing, spans, job);
+  growing->sums.gap_ticks = ct_spans_gap_ticks(spans);
+  for (int turn = 0; code == 0 && turn < 2; turn++) {
+    bytes->size = 0;
+    code = ct_tree_sums_put(&growing->sums, bytes);
+    if (code != 0 || is_small(bytes, payload_bytes)) {
+      return code;
+    }
+    growing->sums.has_paths = false; /* what else there is may be small enough */
+  }
+  bytes->size = 0;
+  growing->is_there = false;
+  return code == CT_ENOENT ? 0 : code;
+}
+
+int
+ct_growing_tree_add_edges(const struct ct_growing_tree *growing, struct ct_edge_table *edges)
+{
+  int code = ct_tree_add_edges(&growing->tree, edges);
+  return code == 0 && growing->has_sums ? ct_tree_sums_add_edges(&growing->sums, edges) : code;
+}
