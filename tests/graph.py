@@ -953,39 +953,50 @@ def indexed_kinds(scene):
     return f"{count} answers"
 
 
-@case(alone=True)
-def indexed_grows(scene):
+def grow(scene, nodes, has, sizes=(30000, 90000, 200000), questions=QUESTIONS):
     """While it is recorded, and recording stands still; the index goes on with it, and in the end says what a fresh one does."""
     program = scene.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
     index, count = os.path.join(scene.trace, "spans.cti"), 0
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     size = lambda: os.path.getsize(path) if os.path.exists(path) else 0
     with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "100000"], stdout=subprocess.DEVNULL) as recorder:
-        for least in (30000, 90000, 200000):
+        for least in sizes:
             wait_for("events", lambda least=least: size() > least)
             recorder.send_signal(signal.SIGSTOP)
             wait_for("the recorder stands still", lambda: state_of(recorder.pid) == "T")
             copy = index + ".kept"
             if os.path.exists(index):
                 os.rename(index, copy)
-            without = [scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15))).stdout for question in QUESTIONS]
+            without = [scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15))).stdout for question in questions]
             if os.path.exists(copy):
                 os.rename(copy, index)
-            for question, mine in zip(QUESTIONS, without):
-                its = scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0")).stdout
+            for question, mine in zip(questions, without):
+                its = scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0", CONTRAIL_TEST_TREE_NODES=nodes)).stdout
                 expect(its == mine, f"{question}: {its[:3000]}\nwithout an index: {mine[:3000]}")
                 count += 1
-            expect(os.path.exists(index) and trees(scene.trace)[0] > 0, "no tree was kept")
+            expect(os.path.exists(index) and has(trees(scene.trace)), "no tree was kept")
             recorder.send_signal(signal.SIGCONT)
         recorder.send_signal(signal.SIGINT)
         recorder.wait(timeout=300)
-    show = lambda: [scene.execute(scene.contrail, *question, scene.trace).stdout for question in QUESTIONS]
+    show = lambda: [scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_TREE_NODES=nodes)).stdout for question in questions]
     grown = show()
-    expect(trees(scene.trace)[0] > 0, "the tree did not go on")
+    expect(has(trees(scene.trace)), "the tree did not go on")
     os.remove(index)
-    count += compare_indexed(scene)
+    count += compare_indexed(scene, questions=questions)
     expect(grown == show(), "an index that grew says something else than one of the whole")
     return f"{count} answers"
+
+
+@case(alone=True)
+def indexed_grows(scene):
+    """A calling context tree of a trace that grows."""
+    return grow(scene, "250000", lambda kept: kept[0] > 0)
+
+
+@case(alone=True)
+def indexed_sums_grow(scene):
+    """The same of sums of one."""
+    return grow(scene, "40", lambda kept: kept[1] > 0, (20000, 60000), QUESTIONS[:1] + QUESTIONS[4:8])
 
 
 @case(alone=True)
