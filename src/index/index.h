@@ -3,7 +3,7 @@
  * The index of a trace's spans: what lets a question be answered by reading a few blocks in place of all. It is never
  * needed for a right answer: it is made of the trace, and made again where it does not fit.
  *
- * A thread's stream is cut at blocks into granules: as many blocks each as what is kept of the granule is about 3 % of,
+ * A thread's stream is cut at blocks into granules: as many blocks each as what is kept of the granule is about 2 % of,
  * 16 at most. Of a granule there are: where it begins and what the builder of spans knew there (span/spans.h), how many
  * spans ended in it, the least and greatest depth and the longest duration of those, and how long the longest one of
  * each function is. Spans that begin in one granule and end in a later one are in a list by ordinal; its longest ones,

@@ -13,7 +13,7 @@ enum {
   CT_GRANULE_BLOCKS_MAX = 16,
   CT_GRANULE_MARKS = 1,      /* flag: there is something that replay shows whatever it is asked for */
   CT_GRANULE_UNFINISHED = 2, /* flag: calls ended in it that are not over (ct_span_is_unfinished) */
-  CT_INDEX_SHARE = 32,       /* what is kept of a granule is to be at most this part of its blocks' bytes */
+  CT_INDEX_SHARE = 48,       /* what is kept of a granule is to be at most this part of its blocks' bytes */
 };
 
 /*
