@@ -251,7 +251,7 @@ may_run(struct ct_tape *tape, size_t block, uint64_t address)
   struct ct_units *units = ct_steps_reader_units(tape->reader);
   for (size_t i = 0; i < ct_units_count(units); i++) {
     const struct ct_steps_plan *plan = ct_units_item(units, i);
-    if (address - plan->pc < plan->code_bytes && ct_steps_index_may_run(tape->index, block, plan->id)) {
+    if (ct_steps_plan_touches(plan, address, address + 1) && ct_steps_index_may_run(tape->index, block, plan->id)) {
       return true;
     }
   }

@@ -88,7 +88,7 @@ take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recov
   if (recovery->r11_is_slot) {
     regs->r11 = slots->app_r11;
   }
-  return place + recovery->before;
+  return place;
 }
 
 /*
