@@ -113,8 +113,8 @@ struct ct_stream_stamp {
  *
  * Blocks are numbered, and heads have checksums, those of blocks begun with that of the file: so what is missing is
  * seen, behind damage the next block is found by its magic, and no other file's block is taken for one of this.
- * Version 2 had neither these nor CT_STEPS_END: its heads end before `number` and `check`. Units of versions 2 and 3 are
- * one stretch each.
+ * Version 2 had neither these nor CT_STEPS_END: its heads end before `number` and `check`. Units of versions 2 and 3
+ * are one stretch each.
  */
 #define CT_STEPS_MAGIC "ctsteps"
 enum { CT_STEPS_VERSION = 4, CT_STEPS_VERSION_OLDEST = 2 };
