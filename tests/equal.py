@@ -50,7 +50,8 @@ PROGRAMS = {
 }
 RANDOM = ("gzip", "sha256sum", "sqlite3", "openssl", "sort", "sed", "grep", "perl", "python3", "bc", "bzip2", "mawk")  # with signals, too
 LOADS = {"sqlite3": LONG, "openssl": 4 * LONG}  # steps until their libraries are there, and with them the handlers
-CI = ("gzip", "sqlite3", "sort", "perl", "python3", "random_signals/sort")
+SHORT_UNITS = ("gzip", "sqlite3", "python3")  # as they are before a recording has become long, too
+CI = ("gzip", "sqlite3", "sort", "perl", "python3", "random_signals/sort", "short_units/gzip")
 
 
 class Scene(harness.Scene):
@@ -67,14 +68,16 @@ class Scene(harness.Scene):
                 process.kill()
             process.wait()
 
-    def recorded(self, words, during=None, status=0):
-        """The file of the steps of a program that was held before its first instruction. during(pid): called when it has begun."""
+    def recorded(self, words, during=None, status=0, short_units=False):
+        """The file of the steps of a program that was held before its first instruction. during(pid): called when it has begun.
+        Units go on where jumps and calls lead from the first instruction on, which they do only in long recordings else."""
         out = self.path("steps")
         held = subprocess.Popen((*self.pinned, "hold", self.path("printed"), *words), stdout=subprocess.PIPE, **self.alike)
         self.processes.append(held)
         pid, slot, first = map(int, held.stdout.readline().split())
         try:
-            recorder = subprocess.Popen((self.contrail, "itrace", "-q", "-o", out, str(pid)))
+            environment = os.environ if short_units else {**os.environ, "CONTRAIL_TEST_LONG_RUN": "0"}
+            recorder = subprocess.Popen((self.contrail, "itrace", "-q", "-o", out, str(pid)), env=environment)
             self.processes.append(recorder)
             file = os.path.join(out, f"steps.{pid}")
             wait_for("steps of the loop", lambda: os.path.exists(file) and os.path.getsize(file) > 4096)
@@ -125,15 +128,17 @@ def words_of(scene, name):
     return words
 
 
-def equal(scene, name):
+def equal(scene, name, **how):
     """A program at the same addresses, by the recorder and by single steps."""
     words, steps = words_of(scene, name), asked(scene)
-    text, _ = scene.same(words, steps)
+    text, _ = scene.same(words, steps, **how)
     return text
 
 
 for program in PROGRAMS:
     case(program, program=program)(lambda scene, program=program: equal(scene, program))
+for program in SHORT_UNITS:
+    case(f"short_units/{program}", program=program)(lambda scene, program=program: equal(scene, program, short_units=True))
 
 
 @case

@@ -281,7 +281,8 @@ find_units(struct search *search)
     const struct ct_steps_plan *plan = ct_units_item(units, i);
     bool has = false;
     for (size_t k = 0; k < tape->stop_count && !has; k++) {
-      has = tape->stops[k].kind == CT_TAPE_BREAK && tape->stops[k].address - plan->pc < plan->code_bytes;
+      uint64_t address = tape->stops[k].address;
+      has = tape->stops[k].kind == CT_TAPE_BREAK && ct_steps_plan_touches(plan, address, address + 1);
     }
     if (has) {
       search->units[search->unit_count++] = plan->id;

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "itrace/source_pages.h"
+#include "ring/itrace_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -391,7 +392,22 @@ log_unit(struct ct_code_cache *cache)
   bool good = true;
   for (uint32_t i = 0; i < unit->part_count && good; i++) {
     const struct ct_unit_part *part = &unit->parts[i];
-    struct ct_logged_unit logged = {part->pc, part->code, part->source_bytes, part->record_bytes, part->insns};
+    struct ct_steps_joint joints[CT_UNIT_STRETCHES_MAX];
+    uint8_t code[CT_UNIT_SOURCE_MAX];
+    uint32_t size = 0;
+    for (uint32_t k = 0; k < part->stretches; k++) {
+      uint32_t bytes = k + 1u < part->stretches ? unit->stretches[k].bytes : part->last_bytes;
+      joints[k] = (struct ct_steps_joint){.pc = unit->stretches[k].pc, .at = (uint16_t)size};
+      memcpy(code + size, unit->stretches[k].code, bytes);
+      size += bytes;
+    }
+    struct ct_logged_unit logged = {.pc = unit->pc,
+                                    .code = code,
+                                    .joints = joints + 1,
+                                    .code_bytes = (uint16_t)size,
+                                    .record_bytes = part->record_bytes,
+                                    .insns = part->insns,
+                                    .joint_count = (uint8_t)(part->stretches - 1)};
     good = ct_unit_log_add(cache->log, &logged);
   }
   return good;

@@ -231,7 +231,7 @@ settle(struct ct_recorder *recorder, const struct ct_logged_unit *unit, uint32_t
         if (!has_vectors && (values[k].kind == CT_VALUE_VECTOR || values[k].kind == CT_VALUE_MASK)) {
           has_vectors = ct_vectors_read(recorder->tid, recorder->vectors);
         }
-        rewrite(recorder, &effects, &values[k], regs, unit->pc + code_at, record + 4 + at);
+        rewrite(recorder, &effects, &values[k], regs, ct_unit_log_pc(unit, code_at), record + 4 + at);
       }
       at += values[k].size;
     }

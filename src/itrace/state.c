@@ -9,6 +9,7 @@
  */
 #include "itrace/tracer.h"
 
+#include "base/test_point.h"
 #include "x86/effects.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recov
   if (recovery->r11_is_slot) {
     regs->r11 = slots->app_r11;
   }
-  return place + recovery->before;
+  return place;
 }
 
 /*
@@ -285,7 +286,8 @@ ct_tracer_enter(struct ct_tracer *tracer)
   uint32_t signature = 0;
   ct_traced_rseq(tracer->tid, &rseq, &signature);
   ct_code_cache_set_rseq(tracer->space->cache, rseq, signature, ct_code_pages_data);
-  if (ct_tracer_records(tracer) && ct_recorder_handed(tracer->recorder) > LONG_RUN) {
+  if (ct_tracer_records(tracer) &&
+      ct_recorder_handed(tracer->recorder) >= ct_test_number("CONTRAIL_TEST_LONG_RUN", LONG_RUN)) {
     ct_code_cache_follow(tracer->space->cache);
   }
   uint64_t unit = tracer->is_at_call ? find_begin(tracer, regs.rip) : find_unit(tracer, regs.rip, false);

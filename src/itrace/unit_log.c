@@ -43,9 +43,12 @@ ct_unit_log_next(const struct ct_unit_log *log)
 bool
 ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit)
 {
-  struct ct_steps_unit head = {
-      .pc = unit->pc, .id = ct_unit_log_next(log), .code_bytes = unit->code_bytes, .insns = unit->insns};
-  size_t more = sizeof(head) + unit->code_bytes;
+  struct ct_steps_unit head = {.pc = unit->pc,
+                               .id = ct_unit_log_next(log),
+                               .code_bytes = unit->code_bytes,
+                               .insns = unit->insns,
+                               .joints = unit->joint_count};
+  size_t joint_bytes = unit->joint_count * sizeof(*unit->joints), more = sizeof(head) + ct_steps_unit_rest(&head);
   if (head.id >= CT_STREAM_EVENT) {
     return false;
   }
@@ -68,8 +71,12 @@ ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit)
     log->place_capacity = capacity;
   }
   log->places[log->count++] = (struct place){log->size, unit->record_bytes};
-  memcpy(log->bytes + log->size, &head, sizeof(head));
-  memcpy(log->bytes + log->size + sizeof(head), unit->code, unit->code_bytes);
+  uint8_t *to = log->bytes + log->size;
+  memcpy(to, &head, sizeof(head));
+  if (joint_bytes != 0) {
+    memcpy(to + sizeof(head), unit->joints, joint_bytes);
+  }
+  memcpy(to + sizeof(head) + joint_bytes, unit->code, unit->code_bytes);
   log->size += more;
   return true;
 }
@@ -84,11 +91,23 @@ ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_uni
   const uint8_t *at = log->bytes + log->places[id - 1].at;
   memcpy(&head, at, sizeof(head));
   *unit = (struct ct_logged_unit){.pc = head.pc,
-                                  .code = at + sizeof(head),
+                                  .code = at + sizeof(head) + head.joints * sizeof(*unit->joints),
+                                  .joints = (const struct ct_steps_joint *)(at + sizeof(head)),
                                   .code_bytes = head.code_bytes,
                                   .record_bytes = log->places[id - 1].record_bytes,
-                                  .insns = head.insns};
+                                  .insns = head.insns,
+                                  .joint_count = head.joints};
   return true;
+}
+
+uint64_t
+ct_unit_log_pc(const struct ct_logged_unit *unit, uint32_t code_at)
+{
+  uint64_t pc = unit->pc + code_at;
+  for (unsigned i = 0; i < unit->joint_count && unit->joints[i].at < code_at; i++) {
+    pc = unit->joints[i].pc + (code_at - unit->joints[i].at);
+  }
+  return pc;
 }
 
 void

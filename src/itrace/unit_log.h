@@ -10,15 +10,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct ct_steps_joint;
 struct ct_unit_log;
 struct ct_unit_sizes;
 
 struct ct_logged_unit {
   uint64_t pc;
-  const uint8_t *code; /* of the log, up to the next ct_unit_log_add */
+  const uint8_t *code; /* of the log, as are the joints, up to the next ct_unit_log_add */
+  const struct ct_steps_joint *joints;
   uint16_t code_bytes;
   uint16_t record_bytes; /* with the id */
   uint8_t insns;         /* that its record has */
+  uint8_t joint_count;
 };
 
 /* NULL: out of memory. */
@@ -30,6 +33,8 @@ uint32_t ct_unit_log_next(const struct ct_unit_log *log);
 bool ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit);
 /* False: there is none of that id. */
 bool ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_unit *unit);
+/* The address behind the first code_at bytes of its code, which end with an instruction. */
+uint64_t ct_unit_log_pc(const struct ct_logged_unit *unit, uint32_t code_at);
 
 /* Tells how long the record of that unit is, which there is. */
 void ct_unit_log_size(const struct ct_unit_log *log, uint32_t id, struct ct_unit_sizes *sizes);

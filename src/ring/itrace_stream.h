@@ -9,8 +9,9 @@
  *   u32 CT_STREAM_EVENT | kind, u32 bytes, ...     an event: bytes is the size of all of it
  *   u32 CT_STREAM_PART, u32 id, u16 first, u16 end, values    instructions first to end - 1 of unit id
  *
- * A unit is a stretch of code that is executed from its first instruction on. Each id is given once for a thread. The
- * last instruction goes to where the next record is; that of a unit that ends otherwise goes to the next instruction.
+ * A unit is code that is executed from its first instruction on: a stretch of it, or several, each of which but the
+ * last ends with a direct jump or call to the next. Each id is given once for a thread. The last instruction goes to
+ * where the next record is; that of a unit that ends otherwise goes to the next instruction.
  * What comes after an event CT_STREAM_CONTEXT goes on at its rip.
  */
 #ifndef CT_RING_ITRACE_STREAM_H
@@ -112,10 +113,11 @@ struct ct_stream_stamp {
  *
  * Blocks are numbered, and heads have checksums, those of blocks begun with that of the file: so what is missing is
  * seen, behind damage the next block is found by its magic, and no other file's block is taken for one of this.
- * Version 2 had neither these nor CT_STEPS_END: its heads end before `number` and `check`.
+ * Version 2 had neither these nor CT_STEPS_END: its heads end before `number` and `check`. Units of versions 2 and 3
+ * are one stretch each.
  */
 #define CT_STEPS_MAGIC "ctsteps"
-enum { CT_STEPS_VERSION = 3, CT_STEPS_VERSION_OLDEST = 2 };
+enum { CT_STEPS_VERSION = 4, CT_STEPS_VERSION_OLDEST = 2 };
 
 struct ct_steps_file {
   char magic[8]; /* CT_STEPS_MAGIC */
@@ -132,7 +134,7 @@ struct ct_steps_file {
 };
 
 enum ct_steps_block_kind {
-  CT_STEPS_UNITS = 1, /* struct ct_steps_unit with its code, one after the other */
+  CT_STEPS_UNITS = 1, /* struct ct_steps_unit with its joints and its code, one after the other */
   CT_STEPS_RECORDS,   /* a segment's records; then its stamps */
   CT_STEPS_MODULES,   /* text: the lines of /proc/PID/maps, as they were from here on */
   CT_STEPS_END        /* nothing, and nothing comes after it */
@@ -161,9 +163,22 @@ struct ct_steps_unit {
   uint64_t pc;
   uint32_t id;
   uint16_t code_bytes;
-  uint8_t insns; /* that are executed when it is executed to its end */
-  uint8_t hole;
+  uint8_t insns;  /* that are executed when it is executed to its end */
+  uint8_t joints; /* after this: so many struct ct_steps_joint, then the code */
 };
+
+/* Behind the first `at` bytes of the unit's code comes what is at pc. Ascending. */
+struct ct_steps_joint {
+  uint64_t pc;
+  uint16_t at;
+} __attribute__((packed));
+
+/* The bytes that follow the unit's head. */
+static inline size_t
+ct_steps_unit_rest(const struct ct_steps_unit *unit)
+{
+  return unit->joints * sizeof(struct ct_steps_joint) + unit->code_bytes;
+}
 
 static_assert(sizeof(struct ct_stream_part) == 12, "packed");
 static_assert(sizeof(struct ct_stream_context) == 8 + 8 + 16 * 8 + 4 * 8 + 8 + 8, "no hidden holes");
@@ -173,5 +188,6 @@ static_assert(offsetof(struct ct_steps_block, number) == CT_STEPS_BLOCK_BYTES_2,
 static_assert(sizeof(struct ct_steps_file) == 72, "no hidden holes");
 static_assert(sizeof(struct ct_steps_block) == 72, "no hidden holes");
 static_assert(sizeof(struct ct_steps_unit) == 16, "no hidden holes");
+static_assert(sizeof(struct ct_steps_joint) == 10, "packed");
 
 #endif

@@ -23,7 +23,7 @@ ct_steps_chosen_prepare(struct ct_steps_chosen *chosen, struct ct_steps_reader *
     const struct ct_steps_plan *plan = ct_units_item(units, i);
     bool has = false;
     for (size_t k = 0; k < chosen->count && !has; k++) {
-      has = plan->pc < chosen->ranges[k].end && plan->pc + plan->code_bytes > chosen->ranges[k].start;
+      has = ct_steps_plan_touches(plan, chosen->ranges[k].start, chosen->ranges[k].end);
     }
     if (has) {
       chosen->units[chosen->unit_count++] = plan->id;

@@ -322,16 +322,17 @@ read_lines(struct ct_steps_names *names, struct file *file, const struct place *
   struct ct_units *units = ct_steps_reader_units(names->reader);
   for (size_t i = 0; i < ct_units_count(units); i++) {
     struct ct_steps_plan *plan = ct_units_item(units, i);
-    capacity += plan->pc >= place->start && plan->pc < place->end ? plan->insns : 0u;
+    capacity += ct_steps_plan_touches(plan, place->start, place->end) ? plan->insns : 0u;
   }
   file->addresses = malloc((capacity + 1) * sizeof(*file->addresses));
   for (size_t i = 0; i < ct_units_count(units) && file->addresses != NULL; i++) {
     struct ct_steps_plan *plan = ct_units_item(units, i);
-    if (plan->pc < place->start || plan->pc >= place->end || ct_units_decode(units, plan->id) == NULL) {
+    if (!ct_steps_plan_touches(plan, place->start, place->end) || ct_units_decode(units, plan->id) == NULL) {
       continue;
     }
     for (unsigned k = 0; k < plan->insns; k++) {
-      file->addresses[count++] = plan->insn[k].pc - bias;
+      file->addresses[count] = plan->insn[k].pc - bias;
+      count += plan->insn[k].pc >= place->start && plan->insn[k].pc < place->end;
     }
   }
   if (file->addresses == NULL) {

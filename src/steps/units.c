@@ -111,22 +111,25 @@ grow(struct ct_units *units)
 }
 
 int
-ct_units_add(struct ct_units *units, const struct ct_steps_unit *unit, const uint8_t *code)
+ct_units_add(struct ct_units *units, const struct ct_steps_unit *unit, const uint8_t *rest)
 {
+  size_t joint_bytes = unit->joints * sizeof(struct ct_steps_joint);
   struct ct_units_slot *slot = slot_of(&units->table, unit->id);
   if (slot->number != 0) {
     return 0;
   }
-  struct ct_steps_plan *plan = grow(units) == 0 ? malloc(sizeof(*plan) + unit->code_bytes) : NULL;
+  struct ct_steps_plan *plan = grow(units) == 0 ? malloc(sizeof(*plan) + ct_steps_unit_rest(unit)) : NULL;
   if (plan == NULL) {
     return CT_ENOMEM;
   }
   *plan = (struct ct_steps_plan){.pc = unit->pc,
-                                 .code = (const uint8_t *)(plan + 1),
+                                 .code = (const uint8_t *)(plan + 1) + joint_bytes,
+                                 .joints = (const struct ct_steps_joint *)(plan + 1),
+                                 .joint_count = unit->joints,
                                  .id = unit->id,
                                  .code_bytes = unit->code_bytes,
                                  .insns = unit->insns};
-  memcpy(plan + 1, code, unit->code_bytes);
+  memcpy(plan + 1, rest, ct_steps_unit_rest(unit));
   units->table.plans[units->count++] = plan;
   *slot_of(&units->table, unit->id) = (struct ct_units_slot){.id = unit->id, .number = (uint32_t)units->count};
   return 0;
@@ -136,12 +139,12 @@ int
 ct_units_add_block(struct ct_units *units, const uint8_t *bytes, size_t size)
 {
   struct ct_steps_unit unit;
-  for (size_t at = 0; at < size; at += sizeof(unit) + unit.code_bytes) {
+  for (size_t at = 0; at < size; at += sizeof(unit) + ct_steps_unit_rest(&unit)) {
     if (size - at < sizeof(unit)) {
       return CT_EFORMAT;
     }
     memcpy(&unit, bytes + at, sizeof(unit));
-    if (size - at - sizeof(unit) < unit.code_bytes) {
+    if (size - at - sizeof(unit) < ct_steps_unit_rest(&unit)) {
       return CT_EFORMAT;
     }
     if (ct_units_add(units, &unit, bytes + at + sizeof(unit)) != 0) {
@@ -212,6 +215,22 @@ ct_steps_insn_of(const uint8_t *code, size_t size, uint64_t pc, bool has_vectors
   return true;
 }
 
+bool
+ct_steps_plan_touches(const struct ct_steps_plan *plan, uint64_t start, uint64_t end)
+{
+  uint64_t pc = plan->pc;
+  uint32_t at = 0;
+  for (unsigned i = 0; i <= plan->joint_count; i++) {
+    uint32_t to = i < plan->joint_count ? plan->joints[i].at : plan->code_bytes;
+    if (at < to && pc < end && pc + (to - at) > start) {
+      return true;
+    }
+    at = to;
+    pc = i < plan->joint_count ? plan->joints[i].pc : pc;
+  }
+  return false;
+}
+
 /* False: out of memory. */
 static bool
 make_plan(const struct ct_units *units, struct ct_steps_plan *plan)
@@ -221,13 +240,22 @@ make_plan(const struct ct_units *units, struct ct_steps_plan *plan)
   if (plan->insn == NULL) {
     return false;
   }
-  uint32_t at = 0, bytes = 0;
+  uint32_t at = 0, bytes = 0, joint = 0;
+  uint64_t pc = plan->pc;
   uint16_t known = 0;
   while (known < plan->insns) {
     struct ct_steps_insn *insn = &plan->insn[known];
-    if (!ct_steps_insn_of(plan->code + at, plan->code_bytes - at, plan->pc + at, units->has_vectors, insn)) {
+    if (joint < plan->joint_count && plan->joints[joint].at <= at) {
+      if (plan->joints[joint].at != at || at == 0) {
+        break; /* within an instruction, or none comes before it */
+      }
+      pc = plan->joints[joint++].pc;
+      continue;
+    }
+    if (!ct_steps_insn_of(plan->code + at, plan->code_bytes - at, pc, units->has_vectors, insn)) {
       break;
     }
+    pc += insn->effects.length;
     insn->at = bytes;
     bytes += insn->bytes;
     at += insn->effects.length;

@@ -31,9 +31,11 @@ struct ct_steps_insn {
 struct ct_steps_plan {
   uint64_t pc;
   const uint8_t *code;
+  const struct ct_steps_joint *joints; /* where it goes on elsewhere */
   uint32_t id;
   uint16_t code_bytes;
   uint16_t insns; /* executed to its end */
+  uint8_t joint_count;
   uint32_t bytes; /* values of these */
   uint16_t known; /* instructions that could be decoded, at least insns; 0: not decoded yet */
   bool is_bad;    /* fewer than insns could be decoded */
@@ -46,8 +48,8 @@ struct ct_units;
 struct ct_units *ct_units_create(bool has_vectors);
 void ct_units_free(struct ct_units *units); /* accepts NULL */
 
-/* code: unit->code_bytes bytes, copied. An id that is there already stays as it is. 0 or CT_ENOMEM. */
-int ct_units_add(struct ct_units *units, const struct ct_steps_unit *unit, const uint8_t *code);
+/* rest: what follows it, copied. An id that is there already stays as it is. 0 or CT_ENOMEM. */
+int ct_units_add(struct ct_units *units, const struct ct_steps_unit *unit, const uint8_t *rest);
 /* Those of a block CT_STEPS_UNITS. 0, CT_ENOMEM, or CT_EFORMAT when it does not end with a unit. */
 int ct_units_add_block(struct ct_units *units, const uint8_t *bytes, size_t size);
 
@@ -57,6 +59,9 @@ const struct ct_steps_plan *ct_units_decode(struct ct_units *units, uint32_t id)
 /* All of them, in the order in which they were added. */
 size_t ct_units_count(const struct ct_units *units);
 struct ct_steps_plan *ct_units_item(const struct ct_units *units, size_t i);
+
+/* Has it code from start to end - 1? */
+bool ct_steps_plan_touches(const struct ct_steps_plan *plan, uint64_t start, uint64_t end);
 
 bool ct_units_has_vectors(const struct ct_units *units);
 

@@ -341,26 +341,25 @@ emit_conditional(struct ct_writer *w, const struct ct_source_insn *insn)
 }
 
 static void
-fill_part(struct ct_writer *w, uint32_t part, const struct ct_block_stretch *stretch, uint64_t next, uint32_t insns)
+fill_part(struct ct_writer *w, uint32_t part, uint32_t stretch, uint64_t next, uint32_t insns)
 {
-  w->unit->parts[part] = (struct ct_unit_part){.pc = stretch->pc,
-                                               .code = stretch->code,
-                                               .source_bytes = (uint16_t)(next - stretch->pc),
-                                               .record_bytes = (uint16_t)(w->value_at - w->record_at),
-                                               .insns = (uint8_t)insns};
+  w->unit->parts[part] = (struct ct_unit_part){.stretches = (uint8_t)(stretch + 1),
+                                               .insns = (uint8_t)insns,
+                                               .last_bytes = (uint16_t)(next - w->unit->stretches[stretch].pc),
+                                               .record_bytes = (uint16_t)w->value_at};
 }
 
 /* Of the record so far, which is left by a branch. */
 static uint32_t
-add_part(struct ct_writer *w, const struct ct_block_stretch *stretch, uint64_t next, uint32_t insns)
+add_part(struct ct_writer *w, uint32_t stretch, uint64_t next, uint32_t insns)
 {
   fill_part(w, w->unit->part_count, stretch, next, insns);
   return w->unit->part_count++;
 }
 
-/* A branch after which the unit goes on. */
+/* A branch after which the unit goes on; done: instructions up to it. */
 static void
-emit_side(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_block_stretch *stretch, uint32_t done)
+emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stretch, uint32_t done)
 {
   uint64_t next = insn->pc + insn->length;
   ct_writer_note(w, insn->pc);
@@ -372,7 +371,6 @@ emit_side(struct ct_writer *w, const struct ct_source_insn *insn, const struct c
     ct_emit_label(w->out, &side->label);
     side->now = w->now;
     side->now.part = (uint8_t)add_part(w, stretch, next, done);
-    side->record_at = w->record_at;
     side->record = w->record;
     side->scratch = w->scratch;
     side->value_at = w->value_at;
@@ -557,20 +555,19 @@ emit_insn(struct ct_writer *w, const struct ct_source_insn *insn)
   }
 }
 
-/* Instructions from stretch->first to end - 1. False: the unit ends in it. */
+/* Its instructions. False: the unit ends in it. */
 static bool
-emit_stretch(struct ct_writer *w, const struct ct_block *block, const struct ct_block_stretch *stretch, uint32_t end,
-             bool is_last)
+emit_stretch(struct ct_writer *w, const struct ct_block *block, uint32_t stretch)
 {
-  uint32_t part = w->now.part, first = stretch->first;
-  bool is_recorded = w->has_record;
-  for (uint32_t i = first; i < end; i++) {
+  bool is_last = stretch + 1 == block->stretch_count, is_recorded = w->has_record;
+  uint32_t end = is_last ? block->count : block->stretches[stretch + 1].first;
+  for (uint32_t i = block->stretches[stretch].first; i < end; i++) {
     const struct ct_source_insn *insn = &block->insns[i];
     if (insn->is_side) {
-      emit_side(w, insn, stretch, i + 1 - first);
+      emit_side(w, insn, stretch, i + 1);
     } else if (insn->flow == CT_SOURCE_NEXT && !can_copy(w, insn)) {
       if (is_recorded) {
-        fill_part(w, part, stretch, insn->pc, i - first);
+        fill_part(w, 0, stretch, insn->pc, i);
       }
       end_record(w, insn->pc);
       emit_step(w, insn->pc);
@@ -579,12 +576,9 @@ emit_stretch(struct ct_writer *w, const struct ct_block *block, const struct ct_
       emit_insn(w, insn);
     } else if (!is_last) {
       emit_join(w, insn);
-      if (is_recorded) {
-        fill_part(w, part, stretch, insn->pc + insn->length, i + 1 - first);
-      }
     } else {
       if (is_recorded) {
-        fill_part(w, part, stretch, insn->pc + insn->length, block->recorded - first);
+        fill_part(w, 0, stretch, insn->pc + insn->length, block->recorded);
       }
       emit_end(w, insn);
     }
@@ -596,25 +590,17 @@ static void
 emit_block_of(struct ct_writer *w, const struct ct_block *block)
 {
   bool is_recorded = w->has_record;
-  uint32_t part = 0;
-  const struct ct_block_stretch *stretch = block->stretches;
-  for (uint32_t k = 0; k < block->stretch_count; k++) {
-    stretch = &block->stretches[k];
-    bool is_last = k + 1 == block->stretch_count;
-    if (is_recorded) {
-      if (k != 0) {
-        ct_record_begin_stretch(w, stretch->pc);
-      }
-      part = w->unit->part_count++;
-    }
-    if (!emit_stretch(w, block, stretch, is_last ? block->count : stretch[1].first, is_last)) {
+  uint32_t last = block->stretch_count - 1;
+  w->unit->part_count = is_recorded ? 1 : 0;
+  for (uint32_t k = 0; k <= last; k++) {
+    if (!emit_stretch(w, block, k)) {
       return;
     }
   }
   if (block->is_open) {
-    uint64_t next = stretch->pc + block->used;
+    uint64_t next = block->stretches[last].pc + block->used;
     if (is_recorded) {
-      fill_part(w, part, stretch, next, block->recorded - stretch->first);
+      fill_part(w, 0, last, next, block->recorded);
     }
     end_record(w, next);
     if (block->is_cut) {
@@ -634,6 +620,7 @@ note_stretches(struct ct_unit *unit, const struct ct_block *block)
     bool is_last = k + 1 == block->stretch_count;
     const struct ct_source_insn *last = &block->insns[is_last ? block->count - 1 : block->stretches[k + 1].first - 1];
     unit->stretches[k].pc = block->stretches[k].pc;
+    unit->stretches[k].code = block->stretches[k].code;
     unit->stretches[k].bytes = (uint32_t)(last->pc + last->length - block->stretches[k].pc);
   }
 }

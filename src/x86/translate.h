@@ -19,7 +19,7 @@ enum {
   CT_UNIT_RECORD_MAX = 4096,
   CT_UNIT_SIDES_MAX = 4,
   CT_UNIT_STRETCHES_MAX = 4,
-  CT_UNIT_PARTS_MAX = CT_UNIT_STRETCHES_MAX + CT_UNIT_SIDES_MAX,
+  CT_UNIT_PARTS_MAX = 1 + CT_UNIT_SIDES_MAX,
   CT_UNIT_EXITS_MAX = 4 + CT_UNIT_SIDES_MAX,
   CT_RECOVERY_MAX = 8 * CT_UNIT_INSNS_MAX,
 };
@@ -78,7 +78,6 @@ struct ct_recovery {
   uint8_t done;               /* instructions of the unit that are executed here */
   uint8_t is_sequence : 1;    /* nothing that was executed is recorded (translate_sequence.c) */
   uint8_t part;               /* of the unit, whose record is under way */
-  uint16_t before;            /* bytes of complete records in front of that one */
   uint32_t unit;              /* the part's id; of the code cache */
   uint64_t pc;
 };
@@ -116,19 +115,18 @@ struct ct_unit {
   uint32_t entry; /* offset in the hot code where it begins */
   uint32_t id;    /* of its first part; 0: it makes no records */
   /*
-   * Records that it makes, of ids that follow each other: one of each stretch, one after the other; and those of
-   * branches out of it, by which a stretch is left before its end.
+   * Records that it may make, of ids that follow each other: that of the whole unit, and those of branches out of it,
+   * by which it is left before its end. Each is of the code of its first stretches, of the last of them last_bytes.
    */
   struct ct_unit_part {
-    uint64_t pc;
-    const uint8_t *code; /* of the caller's */
-    uint16_t source_bytes, record_bytes;
-    uint8_t insns;
+    uint8_t stretches, insns;
+    uint16_t last_bytes, record_bytes;
   } parts[CT_UNIT_PARTS_MAX];
   uint32_t part_count;
   /* The program's code that it translates. None: what is at pc cannot be translated. */
   struct ct_unit_stretch {
     uint64_t pc;
+    const uint8_t *code; /* of the caller's */
     uint32_t bytes;
   } stretches[CT_UNIT_STRETCHES_MAX];
   uint32_t stretch_count;

@@ -158,7 +158,7 @@ can_follow(const struct ct_block_wish *wish, const struct ct_block *block)
 static bool
 follow(const struct ct_block_wish *wish, struct ct_block *block)
 {
-  enum { RECORD_ROOM = 1024, HEAD = 4 };
+  enum { RECORD_ROOM = 1024 };
   uint64_t target = block->insns[block->count - 1].target;
   size_t size = 0;
   const uint8_t *code = wish->source->read(wish->source->context, target, block->stretch_count, &size);
@@ -168,7 +168,6 @@ follow(const struct ct_block_wish *wish, struct ct_block *block)
   uint32_t count = block->count, recorded = block->recorded, sides = block->sides;
   size_t used = block->used;
   struct ct_recording recording = block->recording;
-  block->recording.bytes += HEAD;
   block->stretches[block->stretch_count++] =
       (struct ct_block_stretch){.pc = target, .code = code, .first = block->count};
   read_stretch(wish, size, block);

@@ -81,15 +81,14 @@ struct ct_writer {
   struct ct_code_label literals[CT_UNIT_STRETCHES_MAX]; /* of unit->return_addresses */
   struct ct_recovery now;                               /* what notes say at this place, but for at and pc */
   uint8_t record, scratch; /* registers: of the record, and one that is free for values; CT_NO_REG: none */
-  uint32_t record_at;      /* where the record of this stretch begins, from the unit's first one on */
-  uint32_t value_at;       /* where the next value belongs */
+  uint32_t value_at;       /* where the next value belongs, in the record */
   uint32_t side_count;
   bool has_record; /* it is under way */
   struct ct_writer_side {
     struct ct_code_label label;
     struct ct_recovery now;
     uint8_t record, scratch;
-    uint32_t record_at, value_at;
+    uint32_t value_at;
     uint64_t target;
   } sides[CT_UNIT_SIDES_MAX];
   /* Of the look at the ring (ct_record_look): */
@@ -130,8 +129,6 @@ void ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn);
 void ct_record_end(struct ct_writer *w, uint64_t pc);
 /* In place of that, on the way out by that side exit: the record is one of its part. */
 void ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side);
-/* The record of the stretch at pc begins, behind those of the stretches before it. */
-void ct_record_begin_stretch(struct ct_writer *w, uint64_t pc);
 /* At the unit's head, before anything else: is there room? */
 void ct_record_look(struct ct_writer *w, uint64_t pc);
 /* What belongs to that, in the cold code. room: where it goes when there is none. */

@@ -144,7 +144,6 @@ ct_record_begin(struct ct_writer *w, const struct ct_recording *recording)
 {
   uint64_t pc = w->unit->pc;
   choose(recording, &w->record, &w->scratch);
-  w->record_at = 0;
   w->value_at = 4;
   w->now.r10_is_slot = w->now.r11_is_slot = 1;
   ct_writer_note(w, pc);
@@ -381,7 +380,6 @@ ct_record_end(struct ct_writer *w, uint64_t pc)
   ct_writer_note(w, pc);
   ct_emit_lea(out, record, ct_mem(record, (int32_t)w->value_at));
   w->now.is_advanced = 1;
-  w->now.before = 0;
   ct_writer_note(w, pc);
   if (record != CT_R11) {
     ct_emit_mov_store(out, CT_SLOT(w->place, app_r11), CT_R11);
@@ -395,26 +393,13 @@ ct_record_end(struct ct_writer *w, uint64_t pc)
 }
 
 void
-ct_record_begin_stretch(struct ct_writer *w, uint64_t pc)
-{
-  w->record_at = w->value_at;
-  w->value_at += 4;
-  w->now.done = 0;
-  w->now.before = (uint16_t)w->record_at;
-  w->now.part = (uint8_t)w->unit->part_count;
-  ct_writer_note(w, pc);
-  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, (int32_t)w->record_at), w->unit->id + w->now.part);
-}
-
-void
 ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side)
 {
   w->record = side->record;
   w->scratch = side->scratch;
   w->value_at = side->value_at;
   ct_writer_note(w, side->target);
-  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, (int32_t)side->record_at),
-                          w->unit->id + side->now.part);
+  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), w->unit->id + side->now.part);
   ct_record_end(w, side->target);
 }
 

@@ -674,12 +674,15 @@ repeat(uint64_t times, const char *from, const char *to)
   struct ct_units *units = ct_steps_reader_units(reader);
   for (size_t i = 0; i < ct_units_count(units); i++) {
     const struct ct_steps_plan *plan = ct_units_item(units, i);
-    uint8_t bytes[sizeof(struct ct_steps_unit) + UINT16_MAX];
-    struct ct_steps_unit unit = {
-        .pc = plan->pc, .id = plan->id, .code_bytes = plan->code_bytes, .insns = (uint8_t)plan->insns};
+    uint8_t bytes[sizeof(struct ct_steps_unit) + UINT8_MAX * sizeof(struct ct_steps_joint) + UINT16_MAX];
+    struct ct_steps_unit unit = {.pc = plan->pc,
+                                 .id = plan->id,
+                                 .code_bytes = plan->code_bytes,
+                                 .insns = (uint8_t)plan->insns,
+                                 .joints = plan->joint_count};
     memcpy(bytes, &unit, sizeof(unit));
-    memcpy(bytes + sizeof(unit), plan->code, plan->code_bytes);
-    ct_steps_writer_units(writer, bytes, sizeof(unit) + plan->code_bytes);
+    memcpy(bytes + sizeof(unit), plan->joints, ct_steps_unit_rest(&unit));
+    ct_steps_writer_units(writer, bytes, sizeof(unit) + ct_steps_unit_rest(&unit));
   }
   if (ct_steps_reader_modules(reader, &modules) != 0) {
     ct_steps_writer_modules(writer, modules[0].text, strlen(modules[0].text));
