@@ -603,7 +603,7 @@ def pprof_sums(scene):
         wanted = {name: row[column] for name, row in scene.functions().items()}
         plain = {name for name in wanted if re.fullmatch(r"[A-Za-z_]\w*", name)}  # others it writes in its own way
         near(index, {name: found[name] for name in plain}, {name: wanted[name] for name in plain}, 0 if column == 0 else 2 + len(samples))
-        expect(found["deep"] > 0, text[:500])
+        expect(found["deep"] > 0 or column == 1, text[:500])  # of its own it may have no whole nanosecond
     return f"{len(samples)} samples"
 
 
