@@ -156,6 +156,7 @@ note_change(struct ct_session *session, const struct change_argument *argument, 
   ct_manifest_exclude(&session->recording.manifest, session->options.exclude);
   ct_plans_unlock(session->recording.modules.plans);
   session_count(session);
+  session->recording.is_watched = true;
   session_write_manifest(session, false); /* who asked for it looks next: also at modules that came just before */
 }
 

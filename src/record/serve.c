@@ -155,13 +155,20 @@ serve_rendezvous(struct ct_session *session, struct agent_remote *via)
   if (added > 0 && gs_is_in_danger(session, via)) {
     return;
   }
+  bool is_asked_for = added > 0 && session->recording.is_watched;
+  if (is_asked_for) {
+    ct_modules_publish(&session->recording.modules, &to);
+    session_write_manifest(session, false);
+  }
   answer_request(via);
   session->recording.manifest.install_ns += ct_now_ns() - begin;
-  ct_modules_publish(&session->recording.modules, &to);
+  if (!is_asked_for) {
+    ct_modules_publish(&session->recording.modules, &to);
+  }
   if (added < 0) {
     session_note(session, diag.text);
   }
-  session->recording.manifest_is_old |= added > 0;
+  session->recording.manifest_is_old |= added > 0 && !is_asked_for;
   session->recording.seen_before = false;
   session_refresh_manifest(session);
 }

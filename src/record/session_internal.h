@@ -77,8 +77,9 @@ struct session_recording {
   pthread_mutex_t writer_lock;
   struct ct_manifest manifest;
   bool manifest_is_old;
-  uint64_t cuts_reported;                     /* enum ct_cut: noted */
-  uint64_t manifest_ns;                       /* when it was written, ... */
+  bool is_watched;        /* patterns have been changed while it runs: who did that asks for what came since */
+  uint64_t cuts_reported; /* enum ct_cut: noted */
+  uint64_t manifest_ns;   /* when it was written, ... */
   uint64_t manifest_took_ns, manifest_events; /* ... how long that took, and the events that were recorded by then */
   uint64_t next_check_ns;
   struct ct_cpu_times cpu;
