@@ -68,19 +68,14 @@ take_of(uint64_t *word, uint64_t mask)
 uint32_t
 agent_take_bit(uint64_t *map, uint32_t words, uint32_t *last)
 {
-  uint32_t from = __atomic_load_n(last, __ATOMIC_RELAXED) + 1;
-  for (uint32_t w = from / 64; w < words && w < CT_SEGMENT_ROUND / 64; w++) {
-    uint32_t bit = take_of(&map[w], w == from / 64 ? ~0ull << (from % 64) : ~0ull);
-    if (bit < 64) {
-      __atomic_store_n(last, w * 64 + bit, __ATOMIC_RELAXED);
-      return w * 64 + bit;
-    }
-  }
-  for (uint32_t w = 0; w < words; w++) {
-    uint32_t bit = take_of(&map[w], ~0ull);
-    if (bit < 64) {
-      __atomic_store_n(last, w * 64 + bit, __ATOMIC_RELAXED);
-      return w * 64 + bit;
+  uint32_t from = __atomic_load_n(last, __ATOMIC_RELAXED) + 1, end = CT_SEGMENT_ROUND / 64;
+  for (int turn = 0; turn < 2; turn++, from = 0, end = words) {
+    for (uint32_t w = from / 64; w < words && w < end; w++) {
+      uint32_t bit = take_of(&map[w], w == from / 64 ? ~0ull << (from % 64) : ~0ull);
+      if (bit < 64) {
+        __atomic_store_n(last, w * 64 + bit, __ATOMIC_RELAXED);
+        return w * 64 + bit;
+      }
     }
   }
   return CT_SEGMENT_NONE;

@@ -175,7 +175,7 @@ look_for_rare(const struct replay *r, struct lane *lane)
   }
   int code = ct_index_granules_with(r->index, lane->thread, &asked, &lane->wanted, &lane->granule_count);
   free(moments);
-  if (code == 0 && lane->wanted != NULL && lane->granule_count != 0) {
+  if (code == 0 && lane->granule_count != 0) {
     lane->wanted[lane->granule_count - 1] = 1;
   }
   return code;
