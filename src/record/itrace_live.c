@@ -41,6 +41,7 @@ run_open(struct ct_session *session, void *context, struct ct_diag *diag)
   }
   argument->done.hooked = ct_modules_wished(&session->recording.modules, argument->number);
   argument->done.unmatched = argument->done.hooked == 0;
+  session_tell_wishes(session); /* it is open: however soon it is over, those who have subscribed are told */
   session->recording.manifest_is_old = true;
   return 0;
 }
