@@ -98,7 +98,7 @@ static struct drain_thread *
 make_thread(struct ct_drain *drain, uint32_t tid)
 {
   if (drain->info_count >= drain->retire_at) {
-    drain_retire_threads(drain);
+    ct_drain_retire_threads(drain);
   }
   drain->no_thread = CT_DROP_NO_THREAD;
   if (drain->info_count == THREADS_MAX) {
@@ -652,7 +652,6 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64
   ct_thread_ids_begin(&drain->ids, pid);
   drain->alive_tsc = read_tsc();
   atomic_store_explicit(&drain->stopping, 0, memory_order_relaxed); /* there are no threads yet */
-  drain->retired_count = 0;
   memset(drain->full, 0xff, sizeof(drain->full));
   drain_sampling_start(drain);
   drain->switches = drain_switches_open(pid);
@@ -729,6 +728,7 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
     memset(drain->slot_reported[slot], 0, sizeof(drain->slot_reported[slot]));
   }
   drain_late_end(drain);
+  drain->retired_count = 0; /* nothing comes late any more */
   drain_drop(drain, NULL, CT_DROP_NO_SLOT, drain_lost_count(&drain->ring->dropped_no_slot));
   drain->details_before = ct_drain_detail_stats(drain);
   drain->details = (struct drain_details){.count = 0};

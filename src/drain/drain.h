@@ -199,6 +199,11 @@ void ct_drain_add_stop(struct ct_drain *drain, uint64_t since, uint64_t until);
 struct ct_switch_stats ct_drain_switches(const struct ct_drain *drain);
 
 size_t ct_drain_threads(struct ct_drain *drain, const struct ct_drain_thread_info **threads);
+/*
+ * Threads that have ended, and of which nothing is kept, become a sum (retire.c). The drain does it by itself as they
+ * get many; others once it is stopped, with the writer's lock.
+ */
+void ct_drain_retire_threads(struct ct_drain *drain);
 void ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats);
 uint32_t ct_drain_segment_count(const struct ct_drain *drain); /* of the ring */
 /* What there was at most some 100 ms ago, without the lock, which a slow disk may keep taken. */

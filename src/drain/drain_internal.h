@@ -132,9 +132,7 @@ void drain_late_end(struct ct_drain *drain);
 /* How many of those that a slot's counter has counted from `from` to `to` were lost while the drain did not run. */
 uint64_t drain_late_of(const struct ct_drain *drain, uint32_t slot, unsigned reason, uint64_t from, uint64_t to);
 
-/* retire.c: threads that have ended, and of which nothing is kept, become a sum. */
 #define DRAIN_RETIRE_AT 1024 /* threads */
-void drain_retire_threads(struct ct_drain *drain);
 
 /* rule_rounds.c: what rules say about calls that go on, and about the time. */
 void drain_check_rules(struct ct_drain *drain, uint64_t now_tsc);

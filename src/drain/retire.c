@@ -30,7 +30,7 @@ renumber(struct ct_drain *drain, const uint32_t *numbers)
 }
 
 void
-drain_retire_threads(struct ct_drain *drain)
+ct_drain_retire_threads(struct ct_drain *drain)
 {
   uint32_t *numbers = malloc(drain->info_count * sizeof(*numbers)), left = 0;
   if (numbers == NULL) {

@@ -110,6 +110,7 @@ session_write_manifest(struct ct_session *session, bool complete)
   if (complete) {
     ct_trace_writer_end_detail(session->recording.writer);
     ct_trace_writer_sync(session->recording.writer); /* so that the counts are of what is on the disk */
+    ct_drain_retire_threads(session->recording.drain);
   }
   json_t *json = session_manifest(session, &session->recording.manifest, complete);
   ct_trace_writer_manifest(session->recording.writer, json);
