@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What /proc tells of processes. Of those that contrail record starts, the program's: not the further one that watches signals."""
+import contextlib
+import ctypes
 import os
 import signal
 import time
 
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
 WITNESS = "group-witness\n"
 
 
@@ -64,6 +67,21 @@ def system_call_of(pid):
 
 
 FUTEX, NANOSLEEP, PAUSE = "202", "230", "34"
+
+
+@contextlib.contextmanager
+def held(tid):
+    """One thread of a process stands still, as one does for which there is no processor; by the thread that calls this alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
+        if libc.ptrace(request, tid, None, None) != 0:
+            raise OSError(ctypes.get_errno(), f"thread {tid} cannot be held")
+    os.waitpid(tid, WALL)
+    try:
+        yield
+    finally:
+        libc.ptrace(PTRACE_DETACH, tid, None, None)
 
 
 def family_of(pid):

@@ -8,15 +8,18 @@ scene is played without contrail and with it, and must look the same.
 import json
 import os
 import re
+import select
 import signal
+import struct
 import subprocess
 import time
 
 import harness
 from harness import Skip, case, main, need, wait_for
-from processes import stat_of, state_of
+from processes import held, stat_of, state_of, threads_of
 
 WAIT_S = 30
+POLL, CHECK_MS = "7", 500
 
 
 def children_by_name(pid):
@@ -115,6 +118,31 @@ def default_to_group(scene):
         return number, tell(process.wait(WAIT_S))
     for number in (1, 2, 3, 10, 14, 15, 34):
         scene.both(lambda traced: play(traced, number))
+
+
+def serving_thread(pid):
+    """The thread that takes signals, and the descriptor by which it is told to end: it waits for both, and no other has such a poll."""
+    for tid in threads_of(pid):
+        with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as file:
+            words = file.read().split()
+        if words[0] == POLL and words[2:4] == ["0x2", hex(CHECK_MS)]:
+            with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+                return int(tid), struct.unpack("ihhihh", os.pread(memory.fileno(), 16, int(words[1], 16)))[3]
+    return None
+
+
+@case
+def taken_late(scene):
+    """What ends the program is taken by contrail only after the program's end: contrail dies of it all the same."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = scene.start(*scene.words(True, scene.job, "run"))
+        scene.ready(process, True)
+        tid, fd = wait_for("the thread that takes signals", lambda: serving_thread(process.pid))
+        with held(tid), open(f"/proc/{process.pid}/fd/{fd}", "rb", buffering=0) as told:
+            os.killpg(process.pid, number)
+            wait_for("the end of the program to be seen", lambda: select.select([told], [], [], 0)[0])
+        if process.wait(WAIT_S) != -number:
+            raise AssertionError(f"status {process.returncode}, not {-number}")
 
 
 @case
@@ -286,7 +314,10 @@ class Terminal:
         return group != shell[2] and members and all(words[0] != "T" for words in members)
 
     def wait_for_prompt(self):
-        wait_for("a prompt", lambda: self.screen().rpartition("\n")[2][:1] in ("$", "%"))
+        try:
+            wait_for("a prompt", lambda: self.screen().rpartition("\n")[2][:1] in ("$", "%"))
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the screen:\n{self.screen()}") from error
 
     def play(self, steps):
         """Steps: a command, typed when there is a prompt; "> TEXT" typed at once; C-c and the like; (TEXT,): wait until it is on

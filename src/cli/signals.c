@@ -438,7 +438,7 @@ serve_main(void *context)
   for (;;) {
     int got = poll(wait, 2, CHECK_MS);
     if (wait[1].revents != 0) {
-      return NULL;
+      break;
     }
     if (got > 0 && take(signals, &info)) {
       deal_with(signals, &info, false);
@@ -450,6 +450,11 @@ serve_main(void *context)
       check_for_unheard(signals);
     }
   }
+  /* What has ended the program, say: its end may be seen before this thread has run. */
+  for (int i = 0; i < SIGNALS && take(signals, &info); i++) {
+    deal_with(signals, &info, false);
+  }
+  return NULL;
 }
 
 /* ---- the interface ---- */
