@@ -3,10 +3,12 @@
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import time
 
-PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_GETREGS, WALL = 0x4206, 0x4207, 17, 24, 12, 0x40000000
+RAX, ORIG_RAX, ENOSYS = 10, 15, 38
 WITNESS = "group-witness\n"
 
 
@@ -66,22 +68,50 @@ def system_call_of(pid):
         return ""
 
 
-FUTEX, NANOSLEEP, PAUSE = "202", "230", "34"
+FUTEX, NANOSLEEP, PAUSE, PPOLL = "202", "230", "34", "271"
+
+
+def is_pending(pid, number):
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        return int(re.search(r"ShdPnd:\s*(\w+)", file.read()).group(1), 16) >> (number - 1) & 1 != 0
+
+
+def ptrace(request, tid, data=None):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    if libc.ptrace(request, tid, None, data) != 0:
+        raise OSError(ctypes.get_errno(), f"ptrace of thread {tid}")
 
 
 @contextlib.contextmanager
 def held(tid):
     """One thread of a process stands still, as one does for which there is no processor; by the thread that calls this alone."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
-        if libc.ptrace(request, tid, None, None) != 0:
-            raise OSError(ctypes.get_errno(), f"thread {tid} cannot be held")
+    ptrace(PTRACE_SEIZE, tid)
+    ptrace(PTRACE_INTERRUPT, tid)
     os.waitpid(tid, WALL)
     try:
         yield
     finally:
-        libc.ptrace(PTRACE_DETACH, tid, None, None)
+        ptrace(PTRACE_DETACH, tid)
+
+
+@contextlib.contextmanager
+def held_after(tid, call, make):
+    """A thread that waits in this system call stands still when that has given something, which make() has made."""
+    registers = (ctypes.c_ulonglong * 27)()
+    with held(tid):
+        is_made = False
+        while True:
+            ptrace(PTRACE_GETREGS, tid, ctypes.byref(registers))
+            result, number = ctypes.c_longlong(registers[RAX]).value, registers[ORIG_RAX]
+            if number == int(call) and result > 0 and is_made:
+                break
+            ptrace(PTRACE_SYSCALL, tid)
+            if number == int(call) and result == -ENOSYS and not is_made: # it has just begun
+                make()
+                is_made = True
+            os.waitpid(tid, WALL)
+        yield
 
 
 def family_of(pid):

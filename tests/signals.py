@@ -16,7 +16,7 @@ import time
 
 import harness
 from harness import Skip, case, main, need, wait_for
-from processes import held, stat_of, state_of, threads_of
+from processes import held, is_pending, stat_of, state_of, threads_of
 
 WAIT_S = 30
 POLL, CHECK_MS = "7", 500
@@ -158,11 +158,6 @@ def to_contrail_alone(scene):
         return process.wait(WAIT_S), scene.text()
     if "1:1 2:1 10:2 14:1 15:1" not in scene.both(play)[1]:
         raise AssertionError(scene.text())
-
-
-def is_pending(pid, number):
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-        return int(re.search(r"ShdPnd:\s*(\w+)", file.read()).group(1), 16) >> (number - 1) & 1 != 0
 
 
 def has_taken(pid, number):

@@ -10,6 +10,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -17,6 +18,7 @@ import time
 
 import harness
 from harness import Running, case, expect, main, wait_for
+from processes import PPOLL, held_after, is_pending, system_call_of
 
 NAME = ("std::map<int, std::vector<long, std::allocator<long> >, std::less<int>, "
         "std::allocator<std::pair<int const, std::vector<long, std::allocator<long> > > > >")
@@ -283,45 +285,74 @@ def attach_live(scene):
     expect(scene.rows()["quick"]["calls"] > 0, "nothing was recorded")
 
 
+FOREVER = b"WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c;\n"
+
+
+def is_canonical(fd):
+    return bool(termios.tcgetattr(fd)[3] & termios.ICANON)
+
+
+def asked(scene, *steps, options=(), at_end=None):
+    """A session of contrail sql on a terminal. Steps: keys, and texts that come then, one after the other. at_end(pid, fd): before Ctrl-D."""
+    pid, fd = scene.begin("sql", *options, scene.trace, HOME=scene.path("home"), XDG_STATE_HOME="", LC_ALL="C.UTF-8")
+    for keys, *wanted in ((b"", b"sql> "), *steps):
+        os.write(fd, keys)
+        comes(fd, *wanted)
+        if wanted[-1] == b"sql> ":
+            expect(not is_canonical(fd), "what is typed after the prompt is read as the terminal's own line")
+    if at_end:
+        at_end(pid, fd)
+    os.write(fd, b"\x04")
+    _, status = scene.rest(pid, fd)
+    expect(status == 0, f"status {status}")
+
+
+def comes(fd, *wanted):
+    """The terminal shows these texts, one after the other, and nothing after the last."""
+    out, seen, end = b"", 0, time.monotonic() + 60
+    for words in wanted:
+        while words not in out[seen:]:
+            expect(time.monotonic() < end, f"{words} does not come: {out[-500:]}")
+            if select.select([fd], [], [], 0.2)[0]:
+                out += os.read(fd, 65536)
+        seen = out.index(words, seen) + len(words)
+
+
 @case
 def sql_asks(scene):
     """Queries on a terminal: completion, .schema, Ctrl-C, and a history that the next session has."""
     scene.recorded()
-    home = scene.path("home")
-    os.mkdir(home)
-
-    forever = b"WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c;\n"
-
-    def session(*steps, waits=True):
-        pid, fd = scene.begin("sql", scene.trace, HOME=home, XDG_STATE_HOME="", LC_ALL="C.UTF-8")
-        out = b""
-        for keys, *wanted in ((b"", b"sql> "), *steps):
-            seen, end = len(out), time.monotonic() + 60
-            os.write(fd, keys)
-            for words in wanted:
-                while words not in out[seen:]:
-                    expect(time.monotonic() < end, f"{words} does not come: {out[-500:]}")
-                    if select.select([fd], [], [], 0.2)[0]:
-                        out += os.read(fd, 65536)
-                seen = out.index(words, seen) + len(words)
-            if waits and wanted[-1] == b"sql> ":  # what is typed before is echoed by the terminal
-                wait_for("the terminal's mode", lambda: not termios.tcgetattr(fd)[3] & termios.ICANON)
-        os.write(fd, b"\x04")
-        return scene.rest(pid, fd)
-
-    _, status = session((b"SELECT 40 + 2 AS answer FROM proces\t", b"proces"), (b"es;\n", b"42", b"sql> "), (b".schema edges\n", b"callee_id", b"sql> "),
-                        (b".nothing\n", b"no such command", b"sql> "), (forever, b"FROM c;", b"\n"), (b"\x03", b"interrupted", b"sql> "),
-                        (b"SELECT 7 * 11;\n", b"77", b"sql> "))
-    expect(status == 0, f"status {status}")
-    history = os.path.join(home, ".local/state/contrail/sql_history")
+    os.mkdir(scene.path("home"))
+    asked(scene, (b"SELECT 40 + 2 AS answer FROM proces\t", b"proces"), (b"es;\n", b"42", b"sql> "), (b".schema edges\n", b"callee_id", b"sql> "),
+          (b".nothing\n", b"no such command", b"sql> "), (FOREVER, b"FROM c;", b"\n"), (b"\x03", b"interrupted", b"sql> "),
+          (b"SELECT 7 * 11;\n", b"77", b"sql> "))
+    history = scene.path("home", ".local/state/contrail/sql_history")
     expect(os.stat(history).st_mode & 0o777 == 0o600, "anybody can read the history")
-    _, status = session((b"\x1b[A\n", b"77", b"sql> "))
-    expect(status == 0, f"status {status}")
+    asked(scene, (b"\x1b[A\n", b"77", b"sql> "))
     dropped = (b"SELECT 'none\n", b"...> "), (b"\x03", b"sql> "), (b"SELECT 'n\xc3\xa9", b"SELECT 'n"), (b"\x03", b"sql> ")
-    for waits in (True, False):  # at any moment: in the terminal's own mode after the prompt, and just before a query begins
-        _, status = session((b"\x03", b"sql> "), *dropped, (forever, b"FROM c;", b"\n"), (b"\x03", b"interrupted", b"sql> "), (b"SELECT 6 * 8;\n", b"48", b"sql> "),
-                            (b"\x03", b"sql> "), (b"SELECT 'caf\xc3\xa9' || (6 * 8);\n", "\ncafé48".encode(), b"sql> "), waits=waits)
-        expect(status == 0, f"status {status}")
+    asked(scene, (b"\x03", b"sql> "), *dropped, (FOREVER, b"FROM c;", b"\n"), (b"\x03", b"interrupted", b"sql> "), (b"SELECT 6 * 8;\n", b"48", b"sql> "),
+          (b"\x03", b"sql> "), (b"SELECT 'caf\xc3\xa9' || (6 * 8);\n", "\ncafé48".encode(), b"sql> "))
+
+
+@case
+def sql_typed_ahead(scene):
+    """Ctrl-D while a query runs, which the terminal keeps as the end of a line of its own: it is one at the next prompt."""
+    scene.recorded()
+    asked(scene, (FOREVER, b"FROM c;", b"\n"), options=("--timeout", "1"),
+          at_end=lambda pid, fd: wait_for("the query to run, or to be over", lambda: is_canonical(fd) or system_call_of(pid) == PPOLL))
+
+
+@case
+def sql_taken_back(scene):
+    """Ctrl-C takes a key back of which contrail has been told, and which it has not read yet."""
+    scene.recorded()
+
+    def at_end(pid, fd):
+        with held_after(pid, PPOLL, lambda: os.write(fd, b"S")):
+            os.write(fd, b"\x03")
+            wait_for("the signal", lambda: is_pending(pid, signal.SIGINT))
+        comes(fd, b"sql> ")
+    asked(scene, at_end=at_end)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
-enum { TERMINAL_ROWS = 100, HISTORY_LINES = 1000 };
+enum { TERMINAL_ROWS = 100, HISTORY_LINES = 1000, CTRL_D = 4 };
 
 struct wanted {
   bool json, csv, is_limited;
@@ -33,6 +35,12 @@ struct wanted {
 static const struct ct_look *look; /* NULL: as JSON or CSV, which nobody colours */
 static struct ct_sql *database;    /* for the signal handler and the completion, which get no argument */
 static volatile sig_atomic_t is_typing, line_dropped; /* a line is read; Ctrl-C came meanwhile */
+
+/* Of the terminal, while lines are asked for. */
+static sigset_t open_signals;   /* the mask while a query runs or a key is waited for */
+static bool edits, is_taken;    /* libedit edits lines; the terminal is in the mode for that */
+static struct termios own_mode; /* before that */
+static int typed_before;        /* bytes not yet read of those that were typed in it */
 
 static int
 apply_rows(const struct ct_applied *applied)
@@ -189,25 +197,29 @@ put_tables(void)
 }
 
 /*
- * Ctrl-C is held back but for where a query runs and where this waits for a key: so none is lost between the prompt and
- * the waiting, or between a line's end and its query's begin. libedit's own handler, which puts the terminal's mode
- * back, sends the signal again for ours: then the wait ends twice.
+ * The signals that libedit handles, Ctrl-C's among them, are held back but for where a query runs and where this waits
+ * for a key: so none is lost between the prompt and the waiting, or between a line's end and its query's begin, and
+ * none finds the terminal's mode half changed. libedit's own handler, which puts that mode back, sends the signal again
+ * for ours: then the wait ends twice.
  */
 static void
-hold_interrupts(bool hold)
+hold_signals(bool hold)
 {
+  static const int held[] = {SIGINT, SIGTSTP, SIGQUIT, SIGHUP, SIGTERM, SIGCONT, SIGWINCH};
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+  for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+    sigaddset(&set, held[i]);
+  }
+  sigprocmask(hold ? SIG_BLOCK : SIG_SETMASK, hold ? &set : &open_signals, NULL);
 }
 
 static void
 run_asked(const char *text)
 {
-  hold_interrupts(false);
+  hold_signals(false);
   run_query(text);
-  hold_interrupts(true);
+  hold_signals(true);
   ct_sql_forget_interrupt(database); /* one that came after the end */
 }
 
@@ -233,27 +245,89 @@ run_dot(const char *line)
   return true;
 }
 
+/*
+ * libedit puts the terminal into its mode after the prompt is shown. Until then the terminal would read a line of its
+ * own: it would show what is typed, Ctrl-C would take back a line that looks entered, and Ctrl-D would become a 0. So
+ * this is done before the prompt. What was typed before that, while a query ran, has such zeros yet.
+ */
+static void
+take_terminal(void)
+{
+  typed_before = 0;
+  is_taken = edits && tcgetattr(STDIN_FILENO, &own_mode) == 0;
+  if (is_taken) {
+    struct termios mode = own_mode;
+    mode.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    mode.c_cc[VMIN] = 1;
+    mode.c_cc[VTIME] = 0;
+    is_taken = tcsetattr(STDIN_FILENO, TCSADRAIN, &mode) == 0;
+  }
+  if (is_taken && own_mode.c_lflag & ICANON && ioctl(STDIN_FILENO, FIONREAD, &typed_before) != 0) {
+    typed_before = 0;
+  }
+}
+
+static void
+give_terminal_back(void)
+{
+  if (is_taken) {
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &own_mode);
+  }
+}
+
+/* So that a read of keys which Ctrl-C has just taken back returns at once, as libedit's mode does not have it; false:
+ * it waits. */
+static bool
+set_no_wait(int fd)
+{
+  struct termios mode;
+  if (tcgetattr(fd, &mode) != 0 || mode.c_lflag & ICANON) {
+    return false;
+  }
+  if (mode.c_cc[VMIN] != 0 || mode.c_cc[VTIME] != 0) {
+    mode.c_cc[VMIN] = mode.c_cc[VTIME] = 0;
+    return tcsetattr(fd, TCSANOW, &mode) == 0;
+  }
+  return true;
+}
+
+/* The next byte that is typed; EOF: there is none, or Ctrl-C. */
+static int
+read_byte(int fd)
+{
+  struct pollfd key = {.fd = fd, .events = POLLIN};
+  for (;;) {
+    unsigned char byte;
+    bool waits = !set_no_wait(fd);
+    int ready = ppoll(&key, 1, NULL, &open_signals);
+    if (line_dropped || (ready < 0 && errno != EINTR)) {
+      return EOF;
+    }
+    ssize_t n = ready > 0 ? read(fd, &byte, 1) : -1;
+    if (n == 1) {
+      bool is_end = typed_before > 0 && byte == 0;
+      typed_before -= typed_before > 0;
+      return is_end ? CTRL_D : byte;
+    }
+    if (n == 0 ? waits || key.revents & (POLLHUP | POLLERR) : errno != EINTR && errno != EAGAIN) {
+      return EOF;
+    }
+  }
+}
+
 /* The next character that is typed, as libedit wants it; EOF: there is none, or Ctrl-C. */
 static int
 read_key(FILE *in)
 {
-  struct pollfd key = {.fd = fileno(in), .events = POLLIN};
   mbstate_t state = {0};
   wchar_t character;
-  sigset_t open;
-  sigprocmask(SIG_BLOCK, NULL, &open);
-  sigdelset(&open, SIGINT);
   for (;;) {
-    char byte;
-    int ready = ppoll(&key, 1, NULL, &open);
-    if (line_dropped || (ready < 0 && errno != EINTR)) {
+    int got = read_byte(fileno(in));
+    if (got == EOF) {
       return EOF;
     }
-    ssize_t n = ready > 0 ? read(key.fd, &byte, 1) : -1;
-    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
-      return EOF;
-    }
-    size_t whole = n == 1 ? mbrtowc(&character, &byte, 1, &state) : (size_t)-2;
+    char byte = (char)got;
+    size_t whole = mbrtowc(&character, &byte, 1, &state);
     if (whole == (size_t)-1) { /* not of this locale: left out */
       memset(&state, 0, sizeof(state));
     } else if (whole != (size_t)-2) {
@@ -268,7 +342,9 @@ read_line(const char *prompt)
 {
   line_dropped = 0;
   is_typing = 1;
+  take_terminal();
   char *line = readline(prompt);
+  give_terminal_back();
   is_typing = 0;
   if (line_dropped) {
     putc('\n', stdout);
@@ -278,23 +354,34 @@ read_line(const char *prompt)
   return line;
 }
 
+/* Before libedit looks at the terminal: without an echo it edits nothing, and leaves the mode alone. */
+static void
+begin_asking(void)
+{
+  struct termios mode;
+  edits = tcgetattr(STDIN_FILENO, &mode) == 0 && mode.c_lflag & ECHO;
+  sigprocmask(SIG_BLOCK, NULL, &open_signals);
+  sigdelset(&open_signals, SIGINT);
+  setlocale(LC_CTYPE, ""); /* so that libedit takes more than ASCII */
+  rl_getc_function = read_key;
+  using_history();
+  stifle_history(HISTORY_LINES);
+  rl_attempted_completion_function = complete_word;
+}
+
 static int
 ask(void)
 {
   char path[PATH_MAX], *line, *text = NULL;
   size_t length = 0;
   bool has_history = history_path(path, sizeof(path));
-  setlocale(LC_CTYPE, ""); /* so that libedit takes more than ASCII */
-  rl_getc_function = read_key;
-  using_history();
-  stifle_history(HISTORY_LINES);
+  begin_asking();
   if (has_history) {
     read_history(path);
   }
-  rl_attempted_completion_function = complete_word;
   put_tables();
   fputs(".schema TABLE shows columns; Ctrl-D ends.\n", stderr);
-  hold_interrupts(true);
+  hold_signals(true);
   while ((line = read_line(length == 0 ? "sql> " : "...> ")) != NULL || line_dropped) {
     if (line == NULL) {
       length = 0;
@@ -338,6 +425,7 @@ ask(void)
     chmod(path, 0600);
   }
   free(text);
+  hold_signals(false);
   return CT_EXIT_OK;
 }
 
