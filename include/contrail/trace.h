@@ -74,11 +74,11 @@ struct ct_trace_thread {
 int ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag);
 void ct_trace_close(struct ct_trace *trace); /* accepts NULL */
 /*
- * Of a recording that goes on: takes in the functions, modules and threads that came since the trace was opened or last
- * refreshed, and whether it has ended. Threads keep their positions, new ones come after them; what pointers to
- * threads, modules, functions and where they are written were given before must not be used any more, their names may.
- * No other thread may use the trace meanwhile. Nothing happens to a trace that is complete, or has a range. CT_ENOMEM,
- * CT_EIO.
+ * Of a recording that goes on: takes in the events, functions, modules and threads that came since the trace was opened
+ * or last refreshed, and whether it has ended. Until then cursors give what there was, so each event's function is
+ * known. Threads keep their positions, new ones come after them; what pointers to threads, modules, functions and where
+ * they are written were given before must not be used any more, their names may. No other thread may use the trace
+ * meanwhile. Nothing happens to a trace that is complete, or has a range. CT_ENOMEM, CT_EIO.
  */
 int ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag);
 

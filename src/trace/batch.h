@@ -29,6 +29,8 @@ int ct_trace_set_same_range(struct ct_trace *trace, const struct ct_trace *other
 /* Its format is another than ours (ATF V2): there are no blocks of it. */
 bool ct_trace_is_atf(const struct ct_trace *trace);
 
+/* How much of the table of functions has been read: more when ct_trace_refresh has found some, or lines of known ones. */
+uint64_t ct_trace_functions_bytes(const struct ct_trace *trace);
 /* How large the thread's file is now. thread: its position. */
 uint64_t ct_trace_thread_bytes(const struct ct_trace *trace, uint32_t thread);
 

@@ -49,7 +49,8 @@ ct_trace_blocks(const struct ct_trace *trace, uint32_t thread, struct ct_block_i
     numbered = head.version > CT_TRACE_VERSION_OLD;
   }
   uint64_t next_piece = file != NULL ? ct_block_file_next_piece(file, offset) : 0;
-  while (file != NULL && code == CT_OK) {
+  uint64_t last = ct_trace_end_offset(trace, thread, file);
+  while (file != NULL && code == CT_OK && offset < last) {
     for (; offset >= next_piece; piece++) {
       next_piece = ct_block_file_next_piece(file, next_piece);
     }

@@ -8,8 +8,7 @@
  * damaged file is the same as from the whole one. A file that was written to deceive may still contradict itself;
  * decode.c stops there.
  *
- * The stack of frames is carried from block to block. The open section of a block is used when the cursor came there
- * otherwise: first block, seek, after damage.
+ * The stack of frames is carried from block to block. The open section is for the first one, a seek, and damage.
  */
 #include "trace/atf_internal.h"
 
@@ -126,14 +125,15 @@ static enum load_result
 load_block_from(struct ct_cursor *c, const struct ct_block_file *file)
 {
   struct ct_block_header *header = &c->header;
-  size_t n = file == NULL ? 0 : ct_block_file_read(file, header, sizeof(*header), c->offset);
+  uint64_t last = ct_trace_end_offset(c->trace, c->thread_position, file);
+  size_t n = file == NULL || c->offset >= last ? 0 : ct_block_file_read(file, header, sizeof(*header), c->offset);
   if (n != sizeof(*header) || !ct_block_header_ok(header)) {
     *header = (struct ct_block_header){0};
     return n == 0 || (n < sizeof(*header) && !c->trace->complete) ? LOAD_END : LOAD_DAMAGED;
   }
   uint64_t payload = c->offset + sizeof(*header), end = payload + header->payload_bytes;
   bool fits = end <= ct_block_file_next_piece(file, c->offset);
-  if (fits && !c->trace->complete && !ct_block_file_reaches(file, end)) {
+  if (fits && !c->trace->complete && (end > last || !ct_block_file_reaches(file, end))) {
     return LOAD_END;
   }
   return fits && ct_block_unpack(c, file, payload) ? LOAD_OK : LOAD_DAMAGED;

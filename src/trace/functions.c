@@ -164,6 +164,12 @@ ct_trace_function_count(const struct ct_trace *trace)
   return trace->function_count;
 }
 
+uint64_t
+ct_trace_functions_bytes(const struct ct_trace *trace)
+{
+  return trace->functions_bytes;
+}
+
 /* Its line has not been read, or is gone. */
 bool
 ct_function_is_unknown(const struct ct_trace_function *function)

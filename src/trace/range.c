@@ -101,9 +101,13 @@ ct_trace_block_places(const struct ct_trace *trace, uint32_t thread, uint64_t of
   struct ct_block_file *file = ct_trace_open_thread_file(trace, trace->threads[thread].index);
   struct ct_block_header header;
   *count = 0;
+  uint64_t last = ct_trace_end_offset(trace, thread, file);
   while (*count < most && file != NULL && ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) &&
          ct_block_header_ok(&header)) {
     uint64_t end = offset + sizeof(header) + header.payload_bytes;
+    if (end > last) {
+      break;
+    }
     places[(*count)++] = (struct ct_block_place){offset, end, header.header_crc, header.number};
     offset = end;
   }

@@ -56,6 +56,21 @@ ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index)
   return held != NULL ? ct_block_file_share(held) : ct_block_file_open(trace->dir_fd, index, CT_TRACE_INDEX);
 }
 
+/* Names of functions are read after that, and a block is written after those of its functions. The header may be read
+ * in any case. */
+uint64_t
+ct_trace_end_offset(const struct ct_trace *trace, uint32_t thread, const struct ct_block_file *file)
+{
+  uint64_t piece_bytes, bytes = trace->threads[thread].file_bytes;
+  if (trace->complete || file == NULL) {
+    return UINT64_MAX;
+  }
+  if (ct_block_file_piece(file, 0, &piece_bytes) != 0) {
+    return file == held_file(trace, trace->threads[thread].index) ? ct_block_file_size(file) : UINT64_MAX;
+  }
+  return bytes > sizeof(struct ct_file_header) ? bytes : sizeof(struct ct_file_header);
+}
+
 bool
 ct_trace_holds_thread_file(const struct ct_trace *trace, uint32_t index)
 {
@@ -493,13 +508,13 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   struct ct_block_file *captures = ct_block_file_open(trace->dir_fd, CT_BLOCK_FILE_NO_THREAD, CT_TRACE_CAPTURES);
   trace->bytes += captures != NULL ? ct_block_file_bytes(captures) : 0;
   ct_block_file_close(captures);
-  err = ct_functions_load(trace, diag);
-  if (err != CT_OK) {
-    goto fail;
-  }
   err = threads_load(trace);
   if (err != CT_OK) {
     ct_fail(diag, err, "cannot read the threads of %s: %s", dir, ct_err_text(err));
+    goto fail;
+  }
+  err = ct_functions_load(trace, diag); /* after the ends of the threads' blocks (ct_trace_end_offset) */
+  if (err != CT_OK) {
     goto fail;
   }
   if (trace->newer_version != 0) {

@@ -112,6 +112,8 @@ uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
  * until it is closed, or refreshed, and this is always the same file.
  */
 struct ct_block_file *ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index);
+/* Where the thread's blocks end for us in that file; UINT64_MAX: where the file does. thread: its position. */
+uint64_t ct_trace_end_offset(const struct ct_trace *trace, uint32_t thread, const struct ct_block_file *file);
 bool ct_trace_holds_thread_file(const struct ct_trace *trace, uint32_t index);
 /* As they are now. What cursors have stays as it was. */
 void ct_trace_hold_anew(struct ct_trace *trace);

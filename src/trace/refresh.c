@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a recording that goes on has added to its trace since it was opened: functions, modules, threads, and the end.
- * Events need nothing of this: cursors look at the files themselves.
+ * Cursors give events up to where the threads' files ended then.
  *
  * The manifest is written anew and renamed into place, so another inode or time says that there is something new. Texts
  * of the old one are still pointed to (names of threads, paths of modules), by views too: those that the new one has at
@@ -57,6 +57,16 @@ add_function(struct ct_trace *trace, const struct ct_trace_function *function)
     *slot = *function;
   }
   return 0;
+}
+
+/* So far blocks are read from now on. Of pieces the files say it that are held. */
+static void
+take_ends(struct ct_trace *trace)
+{
+  for (uint32_t i = 0; i < trace->thread_count; i++) {
+    uint64_t bytes = ct_trace_thread_bytes(trace, i);
+    trace->threads[i].file_bytes = bytes != 0 ? bytes : trace->threads[i].file_bytes;
+  }
 }
 
 /* The lines that are whole, of those that are new. */
@@ -258,14 +268,16 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
   if (trace->atf != NULL || trace->has_range || trace->complete) {
     return CT_OK; /* a piece of time has its end */
   }
-  uint32_t functions = trace->function_count;
+  uint64_t functions = trace->functions_bytes;
   ct_range_free_places(trace); /* of the threads there were */
   int rc = refresh_manifest(trace, diag);
   ct_trace_hold_anew(trace);
   rc = rc == 0 ? ct_trace_add_threads(trace) : rc;
   rc = rc == 0 ? take_threads(trace) : rc;
-  rc = rc == 0 ? refresh_functions(trace) : rc;
-  if (trace->function_count != functions || trace->complete) { /* they know so many functions: read again when asked */
+  take_ends(trace);
+  rc = rc == 0 ? refresh_functions(trace) : rc; /* after that */
+  if (trace->functions_bytes != functions ||
+      trace->complete) { /* they know the functions there were: read again when asked */
     ct_trace_sources_free(trace);
     trace->sources = NULL;
     trace->sources_text = NULL;

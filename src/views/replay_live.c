@@ -142,9 +142,10 @@ take_names(struct replay *r)
 static int
 take_news(struct replay *r, struct ct_diag *diag)
 {
-  uint32_t threads = ct_trace_thread_count(r->trace), functions = ct_trace_function_count(r->trace);
+  uint32_t threads = ct_trace_thread_count(r->trace);
+  uint64_t functions = ct_trace_functions_bytes(r->trace);
   int rc = ct_trace_refresh(r->trace, diag);
-  if (rc == 0 && (functions != ct_trace_function_count(r->trace) || ct_trace_is_complete(r->trace))) {
+  if (rc == 0 && (functions != ct_trace_functions_bytes(r->trace) || ct_trace_is_complete(r->trace))) {
     rc = take_functions(r, diag);
   }
   rc = rc == 0 ? add_lanes(r, threads, diag) : rc;

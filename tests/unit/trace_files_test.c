@@ -694,7 +694,7 @@ test_clock(void **state)
   ct_trace_close(trace);
 }
 
-/* A reader that stands at the end of a file that still grows sees what comes next. */
+/* A reader that stands at the end of a file that still grows sees what comes next, once it knows its functions. */
 static void
 test_follow(void **state)
 {
@@ -709,9 +709,13 @@ test_follow(void **state)
   for (uint32_t i = 0; i < 5; i++) {
     assert_int_equal(ct_cursor_next(cursor, &events), 0);
     assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_END);
+    assert_int_equal(ct_trace_writer_function(writer, i, 0, 16 * i, 16, "full", "later"), CT_OK);
     ct_encode_enter(encoder, 100 + i, i, 0);
     assert_int_equal(ct_encoder_flush(encoder), CT_OK);
     assert_int_equal(ct_trace_writer_sync(writer), CT_OK);
+    assert_int_equal(ct_cursor_next(cursor, &events), 0); /* its functions need not be known yet */
+    assert_int_equal(ct_trace_refresh(trace, NULL), CT_OK);
+    assert_string_equal(ct_trace_function(trace, i)->name, "later");
     assert_int_equal(ct_cursor_next(cursor, &events), 1);
     assert_int_equal(events[0].fn, i);
     assert_int_equal(events[0].depth, i);
