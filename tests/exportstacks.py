@@ -594,7 +594,7 @@ def pprof_sums(scene):
                          scene.path("x.pb.gz"))
         found = collections.Counter()
         for line in text.splitlines():
-            row = re.match(r"\s*(\d+)(?:ns)?\s+[\d.]+%\s+[\d.]+%\s+\d+(?:ns)?\s+[\d.]+%\s+(\S.*)$", line)
+            row = re.match(r"\s*(\d+)(?:ns)?\s+[\d.e-]+%\s+[\d.e-]+%\s+\d+(?:ns)?\s+[\d.e-]+%\s+(\S.*)$", line)  # also 2.3e-05%
             if row and int(row[1]):
                 found[row[2]] += int(row[1])
         wanted = {name: row[column] for name, row in scene.functions().items()}

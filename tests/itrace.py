@@ -252,9 +252,10 @@ def recorder_killed(scene):
 
         def attached():
             done = scene.execute(scene.contrail, "attach", "-q", "--for", "100ms", "-o", scene.path(f"trace{time.monotonic_ns()}"), str(running.pid))
-            expect(done.returncode == 0, f"{done}")
-            return mappings_of(running.pid) == 0
-        wait_for("the thread to leave, and what is left to go", attached if attaches else cleaned, 30)
+            # In so short a time the thread need not have had a processor, nor left the translated code.
+            expect(done.returncode == 0 or "nothing was recorded" in done.stderr, f"{done}")
+            return done.returncode == 0 and mappings_of(running.pid) == 0
+        wait_for("the thread to leave, and what is left to go", attached if attaches else cleaned)
         expect("nothing of contrail" in scene.execute(scene.contrail, "clean", str(running.pid)).stderr, "it is not clean")
         running.stdin.close()
         got = running.stdout.read()

@@ -668,12 +668,13 @@ test_later(void **state)
   struct ct_runtime_dir runtime_dir = open_runtime_dir();
   struct ct_server *server = serve(&runtime_dir, "later-1");
   int fd = reach(&runtime_dir, "later-1"), other = reach(&runtime_dir, "later-1");
-  ask_later(fd, 1, 2, -1), ask_later(fd, 2, 1, -1), ask_later(fd, 3, 7, 60), ask_later(other, 4, 1, -1);
+  ask_later(fd, 1, 2, -1), ask_later(fd, 2, 1, -1), ask_later(other, 4, 1, -1);
   say(fd, notification, strlen(notification));
   say(fd, open, strlen(open));
   expect_line(fd, 9, 1); /* although it came last */
   expect_line(fd, 2, CT_RPC_ONE_LOOK);
   expect_line(other, 4, CT_RPC_ONE_LOOK);
+  ask_later(fd, 3, 7, 60); /* while another one that came before it waits */
   expect_line(fd, 3, CT_RPC_LAST_BY_TIME);
   say(other, open, strlen(open));
   expect_line(other, 9, 2);
@@ -718,7 +719,7 @@ test_later_end(void **state)
     usleep(200000);
     after = atomic_load(&looks);
   } while (after != before);
-  ask_later(half, 2, 9, 1000), ask_later(half, 3, 9, 30);
+  ask_later(half, 3, 9, 30), ask_later(half, 2, 9, 1000); /* in this order also when both are over */
   shutdown(half, SHUT_WR);
   expect_line(half, 3, CT_RPC_LAST_BY_TIME);
   expect_line(half, 2, CT_RPC_LAST_BY_TIME);
