@@ -84,6 +84,18 @@ def wait_for(what, condition, seconds=60):
         time.sleep(0.005)
 
 
+def longer(seconds, attempt):
+    """What attempt(for_words) gives once that is true: a recording for so long, or twice, four times ... as long, where what is
+    recorded need not have had a processor in a time that is short."""
+    end = time.monotonic() + 60
+    while True:
+        value = attempt(("--for", f"{seconds * 1000:.0f}ms"))
+        if value:
+            return value
+        expect(time.monotonic() < end, f"nothing of it in {seconds} s")
+        seconds *= 2
+
+
 def case(function=None, /, **keywords):
     """Makes the function a case: @case, or @case("its name", build="gcc-O2"), whose scene is made with build="gcc-O2".
     alone=True: on a busy machine it may fail, so that tests/all.py plays it later, as its table says of the group. also: further names,

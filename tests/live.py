@@ -177,7 +177,7 @@ def top_screen(scene):
     scene.terminal = True
 
     def shows(*texts):
-        wait_for(f"{texts} on the screen", lambda: all(text in scene.screen() for text in texts), 30)
+        wait_for(f"{texts} on the screen", lambda: all(text in scene.screen() for text in texts))
 
     shows("sorted by last-self", "slow [ticks]", "hooks", "quick [ticks]")
     scene.tmux("send-keys", "s")

@@ -495,7 +495,7 @@ def attach_cancelled(scene):
         if is_cancelled:
             time.sleep(0.05)
             client.note("notifications/cancelled", requestId=number)
-            wait_for("the end", lambda: not client.tool("session", action="list")["sessions"], 30)
+            wait_for("the end", lambda: not client.tool("session", action="list")["sessions"])
             expect(number not in client.answers, "it was answered")
             expect(not has_hooks(process.pid) and not has_patches(scene, process) and process.poll() is None, "something is left")
         else:
@@ -505,7 +505,7 @@ def attach_cancelled(scene):
     client.tool("session", action="stop")
     launch = client.begin("tools/call", {"name": "launch", "arguments": {"program": scene.own(TICKS, "ticks")}})
     client.note("notifications/cancelled", requestId=launch)
-    wait_for("the launched one to end", lambda: client.tool("session", action="list")["sessions"][0]["state"] == "done", 30)
+    wait_for("the launched one to end", lambda: client.tool("session", action="list")["sessions"][0]["state"] == "done")
     expect(launch not in client.answers and client.end() == 0 and not scene.left(), str(scene.left()))
     return f"{modules} libraries: {spent[0]}/{spent[1]} ticks"
 
@@ -533,7 +533,7 @@ def sdk(scene):
     shutil.copy(os.path.join(harness.HERE, "agents", "client.mjs"), folder)
     ticks = scene.own(TICKS, "ticks")
     said = scene.run("node", os.path.join(folder, "client.mjs"), scene.contrail, ticks, env=dict(os.environ, TMPDIR=scene.folder))
-    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 10)
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left())
     return said.strip()
 
 
@@ -571,7 +571,7 @@ def inspect(scene, *target):
 @case
 def inspector_session(scene):
     said = inspect(scene, "--", scene.contrail, "mcp")
-    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 30)
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left())
     return said
 
 
@@ -622,14 +622,14 @@ def kill_one(scene, script, ticks, process, chance, whom):
             client.kill()
         else:
             os.kill(server, whom)
-        wait_for(f"the end of the server ({whom})", lambda: not os.path.exists(f"/proc/{server}") or is_dead(server), 30)
+        wait_for(f"the end of the server ({whom})", lambda: not os.path.exists(f"/proc/{server}") or is_dead(server))
     finally:
         client.kill()
         client.wait()
         client.stdout.close()
-    wait_for(f"nothing to be left ({whom}): {scene.left()}", lambda: not scene.left(), 10)
+    wait_for(f"nothing to be left ({whom}): {scene.left()}", lambda: not scene.left())
     expect(process.poll() is None, f"the attached process has ended ({whom})")
-    wait_for(f"no hook to be left ({whom})", lambda: not has_patches(scene, process), 10)
+    wait_for(f"no hook to be left ({whom})", lambda: not has_patches(scene, process))
 
 
 def is_dead(pid):
@@ -668,7 +668,7 @@ def killed_in_itrace(scene):
         else:
             client.server.send_signal(whom)
         client.server.wait(timeout=30)
-        wait_for(f"nothing to be left ({whom}): {scene.left()}", lambda: not scene.left(), 20)
+        wait_for(f"nothing to be left ({whom}): {scene.left()}", lambda: not scene.left())
         with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
             expect("TracerPid:\t0\n" in status.read() and process.poll() is None, f"the process is traced, or has ended ({whom})")
     return f"{scene.options.moments // 2} moments"

@@ -87,7 +87,7 @@ def malformed(scene):
     expect(set(seen) <= {0, 200, 202, 400, 403, 404, 405, 406, 409, 410, 413, 415} and seen.get(0, 0) < 20, str(seen))
     expect(client.ask("ping")["result"] == {} and client.tool("explain", term="drain")["lines"], "afterwards")
     expect(client.delete() == 204 and other.delete() == 204 and server.end() == 0, server.text())
-    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 30)
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left())
     return str(dict(sorted(seen.items())))
 
 
@@ -163,8 +163,8 @@ def attached(scene):
         elif end == "delete":
             expect(client.delete() == 204, "delete")
         if end != "stop":
-            wait_for("the session's end", lambda: not server.children(), 30)
-        wait_for(f"no hook to be left ({end})", lambda: not has_patches(scene, process), 10)
+            wait_for("the session's end", lambda: not server.children())
+        wait_for(f"no hook to be left ({end})", lambda: not has_patches(scene, process))
         expect(process.poll() is None, f"the process has ended ({end})")
         client.delete()
     expect(server.end() == 0 and not scene.left(), server.text())
@@ -214,7 +214,7 @@ def kill_one(scene, script, ticks, process, chance, whom):
             server.process.send_signal(whom)
         if whom in ("client", "session"):
             client.kill()
-            wait_for(f"the end of the session ({whom})", lambda: not server.children(), 30)
+            wait_for(f"the end of the session ({whom})", lambda: not server.children())
             expect(Client(server).ask("ping")["result"] == {}, "the server goes on")
             expect(server.end() == 0, server.text())
         server.process.wait(timeout=30)
@@ -222,9 +222,9 @@ def kill_one(scene, script, ticks, process, chance, whom):
         client.kill()
         client.wait()
         client.stdout.close()
-    wait_for(f"nothing to be left ({whom}): {scene.left()}", lambda: not scene.left(), 20)
+    wait_for(f"nothing to be left ({whom}): {scene.left()}", lambda: not scene.left())
     expect(process.poll() is None, f"the attached process has ended ({whom})")
-    wait_for(f"no hook to be left ({whom})", lambda: not has_patches(scene, process), 10)
+    wait_for(f"no hook to be left ({whom})", lambda: not has_patches(scene, process))
 
 
 @case

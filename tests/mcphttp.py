@@ -188,7 +188,7 @@ def session(scene):
     expect(client.delete() == 204, "deleted")
     expect(other.tool("session", action="status", session="s1")["state"] == "recording", "the other goes on")
     expect(other.delete() == 204, "deleted")
-    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left() and not server.children(), 30)
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left() and not server.children())
 
 
 @case
@@ -340,7 +340,7 @@ def refused(scene):
     status, message, headers = Client(server, start=False).post({"jsonrpc": "2.0", "id": 1, "method": "initialize"})
     expect(status == 200 and message["error"]["code"] == -32602 and headers["Mcp-Session-Id"] is None, str(message))
     expect(client.ask("initialize", protocolVersion=VERSIONS[-1])["error"]["code"] == -32600, "initialized twice")
-    wait_for("the failed one to go", lambda: len(server.children()) == 1, 30)
+    wait_for("the failed one to go", lambda: len(server.children()) == 1)
     expect(client.ask("ping")["result"] == {}, "it goes on")
     expect(server.token not in " ".join(open(f"/proc/{server.process.pid}/cmdline", encoding="utf-8")), "the token is seen by all")
 
@@ -381,7 +381,7 @@ def limits(scene):
     expect(client.ask("ping")["result"] == {}, "with forty others")
     for one in held:
         one.close()
-    wait_for("idle sessions to end", lambda: not server.children(), 30)
+    wait_for("idle sessions to end", lambda: not server.children())
     expect(client.status() == 404 and other.status() == 404, "they have ended")
     expect(Client(server).ask("ping")["result"] == {}, "a new one")
     expect(server.end() == 0, server.text())
@@ -425,13 +425,13 @@ def gone(scene):
         status = server.end(number)
         expect(status == (-signal.SIGKILL if number == signal.SIGKILL else 0), f"{status} after {number}")
         connection.close()
-        wait_for(f"nothing to be left after {number}", lambda: not scene.left(), 30)
+        wait_for(f"nothing to be left after {number}", lambda: not scene.left())
     server = Server(scene)
     client = Client(server)
     client.tool("launch", program=ticks, patterns=["tick"])
     os.kill(int(server.children()[0]), signal.SIGKILL)
-    wait_for("404", lambda: client.status() == 404, 10)
-    wait_for("nothing to be left of a session", lambda: not scene.left() and not server.children(), 30)
+    wait_for("404", lambda: client.status() == 404)
+    wait_for("nothing to be left of a session", lambda: not scene.left() and not server.children())
     expect(Client(server).ask("ping")["result"] == {}, "the server goes on")
 
 
@@ -499,7 +499,7 @@ def run_sdk(scene, server, port):
                          env=dict(os.environ, TMPDIR=scene.folder, TOKEN=server.token))
     finally:
         os.unlink(script)
-    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 30)
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left())
     return said.strip()
 
 
@@ -525,7 +525,7 @@ def inspector(scene):
     server = Server(scene)
     said = mcp.inspect(scene, f"http://127.0.0.1:{server.port}/mcp", "--header", f"Authorization: Bearer {server.token}")
     expect(server.end() == 0, server.text())  # it goes without DELETE
-    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left(), 30)
+    wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left())
     return said
 
 

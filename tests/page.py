@@ -625,10 +625,10 @@ def keys(scene, browser):
     def after(key):
         before = browser.value("location.hash")
         browser.key(key)
-        harness.wait_for("another address", lambda: browser.value("location.hash") != before, 5)
+        harness.wait_for("another address", lambda: browser.value("location.hash") != before)
         return place()
 
-    harness.wait_for("an address", lambda: browser.value("location.hash") != "", 5)
+    harness.wait_for("an address", lambda: browser.value("location.hash") != "")
     begin, end = place()
     closer = after("w")
     expect(abs((closer[1] - closer[0]) / (end - begin) - 0.7) < 0.01, f"{closer} of {begin} {end}")
@@ -682,7 +682,7 @@ def flame(scene, browser):
         browser.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 20, y=box[1] + 8, button="left", clickCount=1)
     browser.settle()
     expect(browser.text("details").startswith(page.paths[0][1] + "calls"), f"{page.paths[0]}: {browser.text('details')}")
-    harness.wait_for("the address", lambda: "path=0" in browser.value("location.hash"), 5)
+    harness.wait_for("the address", lambda: "path=0" in browser.value("location.hash"))
 
 
 @browse
