@@ -490,7 +490,7 @@ def grow(scene, nodes, has, sizes=(30000, 90000, 200000), questions=QUESTIONS):
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     size = lambda: os.path.getsize(path) if os.path.exists(path) else 0
     with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "100000"], stdout=subprocess.DEVNULL) as recorder:
-        for least in sizes[:scene.rounds(2, 3)]:
+        for least in sizes:
             wait_for("events", lambda least=least: size() > least)
             recorder.send_signal(signal.SIGSTOP)
             wait_for("the recorder stands still", lambda: state_of(recorder.pid) == "T")
@@ -527,7 +527,7 @@ def indexed_grows(scene):
 @case(alone=True)
 def indexed_sums_grow(scene):
     """The same of sums of one: these do not go on, and the trace is read."""
-    return grow(scene, "40", lambda kept: kept[2] > 0, (20000, 60000), QUESTIONS[:1] + QUESTIONS[4:8])
+    return grow(scene, "40", lambda kept: kept[1] > 0, (20000, 60000, 120000, 200000), QUESTIONS[:1] + QUESTIONS[4:8])
 
 
 @case(alone=True)

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * See index_internal.h. Numbers of nodes are for memory: some 150 bytes each. Sums that were kept while the recording
- * went on are not gone on from (docs/limits.md): from then on edges are kept alone.
- */
+/* See index_internal.h. Numbers of nodes are for memory: some 150 bytes each. */
 #include "index/building.h"
 
 #include "base/test_point.h"
@@ -37,7 +34,14 @@ take_kept(struct ct_growing_tree *growing, const struct ct_index_thread *thread)
     int code = bytes->size != 0 ? ct_tree_take(bytes->data, bytes->size, &growing->tree) : CT_ENOENT;
     return code == 0 ? ct_span_tree_number(&growing->tree) : code;
   }
-  return CT_ENOENT;
+  int code = ct_tree_sums_take(bytes->data, bytes->size, &growing->sums);
+  if (code != 0) {
+    return code;
+  }
+  growing->has_sums = true;
+  growing->sums.paths.limit = PATHS_MOST;
+  code = ct_span_tree_number(&growing->sums.paths);
+  return code == 0 ? ct_span_tree_init(&growing->tree, 0) : code;
 }
 
 int

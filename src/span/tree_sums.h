@@ -56,8 +56,8 @@ struct ct_tree_sums {
   struct ct_tree_group *groups[CT_TREE_GROUPINGS];
   uint32_t group_count[CT_TREE_GROUPINGS];
   uint32_t *group_at[CT_TREE_ALL]; /* while it is made, by number of the group: position + 1 */
-  uint32_t fn_count, crc[CT_TREE_ALL];
-  bool has_groups; /* not where frames of one stack may lie in those of another one */
+  uint32_t fn_count, crc[CT_TREE_ALL]; /* of the groupings; crc 0: there are no groups of that kind, as these have changed */
+  bool has_groups;                     /* not where frames of one stack may lie in those of another one */
   /* Paths in which no function is twice: a call of one that is on the path goes on from there. Of a node: frames are
    * calls, before those of them that were recursive; points; self, total, and off, that of its self alone. */
   struct ct_span_tree paths;
