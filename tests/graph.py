@@ -358,7 +358,7 @@ def graph_folds(scene):
     expect(abs(few["total_ns"] - whole["total_ns"]) <= 2, f"{few['total_ns']} ns of {whole['total_ns']}")
     calls = [sum(node["calls"] for _, node in paths_of(shown["graph"])) for shown in (whole, few)]
     expect(calls[0] == calls[1], f"calls: {calls}")
-    expect("(other)" in json.dumps(few) and "there were more than" in scene.view("graph", "--paths", "50"), "not said")
+    expect("(other)" in json.dumps(few) and "there were more paths than" in scene.view("graph", "--paths", "50"), "not said")
     heaviest = sorted((node["total_ns"] for _, node in paths_of(whole["graph"])), reverse=True)
     for limit in (1, 7, 40, 10000):
         some = paths_of(scene.json("graph", "--limit", str(limit))["graph"])
@@ -558,6 +558,38 @@ def indexed_regroups(scene):
         kept.append(trees(scene.trace)[1] if os.path.exists(os.path.join(scene.trace, "spans.cti")) else -1)
     expect(kept == [-1, 3, 3, 3], f"threads with sums, step by step: {kept}")
     return f"{count} answers"
+
+
+@case
+def indexed_folded(scene):
+    """Sums whose paths are too many: thin ones are in those around them, no time and no call is missing, and it is said; --paths reads them all."""
+    scene.made("12")
+    never, index = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15)), os.path.join(scene.trace, "spans.cti")
+    words = (scene.contrail, "graph", "--min-share", "0", "--depth", "0", scene.trace)
+    exact = scene.run(*words, "--json", env=never)
+    kept = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0", CONTRAIL_TEST_TREE_NODES="40", CONTRAIL_TEST_PATHS="60")
+    folded = json.loads(scene.run(*words, "--json", env=kept))
+    expect(trees(scene.trace)[1] > 0, "no sums were kept")
+
+    def walk(nodes, above=()):
+        for node in nodes:
+            yield (*above, node["name"]), node
+            yield from walk(node["children"], (*above, node["name"]))
+    whole, some = list(walk(json.loads(exact)["graph"])), list(walk(folded["graph"]))
+    expect(len(some) < len(whole) and any(path[-1] == "(other)" for path, _ in some), f"{len(some)} paths of {len(whole)}")
+    expect(folded["folded"] > 0 and "paths than are kept" in scene.run(*words, env=kept), "not said")
+    for key, margin in (("calls", 0), ("self_ns", len(whole) + len(some))):
+        mine, its = (sum(node[key] or 0 for _, node in nodes) for nodes in (whole, some))
+        expect(abs(mine - its) <= margin, f"{key}: {its} in all, {mine} in the whole")
+    exactly = dict(whole)
+    for path, node in some:
+        expect("(other)" in path or node["total_ns"] <= exactly[path]["total_ns"] + 1, f"{path}: {node['total_ns']} of {exactly.get(path)}")
+    roots = {path: node["total_ns"] for path, node in whole if len(path) == 1}
+    its = {path: node["total_ns"] for path, node in some if len(path) == 1}
+    expect(abs(sum(roots.values()) - sum(its.values())) <= len(roots) + len(its), f"roots: {its}, {roots}")
+    again = scene.run(*words, "--json", "--paths", "300000", env=kept)
+    expect(json.loads(again)["graph"] == json.loads(exact)["graph"] and os.path.exists(index), "with more paths the trace was not read")
+    return f"{len(some)} paths of {len(whole)}"
 
 
 @case(alone=True)

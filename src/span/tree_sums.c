@@ -389,16 +389,16 @@ add_paths(struct ct_tree_sums *sums, const struct ct_span_tree *tree, const stru
     path->off += times[i].self_off;
   }
   free(of);
-  return 0;
+  return sums->has_paths && sums->paths.count > sums->most_paths ? ct_tree_sums_fold(sums, sums->most_paths / 2) : 0;
 }
 
 /* ---- all of it ---- */
 
 int
-ct_tree_sums_init(struct ct_tree_sums *sums, uint32_t path_limit)
+ct_tree_sums_init(struct ct_tree_sums *sums, uint32_t most_paths)
 {
-  *sums = (struct ct_tree_sums){.has_groups = true, .has_paths = true};
-  int code = ct_span_tree_init(&sums->paths, path_limit);
+  *sums = (struct ct_tree_sums){.has_groups = true, .has_paths = true, .most_paths = most_paths};
+  int code = ct_span_tree_init(&sums->paths, UINT32_MAX / 2);
   code = code == 0 ? grow_edges(sums) : code;
   if (code != 0) {
     ct_tree_sums_destroy(sums);

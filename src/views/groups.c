@@ -383,7 +383,8 @@ grouping_of(const struct ct_groups *groups)
   }
 }
 
-/* They have sums for groups of all functions, as they were grouped then: where files are known of more, not any more. */
+/* They have sums for groups of all functions, as they were grouped then: where files are known of more, not any more.
+ */
 static int
 has_groups(const struct part *part, const struct ct_tree_sums *tree)
 {
