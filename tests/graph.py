@@ -358,7 +358,7 @@ def graph_folds(scene):
     expect(abs(few["total_ns"] - whole["total_ns"]) <= 2, f"{few['total_ns']} ns of {whole['total_ns']}")
     calls = [sum(node["calls"] for _, node in paths_of(shown["graph"])) for shown in (whole, few)]
     expect(calls[0] == calls[1], f"calls: {calls}")
-    expect("(other)" in json.dumps(few) and "there were more than" in scene.view("graph", "--paths", "50"), "not said")
+    expect("(other)" in json.dumps(few) and "there were more paths than" in scene.view("graph", "--paths", "50"), "not said")
     heaviest = sorted((node["total_ns"] for _, node in paths_of(whole["graph"])), reverse=True)
     for limit in (1, 7, 40, 10000):
         some = paths_of(scene.json("graph", "--limit", str(limit))["graph"])
@@ -483,6 +483,20 @@ def indexed_kinds(scene):
     return f"{count} answers"
 
 
+def with_and_without(scene, trace, questions, nodes):
+    """What is shown by the index that there is, going on with it, and what is shown without one."""
+    index = os.path.join(trace, "spans.cti")
+    show = lambda **own: [scene.execute(scene.contrail, *question, trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_TREE_NODES=nodes, **own)).stdout for question in questions]
+    if os.path.exists(index):
+        os.rename(index, index + ".kept")
+    without = show(CONTRAIL_TEST_INDEX_EVENTS=str(10**15))
+    if os.path.exists(index + ".kept"):
+        os.rename(index + ".kept", index)
+    for question, its, mine in zip(questions, show(CONTRAIL_TEST_INDEX_EVENTS="0"), without):
+        expect(its == mine, f"{question}: {its[:3000]}\nwithout an index: {mine[:3000]}")
+    return len(questions)
+
+
 def grow(scene, nodes, has, sizes=(30000, 90000, 200000), questions=QUESTIONS):
     """While it is recorded, and recording stands still; the index goes on with it, and in the end says what a fresh one does."""
     program = scene.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
@@ -490,20 +504,13 @@ def grow(scene, nodes, has, sizes=(30000, 90000, 200000), questions=QUESTIONS):
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     size = lambda: os.path.getsize(path) if os.path.exists(path) else 0
     with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "100000"], stdout=subprocess.DEVNULL) as recorder:
+        wait_for("the modules", lambda: size() > 0 and "libgcc" in open(os.path.join(scene.trace, "manifest.json"), encoding="utf-8").read())
+        first = size()
         for least in sizes[:scene.rounds(2, 3)]:
-            wait_for("events", lambda least=least: size() > least)
+            wait_for("events", lambda least=least: size() > first + least)
             recorder.send_signal(signal.SIGSTOP)
             wait_for("the recorder stands still", lambda: state_of(recorder.pid) == "T")
-            copy = index + ".kept"
-            if os.path.exists(index):
-                os.rename(index, copy)
-            without = [scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15))).stdout for question in questions]
-            if os.path.exists(copy):
-                os.rename(copy, index)
-            for question, mine in zip(questions, without):
-                its = scene.execute(scene.contrail, *question, scene.trace, env=dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0", CONTRAIL_TEST_TREE_NODES=nodes)).stdout
-                expect(its == mine, f"{question}: {its[:3000]}\nwithout an index: {mine[:3000]}")
-                count += 1
+            count += with_and_without(scene, scene.trace, questions, nodes)
             expect(os.path.exists(index) and has(trees(scene.trace)), "no tree was kept")
             recorder.send_signal(signal.SIGCONT)
         recorder.send_signal(signal.SIGINT)
@@ -526,8 +533,63 @@ def indexed_grows(scene):
 
 @case(alone=True)
 def indexed_sums_grow(scene):
-    """The same of sums of one: these do not go on, and the trace is read."""
-    return grow(scene, "40", lambda kept: kept[2] > 0, (20000, 60000), QUESTIONS[:1] + QUESTIONS[4:8])
+    """The same of sums of one."""
+    return grow(scene, "40", lambda kept: kept[1] > 0, (20000, 60000), QUESTIONS[:1] + QUESTIONS[4:8])
+
+
+@case
+def indexed_regroups(scene):
+    """Sums in an index that grows, while the modules and then the source files of functions get known: what was one group is several then."""
+    scene.made("400")
+    whole, scene.trace = scene.trace, scene.path("grown")
+    with open(os.path.join(whole, "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    shutil.copytree(whole, scene.trace)
+    kept, count = [], 0
+    for share, modules, sources in ((0.8, 2, False), (0.85, 100, False), (0.95, 100, True), (1, 100, True)):
+        for number in range(3):
+            name = os.path.join(f"thread_{number}", "index.ctb")
+            shutil.copyfile(os.path.join(whole, name), os.path.join(scene.trace, name))
+            os.truncate(os.path.join(scene.trace, name), int(os.path.getsize(os.path.join(whole, name)) * share))
+        now = dict(manifest, modules=manifest["modules"][:modules], state="complete" if share == 1 else "recording")
+        scene.write("grown/manifest.json", json.dumps(now).encode())
+        scene.write("grown/sources.tsv", open(os.path.join(whole, "sources.tsv"), "rb").read() if sources else b"")
+        count += with_and_without(scene, scene.trace, [("report", "--by", what, "--limit", "0") for what in ("module", "file", "class")], "40")
+        kept.append(trees(scene.trace)[1] if os.path.exists(os.path.join(scene.trace, "spans.cti")) else -1)
+    expect(kept == [-1, 3, 3, 3], f"threads with sums, step by step: {kept}")
+    return f"{count} answers"
+
+
+@case
+def indexed_folded(scene):
+    """Sums whose paths are too many: thin ones are in those around them, no time and no call is missing, and it is said; --paths reads them all."""
+    scene.made("12")
+    never, index = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS=str(10**15)), os.path.join(scene.trace, "spans.cti")
+    words = (scene.contrail, "graph", "--min-share", "0", "--depth", "0", scene.trace)
+    exact = scene.run(*words, "--json", env=never)
+    kept = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0", CONTRAIL_TEST_TREE_NODES="40", CONTRAIL_TEST_PATHS="60")
+    folded = json.loads(scene.run(*words, "--json", env=kept))
+    expect(trees(scene.trace)[1] > 0, "no sums were kept")
+
+    def walk(nodes, above=()):
+        for node in nodes:
+            yield (*above, node["name"]), node
+            yield from walk(node["children"], (*above, node["name"]))
+    whole, some = list(walk(json.loads(exact)["graph"])), list(walk(folded["graph"]))
+    expect(len(some) < len(whole) and any(path[-1] == "(other)" for path, _ in some), f"{len(some)} paths of {len(whole)}")
+    expect(folded["folded"] > 0 and "paths than are kept" in scene.run(*words, env=kept), "not said")
+    for key, margin in (("calls", 0), ("self_ns", len(whole) + len(some))):
+        mine, its = (sum(node[key] or 0 for _, node in nodes) for nodes in (whole, some))
+        expect(abs(mine - its) <= margin, f"{key}: {its} in all, {mine} in the whole")
+    exactly = dict(whole)
+    for path, node in some:
+        expect("(other)" in path or node["total_ns"] <= exactly[path]["total_ns"] + 1, f"{path}: {node['total_ns']} of {exactly.get(path)}")
+    roots = {path: node["total_ns"] for path, node in whole if len(path) == 1}
+    its = {path: node["total_ns"] for path, node in some if len(path) == 1}
+    expect(abs(sum(roots.values()) - sum(its.values())) <= len(roots) + len(its), f"roots: {its}, {roots}")
+    again = scene.run(*words, "--json", "--paths", "300000", env=kept)
+    expect(json.loads(again)["graph"] == json.loads(exact)["graph"] and os.path.exists(index), "with more paths the trace was not read")
+    return f"{len(some)} paths of {len(whole)}"
 
 
 @case(alone=True)

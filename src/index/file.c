@@ -29,7 +29,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 6u
+#define FILE_VERSION 7u
 
 struct piece {
   uint64_t offset, bytes;

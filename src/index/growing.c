@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * See index_internal.h. Numbers of nodes are for memory: some 150 bytes each. Sums that were kept while the recording
- * went on are not gone on from (docs/limits.md): from then on edges are kept alone.
- */
+/* See index_internal.h. Numbers of nodes are for memory: some 150 bytes each. */
 #include "index/building.h"
 
 #include "base/test_point.h"
@@ -19,6 +16,8 @@ enum {
   TREE_SHARE = 100, /* of a thread's blocks its tree is at most this part ... */
   FREE_SHARE = 4,
   TREE_FREE = 256 << 10, /* ... and that part, up to this */
+  FOLDS_FROM = 16 << 20, /* blocks of fewer bytes are read in no time: their paths are kept whole or not at all */
+  PATHS_FEWEST = 4096,
 };
 
 void
@@ -29,6 +28,12 @@ ct_growing_tree_destroy(struct ct_growing_tree *growing)
   *growing = (struct ct_growing_tree){0};
 }
 
+static uint32_t
+paths_most(void)
+{
+  return (uint32_t)ct_test_number("CONTRAIL_TEST_PATHS", PATHS_MOST);
+}
+
 static int
 take_kept(struct ct_growing_tree *growing, const struct ct_index_thread *thread)
 {
@@ -37,7 +42,15 @@ take_kept(struct ct_growing_tree *growing, const struct ct_index_thread *thread)
     int code = bytes->size != 0 ? ct_tree_take(bytes->data, bytes->size, &growing->tree) : CT_ENOENT;
     return code == 0 ? ct_span_tree_number(&growing->tree) : code;
   }
-  return CT_ENOENT;
+  int code = ct_tree_sums_take(bytes->data, bytes->size, &growing->sums);
+  if (code != 0) {
+    return code;
+  }
+  growing->has_sums = true;
+  growing->sums.paths.limit = UINT32_MAX / 2;
+  growing->sums.most_paths = paths_most();
+  code = ct_span_tree_number(&growing->sums.paths);
+  return code == 0 ? ct_span_tree_init(&growing->tree, 0) : code;
 }
 
 int
@@ -64,7 +77,7 @@ add_to_sums(struct ct_growing_tree *growing, struct ct_index_job *job)
   const struct ct_tree_groupings *groupings;
   int code = ct_index_job_groupings(job, &groupings);
   if (code == 0 && !growing->has_sums) {
-    code = ct_tree_sums_init(&growing->sums, PATHS_MOST);
+    code = ct_tree_sums_init(&growing->sums, paths_most());
     growing->has_sums = code == 0;
   }
   return code == 0 ? ct_tree_sums_add(&growing->sums, &growing->tree, groupings) : code;
@@ -104,6 +117,19 @@ is_small(const struct ct_span_bytes *bytes, uint64_t payload_bytes)
   return bytes->size <= LEAST_FREE + free_bytes + payload_bytes / TREE_SHARE;
 }
 
+/* The sums are too large: of their paths the thinner ones go, or all. What else there is may be small enough. */
+static int
+leave_out_paths(struct ct_growing_tree *growing, uint64_t payload_bytes)
+{
+  struct ct_tree_sums *sums = &growing->sums;
+  uint32_t count = sums->paths.count;
+  if (!sums->has_paths || count < PATHS_FEWEST || payload_bytes < ct_test_number("CONTRAIL_TEST_FOLDS", FOLDS_FROM)) {
+    sums->has_paths = false;
+    return 0;
+  }
+  return ct_tree_sums_fold(sums, count - count / 4);
+}
+
 int
 ct_growing_tree_keep(struct ct_growing_tree *growing, struct ct_spans *spans, struct ct_index_job *job,
                      uint64_t payload_bytes, struct ct_span_bytes *bytes)
@@ -116,13 +142,14 @@ ct_growing_tree_keep(struct ct_growing_tree *growing, struct ct_spans *spans, st
   }
   code = ct_growing_tree_fold(growing, spans, job);
   growing->sums.gap_ticks = ct_spans_gap_ticks(spans);
-  for (int turn = 0; code == 0 && turn < 2; turn++) {
+  for (bool more = true; code == 0 && more;) {
     bytes->size = 0;
     code = ct_tree_sums_put(&growing->sums, bytes);
     if (code != 0 || is_small(bytes, payload_bytes)) {
       return code;
     }
-    growing->sums.has_paths = false; /* what else there is may be small enough */
+    more = growing->sums.has_paths;
+    code = leave_out_paths(growing, payload_bytes);
   }
   bytes->size = 0;
   growing->is_there = false;

@@ -86,6 +86,9 @@ static bool
 is_worth_writing(const struct ct_index *index, uint64_t kept_before)
 {
   uint64_t events = 0, kept = 0;
+  if (!ct_trace_is_complete(index->trace) && !ct_trace_knows_modules(index->trace)) {
+    return false; /* sums by module could not be gone on from (number_groups, span/tree_sums.c) */
+  }
   for (uint32_t i = 0; i < index->thread_count; i++) {
     if (index->threads[i].is_damaged && !index->threads[i].is_whole) {
       return false; /* what is not for good went into the sums */

@@ -563,24 +563,6 @@ read_thread(struct reading *r, uint32_t number)
   return code;
 }
 
-/* Sums are not gone on from: their edges are those of a thread without a tree. */
-static int
-give_up_sums(struct ct_index_worker *worker, struct ct_index_thread *thread)
-{
-  struct ct_tree_sums sums;
-  if (!thread->kept_is_sums || thread->kept_tree.size == 0) {
-    return 0;
-  }
-  int code = ct_tree_sums_take(thread->kept_tree.data, thread->kept_tree.size, &sums);
-  if (code == 0) {
-    code = ct_tree_sums_add_edges(&sums, &worker->kept.edges);
-    ct_tree_sums_destroy(&sums);
-  }
-  thread->kept_tree.size = 0;
-  thread->kept_is_sums = false;
-  return code;
-}
-
 static int
 compare_crossings(const void *a, const void *b)
 {
@@ -632,7 +614,6 @@ ct_index_read_thread(struct ct_index_worker *worker, uint32_t number)
   if (code == 0 && !index->is_piece) {
     code = ct_growing_tree_begin(&r.growing, r.thread, worker->job->workers);
     r.tree = code == 0 && r.growing.is_there ? &r.growing.tree : NULL;
-    code = code == 0 && r.tree == NULL ? give_up_sums(worker, r.thread) : code;
   }
   if (code == 0) {
     code = ct_spans_open(index->trace, number, CT_TIME_WALL, &r.spans, &worker->diag);

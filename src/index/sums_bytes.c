@@ -59,22 +59,6 @@ put_groups(const struct ct_tree_sums *sums, struct ct_span_bytes *bytes)
   return code;
 }
 
-/* Of a path the total is what is below it. */
-static int
-put_paths(struct ct_span_tree *paths, struct ct_span_bytes *bytes)
-{
-  for (uint32_t i = 0; i < paths->count; i++) {
-    paths->nodes[i].total = paths->nodes[i].self;
-  }
-  for (uint32_t i = paths->count; i-- > CT_TREE_FIRST;) {
-    struct ct_tree_node *node = &paths->nodes[i];
-    paths->nodes[node->parent].total += node->total;
-    node->fresh = node->total;
-    node->fresh_off = node->off;
-  }
-  return ct_tree_put(paths, bytes);
-}
-
 int
 ct_tree_sums_put(struct ct_tree_sums *sums, struct ct_span_bytes *bytes)
 {
@@ -89,7 +73,11 @@ ct_tree_sums_put(struct ct_tree_sums *sums, struct ct_span_bytes *bytes)
     }
   }
   code = code == 0 && sums->has_groups ? put_groups(sums, bytes) : code;
-  return code == 0 && sums->has_paths ? put_paths(&sums->paths, bytes) : code;
+  if (code == 0 && sums->has_paths) {
+    ct_tree_sums_total(sums);
+    code = ct_tree_put(&sums->paths, bytes);
+  }
+  return code;
 }
 
 /* ---- and back ---- */

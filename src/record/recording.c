@@ -117,8 +117,21 @@ session_write_manifest(struct ct_session *session, bool complete)
   json_decref(json);
   pthread_mutex_unlock(&session->recording.writer_lock);
   session->recording.manifest_is_old = false;
+  session->recording.manifest_modules = session->recording.modules.count; /* only this thread changes it */
   session->recording.manifest_ns = ct_now_ns();
   session->recording.manifest_took_ns = ct_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin;
+}
+
+/*
+ * There are modules that it does not list: who reads the trace meanwhile does not know where functions are. Where many
+ * libraries come one by one, that takes a small part of the time too.
+ */
+static bool
+misses_modules(const struct ct_session *session, uint64_t now)
+{
+  uint64_t least = COUNTS_SHARE * session->recording.manifest_took_ns;
+  return session->recording.modules.count != session->recording.manifest_modules &&
+         now - session->recording.manifest_ns > (least > MANIFEST_NS ? least : MANIFEST_NS);
 }
 
 /* Events have been recorded since the manifest was written, long enough ago. */
@@ -142,7 +155,7 @@ session_refresh_manifest(struct ct_session *session)
     uint64_t bytes = session->recording.image_live ? ct_process_private_bytes(session->target.process.pid) : 0;
     session->recording.manifest.private_bytes = bytes != 0 ? bytes : session->recording.manifest.private_bytes;
     session_write_manifest(session, false);
-  } else if (counts_are_old(session, now)) {
+  } else if (misses_modules(session, now) || counts_are_old(session, now)) {
     session_write_manifest(session, false);
   }
 }

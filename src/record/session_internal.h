@@ -77,6 +77,7 @@ struct session_recording {
   pthread_mutex_t writer_lock;
   struct ct_manifest manifest;
   bool manifest_is_old;
+  size_t manifest_modules; /* as many modules as it lists */
   bool is_watched;        /* patterns have been changed while it runs: who did that asks for what came since */
   uint64_t cuts_reported; /* enum ct_cut: noted */
   uint64_t manifest_ns;   /* when it was written, ... */

@@ -269,28 +269,42 @@ group_of(struct ct_tree_sums *sums, unsigned grouping, uint32_t number, uint32_t
   return &sums->groups[grouping][*count - 1];
 }
 
-/* Groups that there are already have the numbers of these groupings. */
+/* Whether the functions that there were are grouped as they were then: numbers are given in their order. */
+static bool
+is_grouped_alike(const struct ct_tree_sums *sums, unsigned grouping, const struct ct_tree_groupings *groupings)
+{
+  const uint32_t *of = groupings->of[grouping];
+  return sums->fn_count == 0 || (sums->fn_count <= groupings->fn_count && sums->crc[grouping] != 0 &&
+                                 ct_crc32c(0, of, sums->fn_count * sizeof(*of)) == sums->crc[grouping]);
+}
+
+/*
+ * Groups that there are already have the numbers of these groupings. What was one group then may be several now, as
+ * modules and files get known while a recording goes on: of such a way of grouping there are no sums any more.
+ */
 static int
 number_groups(struct ct_tree_sums *sums, const struct ct_tree_groupings *groupings)
 {
-  sums->fn_count = groupings->fn_count;
   for (unsigned i = 0; i < CT_TREE_ALL; i++) {
+    bool is_alike = is_grouped_alike(sums, i, groupings);
     free(sums->group_at[i]);
     sums->group_at[i] = calloc((size_t)groupings->count[i] + 1, sizeof(*sums->group_at[i]));
-    sums->crc[i] = groupings->crc[i];
+    sums->crc[i] = is_alike ? groupings->crc[i] : 0;
     if (sums->group_at[i] == NULL) {
       return CT_ENOMEM;
     }
-    for (uint32_t n = 0; n < sums->group_count[i]; n++) {
+    for (uint32_t n = 0; n < sums->group_count[i] && sums->crc[i] != 0; n++) {
       struct ct_tree_group *group = &sums->groups[i][n];
       group->number = group->fn < groupings->fn_count ? groupings->of[i][group->fn] : NO_GROUP;
       if (group->number == NO_GROUP || sums->group_at[i][group->number] != 0) {
-        sums->has_groups = false; /* it is grouped in another way now */
+        sums->crc[i] = 0;
       } else {
         sums->group_at[i][group->number] = n + 1;
       }
     }
+    sums->group_count[i] = sums->crc[i] != 0 ? sums->group_count[i] : 0;
   }
+  sums->fn_count = groupings->fn_count;
   return 0;
 }
 
@@ -327,6 +341,9 @@ add_groups(struct ct_tree_sums *sums, const struct ct_span_tree *tree, const str
     return sums->has_groups ? CT_ENOMEM : code;
   }
   for (unsigned grouping = 0; grouping < CT_TREE_GROUPINGS && code == 0; grouping++) {
+    if (grouping != CT_TREE_ALL && sums->crc[grouping] == 0) {
+      continue;
+    }
     for (uint32_t i = CT_TREE_FIRST; i < tree->count; i++) {
       keys[i] = grouping == CT_TREE_ALL ? 1 : groupings->of[grouping][tree->nodes[i].fn];
     }
@@ -372,16 +389,16 @@ add_paths(struct ct_tree_sums *sums, const struct ct_span_tree *tree, const stru
     path->off += times[i].self_off;
   }
   free(of);
-  return 0;
+  return sums->has_paths && sums->paths.count > sums->most_paths ? ct_tree_sums_fold(sums, sums->most_paths / 2) : 0;
 }
 
 /* ---- all of it ---- */
 
 int
-ct_tree_sums_init(struct ct_tree_sums *sums, uint32_t path_limit)
+ct_tree_sums_init(struct ct_tree_sums *sums, uint32_t most_paths)
 {
-  *sums = (struct ct_tree_sums){.has_groups = true, .has_paths = true};
-  int code = ct_span_tree_init(&sums->paths, path_limit);
+  *sums = (struct ct_tree_sums){.has_groups = true, .has_paths = true, .most_paths = most_paths};
+  int code = ct_span_tree_init(&sums->paths, UINT32_MAX / 2);
   code = code == 0 ? grow_edges(sums) : code;
   if (code != 0) {
     ct_tree_sums_destroy(sums);

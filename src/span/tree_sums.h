@@ -21,6 +21,9 @@
 #define CT_CALLER_OTHERS  (UINT32_MAX - 1)
 #define CT_CALLER_COUNTED (UINT32_MAX - 2)
 
+/* In place of a function, in paths: those that were folded into what they begin with, as they were thin. */
+#define CT_FN_OTHER UINT32_MAX
+
 /* Of the calls of a function by another one. Sums modulo 2^64. */
 struct ct_tree_edge {
   uint32_t caller, fn;
@@ -56,21 +59,28 @@ struct ct_tree_sums {
   struct ct_tree_group *groups[CT_TREE_GROUPINGS];
   uint32_t group_count[CT_TREE_GROUPINGS];
   uint32_t *group_at[CT_TREE_ALL]; /* while it is made, by number of the group: position + 1 */
-  uint32_t fn_count, crc[CT_TREE_ALL];
-  bool has_groups; /* not where frames of one stack may lie in those of another one */
+  uint32_t fn_count,
+      crc[CT_TREE_ALL]; /* of the groupings; crc 0: there are no groups of that kind, as these have changed */
+  bool has_groups;      /* not where frames of one stack may lie in those of another one */
   /* Paths in which no function is twice: a call of one that is on the path goes on from there. Of a node: frames are
-   * calls, before those of them that were recursive; points; self, total, and off, that of its self alone. */
+   * calls, before those of them that were recursive; points; self, total, and off, that of its self alone. Of
+   * CT_FN_OTHER before is how many paths are in it. */
   struct ct_span_tree paths;
-  bool has_paths; /* they are not too many */
+  bool has_paths;
+  uint32_t most_paths;
   uint64_t gap_ticks;
 };
 
-/* Empty sums. 0 or CT_ENOMEM. */
-int ct_tree_sums_init(struct ct_tree_sums *sums, uint32_t path_limit);
+/* Empty sums; of more than so many paths thin ones are folded when a tree has been added. 0 or CT_ENOMEM. */
+int ct_tree_sums_init(struct ct_tree_sums *sums, uint32_t most_paths);
 void ct_tree_sums_destroy(struct ct_tree_sums *sums); /* accepts a zeroed one */
 /* Adds what the nodes have. 0, CT_ENOMEM, or CT_ENOENT: that cannot be; the sums are undefined then. */
 int ct_tree_sums_add(struct ct_tree_sums *sums, const struct ct_span_tree *tree,
                      const struct ct_tree_groupings *groupings);
+/* Folds paths, the thinnest first, until there are no more than so many. 0 or CT_ENOMEM. */
+int ct_tree_sums_fold(struct ct_tree_sums *sums, uint32_t most);
+/* Totals of all paths, out of what is below them. */
+void ct_tree_sums_total(struct ct_tree_sums *sums);
 /* The edge, made where there is none; NULL: out of memory. Valid until the next one is made. */
 struct ct_tree_edge *ct_tree_sums_edge(struct ct_tree_sums *sums, uint32_t caller, uint32_t fn);
 

@@ -38,6 +38,8 @@ uint64_t ct_trace_thread_bytes(const struct ct_trace *trace, uint32_t thread);
 bool ct_trace_has_bounds(const struct ct_trace *trace);
 /* Events in what is gone of the files. */
 uint64_t ct_trace_missing_events(const struct ct_trace *trace);
+/* The manifest has the module of each function: while a recording goes on, it may come later than these. */
+bool ct_trace_knows_modules(const struct ct_trace *trace);
 /* It was made complete after contrail had been killed. */
 bool ct_trace_is_recovered(const struct ct_trace *trace);
 /* Why the recording ended early, as the manifest has it; NULL: it does not. */

@@ -213,6 +213,18 @@ make_name(struct ct_trace *trace, const struct ct_trace_function *function)
   return name;
 }
 
+bool
+ct_trace_knows_modules(const struct ct_trace *trace)
+{
+  for (uint32_t i = 0; i < trace->function_count; i++) {
+    uint32_t number = trace->functions[i].module;
+    if (number != UINT32_MAX && (number >= trace->module_count || trace->modules[number].path[0] == '\0')) {
+      return false;
+    }
+  }
+  return true;
+}
+
 const struct ct_trace_function *
 ct_trace_function(struct ct_trace *trace, uint32_t id)
 {

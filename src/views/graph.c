@@ -365,8 +365,8 @@ put_footer(const struct graph *graph, uint32_t shown)
   }
   ct_report_put_reading(out, &graph->reading);
   if (graph->paths.folded != 0) {
-    fprintf(out, "there were more than %s paths: %s thin ones are in the lines (other)\n",
-            ct_format_count(text, graph->paths.limit), ct_format_count(other, graph->paths.folded));
+    fprintf(out, "there were more paths than are kept: %s thin ones are in the lines (other); --paths N keeps more\n",
+            ct_format_count(other, graph->paths.folded));
   }
   if (graph->paths.counted != 0) {
     fprintf(out, "%s calls are in no path: they were counted only (--budget)\n",

@@ -394,15 +394,17 @@ has_groups(const struct part *part, const struct ct_tree_sums *tree)
   if (!tree->has_groups || filter->function != NULL || filter->module != NULL || filter->file != NULL) {
     return CT_ENOENT;
   }
-  if (grouping_of(part->all) != CT_TREE_FILES) {
-    return 0;
+  enum ct_tree_grouping grouping = grouping_of(part->all);
+  if (grouping != CT_TREE_FILES) {
+    return grouping == CT_TREE_ALL || tree->crc[grouping] != 0 ? 0 : CT_ENOENT;
   }
   if (tree->fn_count > ct_trace_function_count(trace)) {
     return CT_ENOENT;
   }
   int rc = ct_tree_groupings_init(&groupings, trace, tree->fn_count, 1u << CT_TREE_FILES);
   if (rc == 0) {
-    rc = groupings.crc[CT_TREE_FILES] == tree->crc[CT_TREE_FILES] ? 0 : CT_ENOENT;
+    bool is_alike = tree->crc[CT_TREE_FILES] != 0 && groupings.crc[CT_TREE_FILES] == tree->crc[CT_TREE_FILES];
+    rc = is_alike ? 0 : CT_ENOENT;
     ct_tree_groupings_destroy(&groupings);
   }
   return rc;

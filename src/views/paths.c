@@ -600,23 +600,74 @@ take_tree(void *arg, const struct ct_span_tree *tree)
   return rc;
 }
 
+static bool
+has_folded(const struct ct_span_tree *tree)
+{
+  for (uint32_t i = CT_TREE_FIRST; i < tree->count; i++) {
+    if (tree->nodes[i].fn == CT_FN_OTHER) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/*
+ * CT_ENOENT: on a path there are two functions of the trace that have one number, so that the second one is a recursion
+ * of the first. Side by side they are no more than one path.
+ */
+static int
+find_twins(const struct ct_paths *paths, const struct ct_span_tree *tree)
+{
+  uint32_t *names = calloc(tree->count, sizeof(*names)); /* of functions, by node */
+  int rc = names != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    names[i] = node->fn != CT_FN_OTHER ? ct_view_reading_name(paths->reading, node->fn) : CT_NO_NAME;
+    rc = names[i] == CT_NO_NAME && node->fn != CT_FN_OTHER ? CT_ENOMEM : 0;
+    for (uint32_t at = node->parent; rc == 0 && at >= CT_TREE_FIRST; at = tree->nodes[at].parent) {
+      rc = names[at] == names[i] ? CT_ENOENT : 0;
+    }
+  }
+  free(names);
+  return rc;
+}
+
+/* Paths that were folded when the sums were made. */
+static int
+take_folded(struct ct_paths *paths, const struct ct_tree_node *node, const uint32_t *of)
+{
+  uint32_t base = of[node->parent];
+  if (node->parent < CT_TREE_FIRST) {
+    base = node->parent == CT_TREE_OWN ? paths->top : ct_paths_step(paths, paths->top, CT_PATH_STACKS);
+  }
+  uint32_t at = base != CT_PATH_NONE ? ct_paths_step(paths, base, CT_PATH_OTHER) : CT_PATH_NONE;
+  if (at == CT_PATH_NONE) {
+    return CT_ENOMEM;
+  }
+  struct ct_path *path = &paths->paths[at];
+  uint32_t folded = node->before < UINT32_MAX - path->folded ? (uint32_t)node->before : UINT32_MAX - path->folded;
+  path->calls += node->frames + node->points;
+  path->self_ticks += node->self;
+  path->self_off_ticks += node->off;
+  path->folded += folded;
+  paths->folded += folded;
+  return 0;
+}
+
 /* Paths of all functions: those of chosen ones, and what calls of some leave out, cannot be told of them. */
 static int
 take_sums(void *arg, const struct ct_tree_sums *sums)
 {
   struct ct_paths *paths = arg;
   const struct ct_span_tree *tree = &sums->paths;
-  uint32_t *functions, *callers;
   if (paths->is_limited || paths->is_filtered || paths->is_chosen_only || !sums->has_paths ||
-      tree->count > paths->limit) {
+      tree->count > paths->limit || (paths->limit > CT_PATHS_MAX && has_folded(tree))) {
     return CT_ENOENT;
   }
-  int rc = ct_view_reading_edges(paths->reading, sums, &functions, &callers);
+  int rc = find_twins(paths, tree);
   if (rc != 0) {
     return rc;
   }
-  free(functions);
-  free(callers);
   uint32_t *of = calloc(tree->count, sizeof(*of));
   rc = of != NULL ? 0 : CT_ENOMEM;
   for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
@@ -624,6 +675,10 @@ take_sums(void *arg, const struct ct_tree_sums *sums)
     uint32_t base;
     if (node->parent == CT_TREE_COUNTED) {
       paths->counted += node->points;
+      continue;
+    }
+    if (node->fn == CT_FN_OTHER) {
+      rc = take_folded(paths, node, of);
       continue;
     }
     rc = path_of_node(paths, node, of, &base, &of[i]);
