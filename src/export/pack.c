@@ -9,7 +9,18 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { GZIP_LEVEL = 5, PACKETS_LEVEL = 3, FAST_LEVEL = 1, ZSTD_LEVEL = 3, HEAD = 16, EXTRA = 1024 };
+enum { GZIP_LEVEL = 5, ZSTD_LEVEL = 3, HEAD = 16, EXTRA = 1024 };
+/*
+ * Packets of a call are 22 bytes, and the goal is 2 bytes a call: an eleventh. Most programs get there by the fastest
+ * level; one whose paths are hardly ever alike (a compiler) takes level 6, at a third of the speed. So what the chunks
+ * came to decides.
+ */
+enum { RAW_OF_CALL = 22, GOAL_OF_CALL = 2 };
+#ifdef CT_WITH_LIBDEFLATE
+static const int packet_levels[CT_PACK_EFFORTS] = {1, 4, 6};
+#else
+static const int packet_levels[CT_PACK_EFFORTS] = {3, 4, 6};
+#endif
 
 size_t
 ct_packed_most(void)
@@ -39,31 +50,44 @@ deflate_bytes(const uint8_t *raw, size_t raw_bytes, int level, int bits, bool is
 
 /* A stream of zlib. libdeflate takes half the time of zlib, where it is there. */
 static int
-deflate_stream(struct ct_packer *packer, const uint8_t *raw, size_t raw_bytes, uint8_t *out, size_t room, size_t *bytes)
+deflate_stream(struct ct_packer *packer, unsigned effort, const uint8_t *raw, size_t raw_bytes, uint8_t *out,
+               size_t room, size_t *bytes)
 {
 #ifdef CT_WITH_LIBDEFLATE
-  if (packer->deflater == NULL) {
-    packer->deflater = libdeflate_alloc_compressor(FAST_LEVEL);
+  void **deflater = &packer->deflaters[effort];
+  if (*deflater == NULL) {
+    *deflater = libdeflate_alloc_compressor(packet_levels[effort]);
   }
-  if (packer->deflater == NULL) {
+  if (*deflater == NULL) {
     return ENOMEM;
   }
-  *bytes = libdeflate_zlib_compress(packer->deflater, raw, raw_bytes, out, room);
+  *bytes = libdeflate_zlib_compress(*deflater, raw, raw_bytes, out, room);
   return *bytes != 0 ? 0 : EIO;
 #else
   (void)packer;
-  return deflate_bytes(raw, raw_bytes, PACKETS_LEVEL, 15, true, out, room, bytes);
+  return deflate_bytes(raw, raw_bytes, packet_levels[effort], 15, true, out, room, bytes);
 #endif
+}
+
+/* A level makes a fifth less than the one below at most, so what is a quarter below the goal can do with less. */
+unsigned
+ct_pack_effort_after(unsigned effort, size_t raw_bytes, size_t packed_bytes)
+{
+  size_t goal = raw_bytes / RAW_OF_CALL * GOAL_OF_CALL;
+  if (packed_bytes > goal) {
+    return effort + 1 < CT_PACK_EFFORTS ? effort + 1 : effort;
+  }
+  return packed_bytes < goal * 3 / 4 && effort != 0 ? effort - 1 : effort;
 }
 
 /* The packet around it: packet = 1, and in it compressed_packets = 50; its sizes are known afterwards. */
 static int
-pack_packets(struct ct_packer *packer, const uint8_t *raw, size_t raw_bytes, struct ct_packed *packed)
+pack_packets(struct ct_packer *packer, unsigned effort, const uint8_t *raw, size_t raw_bytes, struct ct_packed *packed)
 {
   enum { PACKET = 1 << 3 | 2, COMPRESSED = 50 << 3 | 2 };
   uint8_t head[HEAD], inner[HEAD], *at;
   size_t bytes = 0;
-  int rc = deflate_stream(packer, raw, raw_bytes, packed->data + HEAD, ct_packed_most() - HEAD, &bytes);
+  int rc = deflate_stream(packer, effort, raw, raw_bytes, packed->data + HEAD, ct_packed_most() - HEAD, &bytes);
   at = ct_varint_put(ct_varint_put(inner, COMPRESSED), bytes);
   size_t inner_bytes = (size_t)(at - inner);
   head[0] = PACKET;
@@ -77,7 +101,7 @@ pack_packets(struct ct_packer *packer, const uint8_t *raw, size_t raw_bytes, str
 }
 
 int
-ct_pack(struct ct_packer *packer, enum ct_out_packing packing, const uint8_t *raw, size_t bytes,
+ct_pack(struct ct_packer *packer, enum ct_out_packing packing, unsigned effort, const uint8_t *raw, size_t bytes,
         struct ct_packed *packed)
 {
   size_t zstd;
@@ -91,7 +115,7 @@ ct_pack(struct ct_packer *packer, enum ct_out_packing packing, const uint8_t *ra
     packed->bytes = ZSTD_isError(zstd) ? 0 : zstd;
     return ZSTD_isError(zstd) ? EIO : 0;
   case CT_OUT_PACKETS:
-    return pack_packets(packer, raw, bytes, packed);
+    return pack_packets(packer, effort, raw, bytes, packed);
   case CT_OUT_PLAIN:
     break;
   }
@@ -102,7 +126,9 @@ void
 ct_packer_destroy(struct ct_packer *packer)
 {
 #ifdef CT_WITH_LIBDEFLATE
-  libdeflate_free_compressor(packer->deflater);
+  for (int i = 0; i < CT_PACK_EFFORTS; i++) {
+    libdeflate_free_compressor(packer->deflaters[i]);
+  }
 #endif
   *packer = (struct ct_packer){0};
 }

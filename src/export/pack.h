@@ -5,9 +5,12 @@
 
 #include "export/out.h"
 
+/* How hard CT_OUT_PACKETS is packed: 0 is the fastest. */
+enum { CT_PACK_EFFORTS = 3 };
+
 /* What a thread keeps from chunk to chunk. Zeroed: nothing yet. */
 struct ct_packer {
-  void *deflater;
+  void *deflaters[CT_PACK_EFFORTS];
 };
 
 struct ct_packed {
@@ -18,9 +21,11 @@ struct ct_packed {
 
 /* Of a chunk of CT_OUT_CHUNK_BYTES at most. */
 size_t ct_packed_most(void);
-/* 0 or errno. CT_OUT_PLAIN packs nothing. */
-int ct_pack(struct ct_packer *packer, enum ct_out_packing packing, const uint8_t *raw, size_t bytes,
+/* 0 or errno. CT_OUT_PLAIN packs nothing. effort: of CT_OUT_PACKETS only. */
+int ct_pack(struct ct_packer *packer, enum ct_out_packing packing, unsigned effort, const uint8_t *raw, size_t bytes,
             struct ct_packed *packed);
+/* The effort for a chunk after one that was packed with this one, from so many bytes to so many. */
+unsigned ct_pack_effort_after(unsigned effort, size_t raw_bytes, size_t packed_bytes);
 void ct_packer_destroy(struct ct_packer *packer);
 
 #endif
