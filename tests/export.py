@@ -392,7 +392,8 @@ class Sequence:
     """What a reader keeps of a packet sequence."""
 
     def __init__(self):
-        self.names, self.clocks, self.incremental, self.clock, self.track, self.is_valid = {}, {}, set(), 6, None, False
+        self.names, self.note_names, self.note_values = {}, {}, {}
+        self.clocks, self.incremental, self.clock, self.track, self.is_valid = {}, set(), 6, None, False
 
     def time(self, clock, stamp):
         """Nanoseconds of BOOTTIME."""
@@ -434,17 +435,20 @@ def perfetto(data):
             expect(track[1] not in tracks and (3 in track or parent), "tracks")
             tracks[track[1]] = (thread[1], thread.get(2), 0) if thread is not None else (*parent[:2], track[1])
         if 12 in last:
-            for entry in message(last[12])[1][2]:
-                entry, _ = message(entry)
-                expect(entry[1] not in sequence.names, "an interned name twice")
-                sequence.names[entry[1]] = entry[2].decode()
+            data = message(last[12])[1]
+            for table, number in ((sequence.names, 2), (sequence.note_names, 3), (sequence.note_values, 29)):
+                for entry in data[number]:
+                    entry, _ = message(entry)
+                    expect(entry[1] not in table, "an interned name twice")
+                    table[entry[1]] = entry[2].decode()
         if 11 not in last:
             continue
         event, every = message(last[11])
         notes = {}
         for note in every[4]:
             note, _ = message(note)
-            notes[note[10].decode()] = note[6].decode() if 6 in note else note[3]
+            name = sequence.note_names[note[1]] if 1 in note else note[10].decode()
+            notes[name] = sequence.note_values[note[17]] if 17 in note else note[3]
         ns = sequence.time(last.get(58, sequence.clock), last[8])
         uuid = event.get(11, sequence.track)
         pid, tid, stack = tracks[uuid]

@@ -11,15 +11,14 @@
 
 enum { GZIP_LEVEL = 5, ZSTD_LEVEL = 3, HEAD = 16, EXTRA = 1024 };
 /*
- * Packets of a call are 22 bytes, and the goal is 2 bytes a call: an eleventh. Most programs get there by the fastest
- * level; one whose paths are hardly ever alike (a compiler) takes level 6, at a third of the speed. So what the chunks
- * came to decides.
+ * A call is two packets, and the goal is two bytes a call. Most programs get there by the fastest level; one whose
+ * paths are hardly ever alike (a compiler) takes level 6, at a third of the speed, or even 7. So what the chunks came
+ * to decides.
  */
-enum { RAW_OF_CALL = 22, GOAL_OF_CALL = 2 };
 #ifdef CT_WITH_LIBDEFLATE
-static const int packet_levels[CT_PACK_EFFORTS] = {1, 4, 6};
+static const int packet_levels[CT_PACK_EFFORTS] = {1, 4, 6, 7};
 #else
-static const int packet_levels[CT_PACK_EFFORTS] = {3, 4, 6};
+static const int packet_levels[CT_PACK_EFFORTS] = {3, 4, 6, 7};
 #endif
 
 size_t
@@ -69,15 +68,38 @@ deflate_stream(struct ct_packer *packer, unsigned effort, const uint8_t *raw, si
 #endif
 }
 
-/* A level makes a fifth less than the one below at most, so what is a quarter below the goal can do with less. */
+/*
+ * What is far below the goal can do with less, but not while all before is above it. What is a little below stays, so
+ * that something is spared for what is harder. The last effort, which is slow, is for a trace above the goal only.
+ */
 unsigned
-ct_pack_effort_after(unsigned effort, size_t raw_bytes, size_t packed_bytes)
+ct_pack_effort_after(unsigned effort, const struct ct_packed *packed, int64_t *spared)
 {
-  size_t goal = raw_bytes / RAW_OF_CALL * GOAL_OF_CALL;
-  if (packed_bytes > goal) {
-    return effort + 1 < CT_PACK_EFFORTS ? effort + 1 : effort;
+  size_t goal = packed->packets, packed_bytes = packed->bytes;
+  *spared += (int64_t)goal - (int64_t)packed_bytes;
+  unsigned most = *spared < 0 ? CT_PACK_EFFORTS - 1 : CT_PACK_EFFORTS - 2;
+  if (packed_bytes > goal || effort > most) {
+    return effort < most ? effort + 1 : most;
   }
-  return packed_bytes < goal * 3 / 4 && effort != 0 ? effort - 1 : effort;
+  return packed_bytes < goal / 2 && effort != 0 && *spared >= 0 ? effort - 1 : effort;
+}
+
+/* How many are in a chunk, which has whole ones. */
+static size_t
+count_packets(const uint8_t *raw, size_t raw_bytes)
+{
+  size_t count = 0;
+  for (size_t at = 0; at < raw_bytes; count++) {
+    size_t bytes = 0;
+    unsigned shift = 0;
+    do {
+      at++;
+      bytes |= at < raw_bytes ? (size_t)(raw[at] & 0x7F) << shift : 0;
+      shift += 7;
+    } while (at < raw_bytes && raw[at] >= 0x80);
+    at += bytes + 1;
+  }
+  return count;
 }
 
 /* The packet around it: packet = 1, and in it compressed_packets = 50; its sizes are known afterwards. */
@@ -97,6 +119,7 @@ pack_packets(struct ct_packer *packer, unsigned effort, const uint8_t *raw, size
   memcpy(packed->data, head, head_bytes);
   memcpy(packed->data + head_bytes, inner, inner_bytes);
   packed->bytes = bytes + head_bytes + inner_bytes;
+  packed->packets = count_packets(raw, raw_bytes);
   return rc;
 }
 
