@@ -9,9 +9,13 @@ For each, medians: events a second of the clock, from the start of the program u
 nanoseconds of a processor for an event, of the recording with its sender (less what the recording alone takes: the sender),
 and of the receiver. The processor times can be compared on a machine that others use, the clock only on one that is idle.
 
+What the way itself carries is seen where no program runs: a whole trace that is sent again (contrail send), events a second. Then the
+line is cut in the middle of a recording, for five seconds (one with --quick), by a relay between the two: all must be there in the end.
+
 Then how long bytes that the recorder has written take until they can be read at the far end: both files are looked at every
 half millisecond while the program, slowed down, makes some million events a second.
 """
+import filecmp
 import json
 import os
 import shutil
@@ -19,6 +23,7 @@ import socket
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 
 TOKEN = "a token of the benchmark"
@@ -26,7 +31,8 @@ EVENTS_OF_TURN = 30  # the workload has five rounds of N turns, each of three ca
 SLOW = r"""
 #include <stdlib.h>
 #include <time.h>
-__attribute__((noinline)) void call(void) { __asm__ volatile("" ::: "memory"); }
+static volatile long sum;
+__attribute__((noinline)) void call(void) { sum += 1; } /* of five bytes or more, or it has no hook */
 int main(int c, char **v)
 {
   for (long ms = atol(v[1]); ms > 0; ms--) {
@@ -148,6 +154,101 @@ def delays(contrail, folder, program, address, milliseconds):
     return sorted(found)
 
 
+def carried(contrail, folder):
+    """Events a second of the trace of the last recording, sent as a whole over loopback; seconds of processors for an event."""
+    here, there = os.path.join(folder, "here"), os.path.join(folder, "there0")
+    shutil.rmtree(there, ignore_errors=True)
+    address = f"tcp://127.0.0.1:{free_port()}"
+    end = receive(contrail, address, there)
+    begin = time.perf_counter()
+    sending = finish(subprocess.Popen([contrail, "send", "-q", "--token", TOKEN, "--to", address, here]))
+    receiving = finish(end)
+    return events_of(here) / (time.perf_counter() - begin), sending / events_of(here), receiving / events_of(here)
+
+
+def events_of(directory):
+    with open(os.path.join(directory, "manifest.json"), encoding="utf-8") as file:
+        return sum(thread["events"] for thread in json.load(file)["threads"])
+
+
+class Relay:
+    """Between a sender and a receiver; can be cut: what is connected is closed, and who comes then is refused."""
+
+    def __init__(self, port):
+        self.to, self.is_cut, self.bytes = port, False, 0
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port, self.open = self.socket.getsockname()[1], []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near = self.socket.accept()[0]
+            except OSError:
+                return
+            if self.is_cut:
+                near.close()
+                continue
+            far = socket.create_connection(("127.0.0.1", self.to))
+            self.open += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self.copy, args=(one, other), daemon=True).start()
+
+    def copy(self, one, other):
+        try:
+            while data := one.recv(1 << 18):
+                other.sendall(data)
+                self.bytes += len(data)
+        except OSError:
+            pass
+        for end in (one, other):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self, seconds):
+        self.is_cut = True
+        for end in self.open:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        time.sleep(seconds)
+        self.is_cut = False
+
+
+def cut(contrail, folder, program, milliseconds, seconds):
+    """(events, seconds from the line's return until what was recorded meanwhile is there): of a recording whose line is cut."""
+    here, there = os.path.join(folder, "here"), os.path.join(folder, "there0")
+    for path in (here, there):
+        shutil.rmtree(path, ignore_errors=True)
+    port = free_port()
+    end, relay = receive(contrail, f"tcp://127.0.0.1:{port}", there), Relay(port)
+    child = subprocess.Popen([contrail, "record", "-q", "-o", here, "--token", TOKEN, "--to", f"tcp://127.0.0.1:{relay.port}", "--", program,
+                              str(milliseconds)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def size(directory):
+        try:
+            return os.stat(os.path.join(directory, "thread_0", "index.ctb")).st_size
+        except OSError:
+            return 0
+    while child.poll() is None and size(there) < 100_000:
+        time.sleep(0.01)
+    relay.cut(seconds)
+    begin, wanted = time.perf_counter(), size(here)
+    while size(there) < wanted:
+        time.sleep(0.001)
+    late = time.perf_counter() - begin
+    finish(child)
+    finish(end)
+    relay.socket.close()
+    for path in ("thread_0/index.ctb", "manifest.json"):
+        if not filecmp.cmp(os.path.join(here, path), os.path.join(there, path), shallow=False):
+            raise RuntimeError(f"{path} differs after the cut")
+    return events_of(there), late
+
+
 def streams(bench):
     """All of it; the figures by name."""
     options, contrail = bench.options, bench.options.contrail
@@ -180,6 +281,14 @@ def streams(bench):
                 alone = recording if alone is None else alone
                 results[name] = {"events_per_s": rate, "recording_ns": recording, "sender_ns": recording - alone, "receiving_ns": receiving}
                 print(f"  {name:22} {rate / 1e6:10.1f} {recording:10.2f} {recording - alone:10.2f} {receiving:10.2f}")
+            rates = [carried(contrail, folder) for _ in range(bench.repeat)]
+            rate, sending, receiving = (statistics.median(values) for values in zip(*rates))
+            results["whole trace"] = {"events_per_s": rate, "sender_ns": sending * 1e9, "receiving_ns": receiving * 1e9}
+            print(f"  a whole trace, by contrail send: {rate / 1e6:.1f} M events/s; {sending * 1e9:.2f} and {receiving * 1e9:.2f} ns of a processor for an event")
+            seconds = 1 if bench.scale > 1 else 5
+            events, late = cut(contrail, folder, slow, (3 * seconds + 2) * 1000, seconds)
+            results["cut"] = {"seconds": seconds, "events": events, "late_s": late}
+            print(f"  a cut of {seconds} s: all of {events:,} events are there, what was recorded meanwhile {late:.2f} s after it")
             for name, address in (("tcp, loopback", "tcp"), *((("NATS", nats),) if server.child else ())):
                 to = f"tcp://127.0.0.1:{free_port()}" if address == "tcp" else address
                 found = delays(contrail, folder, slow, to, 10_000 // bench.scale)

@@ -67,7 +67,7 @@ GROUPS = {
     "flight": Group(["flight.py"], "waits"),
     "pieces": Group(["pieces.py"]),
     "atf": Group(["atf.py", "cut.py"], parts=2),
-    "export": Group(["export.py", "exportstacks.py"]),
+    "export": Group(["export.py", "exportparquet.py", "exportstacks.py"]),
     "readers": Group(["readers.py"], "waits"),
     "html": Group(["page.py"]),
     "fleet": Group(["fleet.py"], "waits"),

@@ -206,6 +206,26 @@ def top_screen(scene):
     expect(0 < calls < quick, f"quick was not excluded: {calls} of {quick} recorded")
 
 
+@case("top in a narrow terminal")
+def top_narrow(scene):
+    """The name of the function and what is sorted by are there at any width, on the screen and in tables; other columns go."""
+    need("tmux")
+    program = scene.start()
+    for words in ("", " </dev/null"):  # the screen, and tables
+        result = scene.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24",
+                            f"{scene.contrail} top --sort calls --function 'ticks!*' {words}")
+        if result.returncode:
+            raise Skip(f"tmux does not start: {result.stderr.strip()}")
+        scene.terminal = True
+        for width, heading in ((80, r"calls last +self last +calls +self  function"), (60, "self last +calls  function"), (40, "calls  function")):
+            scene.tmux("resize-window", "-x", str(width), "-y", "24")
+            wait_for(f"columns of {width}", lambda: re.search(rf"^ *{heading}$.*^[> ].*\d.*slow \[ticks\]$", scene.screen(), re.M | re.S), 30)
+        scene.tmux("kill-server")
+        wait_for("the end of tmux", lambda: scene.tmux("list-sessions").returncode != 0)
+    scene.terminal = False
+    scene.end(program)
+
+
 # ---- contrail replay --live ----
 
 

@@ -600,11 +600,17 @@ def details(scene, browser):
     slow = min((entry for entry in page.entries if entry.name == "slow"), key=lambda entry: entry.begin)
     for part in ("slow", "us=500", "result1500", "main", f"{slow.begin / 1e9:.9f} s", "returned"):
         expect(part in said, f"{part} is not said: {said}")
-    expect(f"{page.sums()['slow'][0]} calls" in browser.text("found"), browser.text("found"))
+    calls = page.sums()["slow"][0]
+    expect(browser.text("found") == f"1 function, {calls} call{'' if calls == 1 else 's'}", browser.text("found"))
+    # The address follows some time later, so each one is waited for.
+    harness.wait_for("the address", lambda: "entry=" in browser.value("location.hash"))
+    place = browser.value("location.hash")
     browser.key("ArrowUp")
     expect(browser.text("details").startswith("main"), browser.text("details"))
+    harness.wait_for("the caller's address", lambda: browser.value("location.hash") != place)
+    place = browser.value("location.hash")
     browser.key("ArrowDown")
-    harness.wait_for("the address", lambda: "entry=" in browser.value("location.hash"))
+    harness.wait_for("the called one's address", lambda: browser.value("location.hash") != place)
     place, said = browser.value("location.hash"), browser.text("details")
     browser.open(scene.path("view.html"), place)
     expect(browser.text("details") == said, "the address shows another call")

@@ -204,31 +204,37 @@ put_heading(const struct ct_top *top)
   }
 }
 
+/* Its name and module, and the end of the line; at most so many characters. */
+static void
+put_function(const char *name, const char *module, size_t columns)
+{
+  char text[2 * CT_SCREEN_TEXT_BYTES];
+  size_t bytes = 0;
+  snprintf(text, sizeof(text), "%s [%s]", name, module);
+  for (; text[bytes] != '\0'; bytes++) {
+    if (((unsigned char)text[bytes] & 0xC0) != 0x80 && columns-- == 0) {
+      break;
+    }
+  }
+  ct_put_printable(stdout, text, bytes);
+  putchar('\n');
+}
+
 static void
 put_table(const struct ct_top *top)
 {
   put_heading(top);
-  printf("%12s %10s %10s %15s %10s %10s %7s  %s\n", "calls last", "self last", "p99 last", "calls", "self", "p99",
-         "open", "function");
+  unsigned width = ct_terminal_columns(), chosen = ct_top_columns(top->sort, width);
+  char line[CT_TOP_COLUMNS_BYTES];
+  ct_top_heading(chosen, line);
+  printf("%sfunction\n", line);
   for (size_t i = 0; i < top->row_count && (top->limit == 0 || i < top->limit); i++) {
     const struct ct_live_row *row = ct_live_row(top->live, i);
-    char a[CT_COUNT_CHARS] = "-", b[CT_DURATION_CHARS] = "-", c[CT_DURATION_CHARS] = "-", d[CT_COUNT_CHARS],
-         e[CT_DURATION_CHARS], f[CT_DURATION_CHARS];
-    if (top->state.last_is_known) {
-      ct_format_count(a, row->last_calls);
-      ct_format_duration(b, row->last_self_ns);
-      if (row->has_last_p99) {
-        ct_format_duration(c, row->last_p99_ns);
-      }
-    }
-    printf("%12s %10s %10s %14s%s %10s %10s %7" PRIu64 "  ", a, b, c, ct_format_count(d, row->calls),
-           row->is_sampled ? "~" : " ", ct_format_duration(e, row->self_ns),
-           row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open);
+    ct_top_row(chosen, row, top->state.last_is_known, line);
+    fputs(line, stdout);
     char name[CT_SCREEN_TEXT_BYTES];
-    ct_put_printable(stdout, ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), SIZE_MAX);
-    fputs(" [", stdout);
-    ct_put_printable(stdout, row->module, SIZE_MAX);
-    puts("]");
+    put_function(ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), row->module,
+                 width > strlen(line) ? width - strlen(line) : SIZE_MAX);
   }
   if (top->limit != 0 && top->row_count > top->limit) {
     printf("%zu more functions\n", top->row_count - top->limit);

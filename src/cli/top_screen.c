@@ -80,27 +80,19 @@ draw_rows(struct screen *screen)
                                                             : screen->first;
   attron(A_REVERSE);
   mvhline(HEAD_LINES - 1, 0, ' ', COLS);
-  ct_screen_line(HEAD_LINES - 1, "%12s %10s %10s %15s %10s %10s %6s  %s", "calls last", "self last", "p99 last",
-                 "calls", "self", "p99", "open", "function");
+  char line[CT_TOP_COLUMNS_BYTES];
+  unsigned chosen = ct_top_columns(top->sort, (unsigned)COLS);
+  ct_top_heading(chosen, line);
+  ct_screen_line(HEAD_LINES - 1, "%sfunction", line);
   attroff(A_REVERSE);
   for (size_t i = 0; i < lines && screen->first + i < top->row_count; i++) {
     const struct ct_live_row *row = ct_live_row(top->live, screen->first + i);
     char name[CT_SCREEN_TEXT_BYTES];
-    char a[CT_COUNT_CHARS] = "-", b[CT_DURATION_CHARS] = "-", c[CT_DURATION_CHARS] = "-", d[CT_COUNT_CHARS],
-         e[CT_DURATION_CHARS], f[CT_DURATION_CHARS];
-    if (top->state.last_is_known) {
-      ct_format_count(a, row->last_calls);
-      ct_format_duration(b, row->last_self_ns);
-      if (row->has_last_p99) {
-        ct_format_duration(c, row->last_p99_ns);
-      }
-    }
     if (screen->first + i == screen->chosen) {
       attron(A_BOLD);
     }
-    ct_screen_line(HEAD_LINES + (int)i, "%12s %10s %10s %14s%s %10s %10s %6" PRIu64 "  %s [%s]", a, b, c,
-                   ct_format_count(d, row->calls), row->is_sampled ? "~" : " ", ct_format_duration(e, row->self_ns),
-                   row->has_p99 ? ct_format_duration(f, row->p99_ns) : "-", row->open,
+    ct_top_row(chosen, row, top->state.last_is_known, line);
+    ct_screen_line(HEAD_LINES + (int)i, "%s%s [%s]", line,
                    ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), row->module);
     attroff(A_BOLD);
     if (screen->first + i == screen->chosen) {

@@ -29,6 +29,7 @@ struct slot {
   enum state state;
   uint8_t *raw;
   size_t raw_bytes;
+  unsigned effort; /* for what is in it; each slot learns of its own chunks, so it is the same in each run */
   struct ct_packed packed;
 };
 
@@ -45,6 +46,7 @@ struct ct_sink_pool {
   pthread_t workers[MAX_WORKERS];
   int failed; /* errno of the first failure to write or pack */
   uint64_t bytes;
+  int64_t spared;     /* packets: see pack.h */
   uint64_t raw_bytes; /* gzip: of the whole */
   uint32_t crc;
   /* Under the lock: the states, and */
@@ -58,7 +60,7 @@ struct ct_sink_pool {
 static int
 pack(const struct ct_sink_pool *pool, struct ct_packer *packer, struct slot *slot)
 {
-  return ct_pack(packer, pool->packing, slot->raw, slot->raw_bytes, &slot->packed);
+  return ct_pack(packer, pool->packing, slot->effort, slot->raw, slot->raw_bytes, &slot->packed);
 }
 
 static void
@@ -142,6 +144,9 @@ write_oldest(struct ct_sink_pool *pool)
   }
   write_all(pool, pool->packing == CT_OUT_PLAIN ? slot->raw : slot->packed.data,
             pool->packing == CT_OUT_PLAIN ? slot->raw_bytes : slot->packed.bytes);
+  if (pool->packing == CT_OUT_PACKETS) {
+    slot->effort = ct_pack_effort_after(slot->effort, &slot->packed, &pool->spared);
+  }
   slot->state = FREE; /* nobody looks at it until it is full */
   pool->oldest = (pool->oldest + 1) % pool->slot_count;
 }
@@ -279,6 +284,7 @@ make_slots(struct ct_sink_pool *pool)
   pool->slot_count = packs ? SLOTS : 2;
   for (unsigned i = 0; i < pool->slot_count; i++) {
     pool->slots[i].raw = malloc(CT_OUT_CHUNK_BYTES);
+    pool->slots[i].effort = CT_PACK_EFFORTS - 2;
     pool->slots[i].packed.data = packs ? malloc(ct_packed_most()) : NULL;
     if (pool->slots[i].raw == NULL || (packs && pool->slots[i].packed.data == NULL)) {
       return CT_ENOMEM;

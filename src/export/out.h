@@ -34,7 +34,7 @@ enum ct_out_packing {
 /* What the name asks for; else what is given. path may be NULL. */
 enum ct_out_packing ct_out_packing_of(const char *path, enum ct_out_packing packing);
 
-enum { CT_OUT_CHUNK_BYTES = 384 << 10, CT_OUT_PIECE_MAX = 64 << 10 };
+enum { CT_OUT_CHUNK_BYTES = 768 << 10, CT_OUT_PIECE_MAX = 64 << 10 };
 
 struct ct_sink_pool;
 struct ct_sink {

@@ -3,15 +3,18 @@
  * A trace of Perfetto (ui.perfetto.dev): protobuf packets with the begin and end of each call on the track of its
  * thread.
  *
- * So that a call takes few bytes: names are interned, by their numbers in order of appearance; each thread is a packet
- * sequence with a clock of its own that gives differences; its track and clock are the sequence's defaults; and packets
- * are deflated by some hundred kilobytes. In a packet of a call the time is last, so that what calls have alike is
- * in one piece, up to the next one's; that it needs the sequence's state is not said, since all of it is in the file.
+ * So that a call takes few bytes: names are interned, by their numbers in order of appearance, and how calls end too;
+ * each thread is a packet sequence with a clock of its own that gives differences; its track and clock are the
+ * sequence's defaults; and packets are deflated by some hundred kilobytes. In a packet of a call the time is last, so
+ * that what calls have alike is in one piece, up to the next one's; that it needs the sequence's state is not said,
+ * since all of it is in the file.
  *
  *   Trace.packet = 1
  *     TracePacket: clock_snapshot 6, timestamp 8, trusted_packet_sequence_id 10, track_event 11, interned_data 12,
  *                  sequence_flags 13, timestamp_clock_id 58, trace_packet_defaults 59, track_descriptor 60
  *     TrackEvent:  debug_annotations 4, type 9, name_iid 10, track_uuid 11, name 23
+ *     DebugAnnotation: name_iid 1, uint_value 3, name 10, string_value_iid 17
+ *     InternedData: event_names 2, debug_annotation_names 3, debug_annotation_string_values 29
  *
  * Times are nanoseconds since the begin of the recording, given as BOOTTIME. Ends, doubts and numbers of calls are
  * debug annotations. Own times are not in it: what is shown is the clock's.
@@ -43,7 +46,8 @@ enum field {
   EVENT_NAME = 23 << 3 | 2,
 };
 enum { BEGIN = 1, END = 2, INSTANT = 3, CLEARED = 1, NEEDS_STATE = 2, BOOTTIME = 6, OWN_CLOCK = 64 };
-enum { NAME_MAX_BYTES = 16 << 10, SMALL_PACKET = 160, NOTE_MAX = 48, BEGIN_MAX = 24, MESSAGE_MAX = 40 << 10 };
+enum { END_NAME_IID = 1 };
+enum { NAME_MAX_BYTES = 16 << 10, SMALL_PACKET = 160, NOTE_MAX = 8, BEGIN_MAX = 24, MESSAGE_MAX = 40 << 10 };
 
 /* A call's begin on the thread's own track, up to the time; its second byte has the size, without the time. */
 struct begin {
@@ -66,7 +70,7 @@ struct perfetto {
   uint8_t head[8]; /* of each event: the sequence */
   uint32_t head_bytes;
   struct begin end; /* the same of a call's end */
-  struct note {     /* the annotation that says so, of each end; bytes 0: it is too long for a small packet */
+  struct note {     /* the annotation that says so, of each end */
     uint8_t data[NOTE_MAX];
     uint32_t bytes;
   } notes[CT_SPAN_ENDS];
@@ -186,6 +190,25 @@ begin_process(void *arg, const struct ct_walk_place *place)
   return ct_walk_texts_begin(&perfetto->texts, place->trace);
 }
 
+/* With how calls end: at most so many texts of few characters. */
+static void
+add_ends(struct message *packet)
+{
+  struct message data, entry;
+  begin_message(&data);
+  begin_message(&entry);
+  add_number(&entry, 1 << 3, END_NAME_IID);
+  add_text(&entry, 2 << 3 | 2, "end");
+  add_message(&data, 3 << 3 | 2, &entry);
+  for (uint32_t end = 0; end < CT_SPAN_ENDS; end++) {
+    begin_message(&entry);
+    add_number(&entry, 1 << 3, end + 1);
+    add_text(&entry, 2 << 3 | 2, ct_span_end_text((enum ct_span_end)end));
+    add_message(&data, 29 << 3 | 2, &entry);
+  }
+  add_message(packet, INTERNED_DATA, &data);
+}
+
 /* The begin of a sequence: its clock begins at 0, and gives differences from here on. */
 static void
 put_sequence(struct perfetto *perfetto)
@@ -211,6 +234,7 @@ put_sequence(struct perfetto *perfetto)
     add_message(&inner, 1 << 3 | 2, &clock);
   }
   add_message(&packet, CLOCK_SNAPSHOT, &inner);
+  add_ends(&packet);
   put_packet(perfetto->out, &packet);
 }
 
@@ -380,31 +404,23 @@ intern(struct perfetto *perfetto, uint32_t fn)
 }
 
 static void
-annotate(struct message *event, const char *name, const char *text, uint64_t number)
+annotate(struct message *event, const char *name, uint64_t number)
 {
   struct message annotation;
   begin_message(&annotation);
   add_text(&annotation, 10 << 3 | 2, name);
-  if (text != NULL) {
-    add_text(&annotation, 6 << 3 | 2, text);
-  } else {
-    add_number(&annotation, 3 << 3, number);
-  }
+  add_number(&annotation, 3 << 3, number);
   add_message(event, EVENT_ANNOTATION, &annotation);
 }
 
 static void
 make_notes(struct perfetto *perfetto)
 {
-  for (int end = 0; end < CT_SPAN_ENDS; end++) {
-    struct message event;
-    begin_message(&event);
-    annotate(&event, "end", ct_span_end_text((enum ct_span_end)end), 0);
-    size_t bytes = (size_t)(event.at - event.bytes);
-    if (bytes <= NOTE_MAX) {
-      memcpy(perfetto->notes[end].data, event.bytes, bytes);
-      perfetto->notes[end].bytes = (uint32_t)bytes;
-    }
+  for (uint8_t end = 0; end < CT_SPAN_ENDS; end++) {
+    uint8_t data[] = {EVENT_ANNOTATION, 5, 1 << 3, END_NAME_IID, (uint8_t)(17 << 3 | 0x80), 17 << 3 >> 7, end + 1};
+    static_assert(sizeof(data) < NOTE_MAX && CT_SPAN_ENDS < 127, "a number of one byte");
+    memcpy(perfetto->notes[end].data, data, sizeof(data));
+    perfetto->notes[end].bytes = sizeof(data);
   }
 }
 
@@ -434,19 +450,21 @@ put_annotated(struct perfetto *perfetto, uint64_t delta, uint8_t type, const str
     add_number(&event, EVENT_TRACK, track);
   }
   if (span->end != CT_SPAN_RETURNED) {
-    annotate(&event, "end", ct_span_end_text((enum ct_span_end)span->end), 0);
+    const struct note *note = &perfetto->notes[span->end];
+    memcpy(event.at, note->data, NOTE_MAX);
+    event.at += note->bytes;
   }
   if (ct_span_is_unfinished(span->end)) {
-    annotate(&event, "open", NULL, 1);
+    annotate(&event, "open", 1);
   }
   if ((span->uncertain & CT_SPAN_UNCERTAIN) != 0) {
-    annotate(&event, "uncertain", NULL, 1);
+    annotate(&event, "uncertain", 1);
   }
   if ((span->uncertain & CT_SPAN_BEFORE) != 0) {
-    annotate(&event, "before", NULL, 1);
+    annotate(&event, "before", 1);
   }
   if (span->end == CT_SPAN_POINT || span->end == CT_SPAN_COUNTED) {
-    annotate(&event, "calls", NULL, span->end == CT_SPAN_POINT ? span->calls : span->duration_ticks);
+    annotate(&event, "calls", span->end == CT_SPAN_POINT ? span->calls : span->duration_ticks);
   }
   put_long_event(perfetto, delta, &event);
 }
@@ -477,8 +495,7 @@ put_end(void *arg, const struct ct_walk_place *place, const struct ct_span *span
     put_event(perfetto, delta_to(perfetto, place, span->end_tsc), END, 0, track, NULL);
     return 0;
   }
-  if (CT_LIKELY(was_entered && span->uncertain == 0 && !ct_span_is_unfinished(span->end) &&
-                perfetto->notes[span->end].bytes != 0)) {
+  if (CT_LIKELY(was_entered && span->uncertain == 0 && !ct_span_is_unfinished(span->end))) {
     put_event(perfetto, delta_to(perfetto, place, span->end_tsc), END, 0, track, &perfetto->notes[span->end]);
     return 0;
   }
@@ -539,7 +556,7 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
   begin_message(&event);
   add_number(&event, EVENT_TYPE, INSTANT);
   add_text(&event, EVENT_NAME, "events lost");
-  annotate(&event, "events", NULL, events);
+  annotate(&event, "events", events);
   put_long_event(perfetto, delta_to(perfetto, place, tsc), &event);
   return 0;
 }

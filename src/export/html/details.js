@@ -88,7 +88,7 @@ function tellEntry(page, entry) {
   const {row, low, high} = childrenOf(data, entry);
   let calls = 0;
   for (let i = low; i < high; i++) calls += columns.calls[row[i]];
-  if (calls !== 0 && !isRun) panel.append(make('p', `${count(calls)} calls directly in it, or together with those inside short ones.`));
+  if (calls !== 0 && !isRun) panel.append(make('p', `${count(calls)} call${calls === 1 ? '' : 's'} directly in it, or together with those inside short ones.`));
   const sum = page.table.sums.find(item => item.numbers.includes(columns.fn[entry]));
   panel.append(make('h3', 'Function'), link(clean(about.functions[columns.fn[entry]][FN.name]), () => page.tellFunction(sum)));
 }

@@ -152,7 +152,7 @@ class Page {
       const {order, columns} = this.data, before = this.hitsBefore = new Uint32Array(order.length + 1);
       for (let i = 0; i < order.length; i++) before[i + 1] = before[i] + this.hits[columns.fn[order[i]]];
     }
-    get('found').textContent = query === '' ? '' : this.match === null ? 'no such expression' : `${count(functions)} functions, ${count(calls)} calls`;
+    get('found').textContent = query === '' ? '' : this.match === null ? 'no such expression' : `${count(functions)} function${functions === 1 ? '' : 's'}, ${count(calls)} call${calls === 1 ? '' : 's'}`;
     this.changed();
   }
   /* The next entry that matches, in the order of time. */
