@@ -19,8 +19,21 @@ drain_counts_begin(struct ct_drain *drain, const uint8_t *counters)
   counts->counters = counters;
   if (counters != NULL && counts->tallies == NULL) {
     counts->tallies = calloc(CT_DRAIN_TALLIES, sizeof(*counts->tallies));
-    counts->no_memory = counts->tallies == NULL;
+    counts->touched = calloc(CT_DRAIN_TALLIES / CT_DRAIN_TALLY_RUN, sizeof(*counts->touched));
+    counts->no_memory = counts->tallies == NULL || counts->touched == NULL;
+    if (counts->no_memory) {
+      drain_counts_free(counts);
+    }
   }
+}
+
+void
+drain_counts_free(struct drain_counts *counts)
+{
+  free(counts->tallies);
+  free(counts->touched);
+  counts->tallies = NULL;
+  counts->touched = NULL;
 }
 
 void
@@ -33,11 +46,12 @@ drain_counts_end(struct ct_drain *drain)
   drain->counts.counters = NULL;
 }
 
-/* Only this thread writes. */
+/* Only this thread writes. release: who takes the mark away and then reads has this sum, or finds a new mark. */
 static inline void
-add(_Atomic uint64_t *sum, uint64_t n)
+add(struct drain_counts *counts, uint32_t fn, _Atomic uint64_t *sum, uint64_t n)
 {
   atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + n, memory_order_relaxed);
+  atomic_store_explicit(&counts->touched[fn / CT_DRAIN_TALLY_RUN], 1, memory_order_release);
 }
 
 /*
@@ -58,7 +72,7 @@ take_one(struct ct_drain *drain, struct drain_thread *thread, const struct ct_co
   ct_encode_counted(thread->encoder, drain_thread_last(thread), fn, calls);
   drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] += calls;
   if (drain->counts.tallies != NULL && fn < CT_DRAIN_TALLIES) {
-    add(&drain->counts.tallies[fn].counted, calls);
+    add(&drain->counts, fn, &drain->counts.tallies[fn].counted, calls);
   }
 }
 
@@ -162,7 +176,7 @@ drain_counts_tally(struct drain_counts *counts, const struct ct_ring_event *even
       fn = (fn & CT_FN_POINT_BIT) != 0 && CT_FN_WEIGHT(fn) == 0 ? fn & CT_FN_MAX : UINT32_MAX;
     }
     if (kind != CT_KIND_RETURN && fn < CT_DRAIN_TALLIES) {
-      add(&counts->tallies[fn].recorded, 1);
+      add(counts, fn, &counts->tallies[fn].recorded, 1);
     }
   }
 }
@@ -177,6 +191,12 @@ const struct ct_drain_tally *
 ct_drain_tallies(const struct ct_drain *drain)
 {
   return drain->counts.tallies;
+}
+
+_Atomic uint8_t *
+ct_drain_touched(const struct ct_drain *drain)
+{
+  return drain->counts.touched;
 }
 
 uint64_t

@@ -13,6 +13,7 @@ struct drain_counts {
   const uint8_t *counters;                /* of the ring, CT_COUNTERS_BYTES for each slot; NULL: there are none */
   struct ct_counter *seen[CT_SLOT_COUNT]; /* as they were when last read; NULL: all zero */
   struct ct_drain_tally *tallies;         /* CT_DRAIN_TALLIES; NULL: there is no budget */
+  _Atomic uint8_t *touched;               /* a byte for CT_DRAIN_TALLY_RUN of them, as ct_drain_touched says */
   uint32_t first;                         /* the function that the first counter is of */
   _Atomic uint32_t asked, taken;          /* numbers of readings: the last one that was asked for, and done */
   uint64_t taken_ns, took_ns;             /* when all were read last, and how long that took */
@@ -23,6 +24,8 @@ struct drain_counts {
 /* For the ring of a new image. */
 void drain_counts_begin(struct ct_drain *drain, const uint8_t *counters);
 void drain_counts_end(struct ct_drain *drain);
+/* The tallies. */
+void drain_counts_free(struct drain_counts *counts);
 /* Of all threads that have a stream. */
 void drain_counts_take(struct ct_drain *drain);
 /* It is time for that. */

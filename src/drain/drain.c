@@ -772,7 +772,7 @@ ct_drain_free(struct ct_drain *drain)
     return;
   }
   munmap(drain->modes, (size_t)CT_FN_MAX + 1);
-  free(drain->counts.tallies);
+  drain_counts_free(&drain->counts);
   ct_thread_ids_end(&drain->ids);
   free(drain->infos);
   free(drain->early);

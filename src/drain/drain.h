@@ -70,7 +70,8 @@ enum ct_hook_event {
 struct ct_drain_tally {
   _Atomic uint64_t recorded, counted;
 };
-#define CT_DRAIN_TALLIES 262144u /* functions with a greater id have none */
+#define CT_DRAIN_TALLIES   262144u /* functions with a greater id have none */
+#define CT_DRAIN_TALLY_RUN 8u      /* a divisor of that */
 
 struct ct_drain_stats {
   struct ct_drain_retired retired; /* a part of the others */
@@ -218,6 +219,9 @@ struct ct_drain_numbers {
 void ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers);
 /* By function id, CT_DRAIN_TALLIES of them; any thread may read them. NULL: the image's ring has no counters. */
 const struct ct_drain_tally *ct_drain_tallies(const struct ct_drain *drain);
+/* A byte for each CT_DRAIN_TALLY_RUN tallies, not 0 where one of them has grown since somebody set it to 0. Who reads
+ * the tallies sets it to 0 first (acquire). */
+_Atomic uint8_t *ct_drain_touched(const struct ct_drain *drain);
 /* Asks for them to be brought up to date; that is done within milliseconds, and then the second one is true. */
 void ct_drain_ask_counts(struct ct_drain *drain);
 /* From then on the kernel is not to report switches of threads, which costs them time: only sums are known. Not where a

@@ -34,7 +34,7 @@ session_begin_budget(struct ct_session *session)
   ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
   budget->drain_cpu_ns = ct_drain_cpu_ns(session->recording.drain);
   budget->drain_ns = BUDGET_DRAIN_NS_FIRST;
-  budget->modules_seen = 0;
+  budget->modules_seen = budget->whole_ns = budget->tick_cpu_ns = 0;
   budget->has_decided = budget->asked = false;
   budget->is_long = false;
   budget->switches = 0;
@@ -61,7 +61,9 @@ session_free_budget(struct ct_session *session)
   if (budget != NULL) {
     free(budget->functions);
     free(budget->was_out);
+    free(budget->is_alive);
     free(budget->sorted);
+    free(budget->first_gate);
     free(budget->gates);
     free(budget);
     session->budget = NULL;

@@ -58,7 +58,7 @@ ct_budget_cold_costs(const struct ct_budget_cold *cold, struct ct_budget_functio
 static bool
 changes(const struct ct_budget_function *function)
 {
-  return function->is_unpatched != (function->seen == CT_SEEN_OUT);
+  return function->is_unpatched != (function->seen == CT_SEEN_OUT && !function->keeps_patch);
 }
 
 void

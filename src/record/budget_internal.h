@@ -14,6 +14,7 @@
 struct budget_gate {
   uint64_t at; /* struct ct_gate in the process */
   uint32_t fn;
+  uint32_t next; /* the function's next one, counted from 1; 0: there is none */
 };
 
 struct budget_step {
@@ -26,17 +27,21 @@ struct session_budget {
   struct ct_budget_function *functions; /* by id */
   uint8_t *was_out;                     /* by id: at some time */
   size_t function_count;
+  uint8_t *is_alive; /* of CT_DRAIN_TALLY_RUN functions: one was in `sorted` in the last tick */
   struct ct_budget_function **sorted;
+  uint32_t *first_gate; /* by id, counted from 1 */
   struct budget_gate *gates;
   size_t gate_count;
   uint64_t modules_seen; /* what of the modules the gates were made of */
   uint64_t begun_ns, tick_ns, cpu_ns, drain_cpu_ns, events, stopped_ns;
+  uint64_t whole_ns;    /* all functions were looked at then; 0: that is due */
+  uint64_t tick_cpu_ns; /* what the last tick has taken of this thread's time */
   uint64_t switches;
   double switch_share;     /* of the process's time, of late, what reports of its threads' switches take */
   uint32_t switch_ticks;   /* that this is the mean of; 0: it was given up */
   double points;           /* calls of functions without gates, in the last tick */
   double drain_ns;         /* an event */
-  double rest;             /* of the drain's time what is no event's, ns a second of the process's */
+  double rest;             /* of the drain's time what is no event's, and ticks, ns a second of the process's */
   double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;

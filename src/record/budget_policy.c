@@ -16,6 +16,9 @@
 #define SETTLED_NS    10000000000ull
 #define RETRY_NS      4000000000ull /* the first time; each time in a row that it fails twice as long */
 #define OUT_NS        300000000ull  /* so long a function is only counted before it may go out */
+#define STOP_SOON_NS  150000000ull  /* between two stops where much is to be saved: */
+#define SOON_SHARE    0.3           /* of the limit */
+#define UNPATCH_SHARE 0.02          /* of the limit: what patches of functions that are out must cost for a stop */
 #define PROBES_SHARE  0.1           /* of the limit: for functions that were out, to see how they are called now ... */
 #define PROBE_SECONDS 1.5           /* ... which takes so long, from one change of patches to the next */
 
@@ -183,4 +186,21 @@ ct_budget_choose(struct ct_budget_function **functions, size_t count, const stru
     will_spend += spent(costs, functions[i], functions[i]->wanted);
   }
   return will_spend;
+}
+
+bool
+ct_budget_wants_stop(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs,
+                     double allowed_ns, uint64_t age_ns)
+{
+  double saved = 0;
+  bool comes_back = false;
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_budget_function *function = functions[i];
+    comes_back |= function->is_unpatched && function->seen != CT_SEEN_OUT;
+    if (function->seen == CT_SEEN_OUT && !function->is_unpatched && !function->keeps_patch) {
+      saved += function->rate * (costs->out + function->cold);
+    }
+  }
+  return age_ns >= CT_BUDGET_STOP_NS ? comes_back || saved > UNPATCH_SHARE * allowed_ns
+                                     : age_ns >= STOP_SOON_NS && saved > SOON_SHARE * allowed_ns;
 }

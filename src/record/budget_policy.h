@@ -29,6 +29,7 @@ struct ct_budget_function {
   bool has_counter;           /* ... and its calls can be counted */
   bool is_apart;              /* it is only counted, until the next tick */
   bool is_unpatched;          /* its patch is out, and it costs nothing */
+  bool keeps_patch;           /* even when it is out: its trampoline does more than record */
   bool is_witness;            /* of an experiment with patches: it is seen as before */
   uint8_t backoff;            /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
 };
@@ -50,5 +51,11 @@ double ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen);
  */
 double ct_budget_choose(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs,
                         double allowed_ns, uint64_t now_ns, bool is_first, bool may_try);
+
+/* Is there something that is worth a stop of the process, age_ns after the last one: patches that are to go and cost
+ * something, or to come back? Patches that stay anyway are not. */
+bool ct_budget_wants_stop(struct ct_budget_function *const *functions, size_t count,
+                          const struct ct_budget_costs *costs, double allowed_ns, uint64_t age_ns);
+#define CT_BUDGET_STOP_NS 1000000000ull /* between two stops, but where much is to be saved */
 
 #endif

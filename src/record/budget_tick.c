@@ -20,6 +20,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TICK_NS             100000000ull
@@ -37,10 +38,6 @@
 #define COLD_NS_MOST        400000000ull /* ... which wait no longer for it */
 #define DRAIN_NS_LEAST      5.0 /* of the drain's time an event: at least, and at most: the rest is no event's */
 #define DRAIN_NS_MOST       40.0
-#define STOP_NS             1000000000ull /* between two stops for patches */
-#define STOP_SOON_NS        150000000ull  /* ... where much is to be saved: */
-#define SOON_SHARE          0.3           /* of the limit */
-#define UNPATCH_SHARE       0.02 /* of the limit: what patches of functions that are out must cost for a stop */
 #define SMOOTH_SECONDS      2.0
 #define SWITCH_NS           3000.0 /* that a thread goes and comes again, and both are reported */
 #define SWITCH_MOST         0.25   /* of the limit, for such reports */
@@ -71,12 +68,19 @@ grow(struct session_budget *budget, size_t count)
   budget->was_out = was_out != NULL ? was_out : budget->was_out;
   struct ct_budget_function **sorted = reallocarray(budget->sorted, count, sizeof(struct ct_budget_function *));
   budget->sorted = sorted != NULL ? sorted : budget->sorted;
-  if (functions == NULL || was_out == NULL || sorted == NULL) {
+  uint32_t *first_gate = reallocarray(budget->first_gate, count, sizeof(*first_gate));
+  budget->first_gate = first_gate != NULL ? first_gate : budget->first_gate;
+  size_t runs = count / CT_DRAIN_TALLY_RUN + 1, had = budget->function_count / CT_DRAIN_TALLY_RUN;
+  uint8_t *is_alive = realloc(budget->is_alive, runs);
+  budget->is_alive = is_alive != NULL ? is_alive : budget->is_alive;
+  if (functions == NULL || was_out == NULL || sorted == NULL || first_gate == NULL || is_alive == NULL) {
     return false;
   }
   size_t more = count - budget->function_count;
   memset(functions + budget->function_count, 0, more * sizeof(*functions));
   memset(was_out + budget->function_count, 0, more);
+  memset(first_gate + budget->function_count, 0, more * sizeof(*first_gate));
+  memset(is_alive + had, 1, runs - had);
   budget->function_count = count;
   return true;
 }
@@ -93,7 +97,8 @@ add_gate(struct session_budget *budget, size_t *capacity, uint64_t at, uint32_t 
     budget->gates = gates;
     *capacity = grown;
   }
-  budget->gates[budget->gate_count++] = (struct budget_gate){at, fn};
+  budget->gates[budget->gate_count++] = (struct budget_gate){at, fn, budget->first_gate[fn]};
+  budget->first_gate[fn] = (uint32_t)budget->gate_count;
   return true;
 }
 
@@ -116,6 +121,7 @@ add_module(struct session_budget *budget, const struct ct_module *module, uint32
           function->has_counter = fn - first_counted < CT_COUNTERS && !plan->functions[i].self_branch;
           function->seen = function->has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
           function->has_gate = fn < CT_DRAIN_TALLIES;
+          function->keeps_patch = ct_requested_for_none(&plan->functions[i]) != CT_REQUESTED_NONE;
           budget->seen[function->seen] += function->has_gate;
         }
       }
@@ -165,6 +171,10 @@ find_gates(struct ct_session *session)
   free(budget->gates);
   budget->gates = NULL;
   budget->gate_count = 0;
+  budget->whole_ns = 0;
+  if (budget->function_count != 0) {
+    memset(budget->first_gate, 0, budget->function_count * sizeof(*budget->first_gate));
+  }
   for (size_t i = 0; i < modules->count; i++) {
     const struct ct_module *module = &modules->items[i];
     if (module->loaded && module->plan != NULL && module->installed.region != 0 &&
@@ -194,40 +204,64 @@ compare_rates(const void *a, const void *b)
   return left->rate < right->rate ? -1 : left->rate > right->rate;
 }
 
-/* Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. */
+/* Does it belong into budget->sorted? */
+static bool
+read_rate(struct session_budget *budget, const struct ct_drain_tally *tally, struct ct_budget_function *function,
+          double used_ns)
+{
+  uint64_t recorded = atomic_load_explicit(&tally->recorded, memory_order_relaxed);
+  uint64_t counted = atomic_load_explicit(&tally->counted, memory_order_relaxed);
+  function->passed = (double)(counted - function->counted);
+  function->calls = (double)(recorded - function->recorded) + function->passed;
+  function->recorded = recorded;
+  function->counted = counted;
+  if (!function->has_gate) {
+    budget->points += function->calls;
+    return false;
+  }
+  if (function->seen != CT_SEEN_OUT && !function->is_unpatched) {
+    double rate = function->calls * (1e9 / used_ns);
+    function->rate = rate > function->rate ? rate : 0.7 * function->rate + 0.3 * rate;
+  }
+  if (function->rate < RATE_LEAST) {
+    function->rate = 0;
+  }
+  function->wanted = function->seen;
+  return function->rate != 0 || function->seen == CT_SEEN_OUT || function->is_unpatched;
+}
+
+/*
+ * Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. Most are
+ * neither: of a program with 66,000 functions a look at all of them takes longer than all else that is done in a tick,
+ * and takes the caches from the program. So these are looked at once a second, to see whether they are idle.
+ */
 static size_t
 read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_idle)
 {
   struct session_budget *budget = session->budget;
   const struct ct_drain_tally *tallies = ct_drain_tallies(session->recording.drain);
-  size_t count = 0;
+  _Atomic uint8_t *touched = ct_drain_touched(session->recording.drain);
+  size_t count = 0, end = budget->function_count < CT_DRAIN_TALLIES ? budget->function_count : CT_DRAIN_TALLIES;
+  bool is_whole = !budget->has_decided || budget->whole_ns == 0 || now - budget->whole_ns >= IDLE_NS;
   *has_idle = false;
   budget->points = 0;
-  for (size_t fn = 0; fn < budget->function_count && fn < CT_DRAIN_TALLIES; fn++) {
-    struct ct_budget_function *function = &budget->functions[fn];
-    uint64_t recorded = atomic_load_explicit(&tallies[fn].recorded, memory_order_relaxed);
-    uint64_t counted = atomic_load_explicit(&tallies[fn].counted, memory_order_relaxed);
-    function->passed = (double)(counted - function->counted);
-    function->calls = (double)(recorded - function->recorded) + function->passed;
-    function->recorded = recorded;
-    function->counted = counted;
-    if (!function->has_gate) {
-      budget->points += function->calls;
+  budget->whole_ns = is_whole ? now : budget->whole_ns;
+  for (size_t first = 0; first < end; first += CT_DRAIN_TALLY_RUN) {
+    size_t run = first / CT_DRAIN_TALLY_RUN;
+    if (atomic_load_explicit(&touched[run], memory_order_relaxed) == 0 && !budget->is_alive[run] && !is_whole) {
       continue;
     }
-    if (function->seen != CT_SEEN_OUT && !function->is_unpatched) {
-      double rate = function->calls * (1e9 / used_ns);
-      function->rate = rate > function->rate ? rate : 0.7 * function->rate + 0.3 * rate;
-    }
-    if (function->rate < RATE_LEAST) {
-      function->rate = 0;
-    }
-    function->wanted = function->seen;
-    if (function->rate != 0 || function->seen == CT_SEEN_OUT || function->is_unpatched) {
-      budget->sorted[count++] = function;
-    } else if (function->seen != CT_SEEN_FULL && now - function->since_ns >= IDLE_NS) {
-      function->wanted = CT_SEEN_FULL; /* nobody calls it */
-      *has_idle = true;
+    atomic_exchange_explicit(&touched[run], 0, memory_order_acquire); /* pairs with the drain's add() */
+    budget->is_alive[run] = 0;
+    for (size_t fn = first; fn < end && fn < first + CT_DRAIN_TALLY_RUN; fn++) {
+      struct ct_budget_function *function = &budget->functions[fn];
+      if (read_rate(budget, &tallies[fn], function, used_ns)) {
+        budget->is_alive[run] = 1;
+        budget->sorted[count++] = function;
+      } else if (function->has_gate && function->seen != CT_SEEN_FULL && now - function->since_ns >= IDLE_NS) {
+        function->wanted = CT_SEEN_FULL; /* nobody calls it */
+        *has_idle = true;
+      }
     }
   }
   qsort(budget->sorted, count, sizeof(struct ct_budget_function *), compare_rates);
@@ -291,7 +325,7 @@ switch_module(struct session_budget *budget, const struct ct_remote *remote, con
       if (installed->gates == NULL || installed->gates[i] == 0 || !is_active) {
         continue;
       }
-      bool wants_out = function->seen == CT_SEEN_OUT && ct_requested_for_none(&plan->functions[i]) == CT_REQUESTED_NONE;
+      bool wants_out = function->seen == CT_SEEN_OUT && !function->keeps_patch;
       if (wants_out != function->is_unpatched && (wants_out || function->seen != CT_SEEN_OUT)) {
         switches[i] = wants_out ? CT_SWITCH_OFF : CT_SWITCH_ON;
         any = true;
@@ -312,22 +346,19 @@ switch_module(struct session_budget *budget, const struct ct_remote *remote, con
   return ok;
 }
 
-/* Is there something that is worth a stop, so long after the last one? */
+/* Is the patch of one of the module's functions not as it should be? All such are sorted. */
 static bool
-wants_stop(const struct session_budget *budget, const struct ct_budget_costs *costs, size_t count, double allowed_ns,
-           uint64_t age)
+has_switch(const struct session_budget *budget, size_t count, const struct ct_module *module)
 {
-  double saved = 0;
-  bool comes_back = false;
+  const struct ct_budget_function *first = budget->functions + module->installed.first_fn;
   for (size_t i = 0; i < count; i++) {
     const struct ct_budget_function *function = budget->sorted[i];
-    comes_back |= function->is_unpatched && function->seen != CT_SEEN_OUT;
-    if (function->seen == CT_SEEN_OUT && !function->is_unpatched) {
-      saved += function->rate * (costs->out + function->cold);
+    if (function >= first && function < first + module->plan->hooked &&
+        function->is_unpatched != (function->seen == CT_SEEN_OUT && !function->keeps_patch)) {
+      return true;
     }
   }
-  return age >= STOP_NS ? comes_back || saved > UNPATCH_SHARE * allowed_ns
-                        : age >= STOP_SOON_NS && saved > SOON_SHARE * allowed_ns;
+  return false;
 }
 
 static void
@@ -338,7 +369,7 @@ switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, 
   struct ct_modules *modules = &session->recording.modules;
   struct ct_diag diag = {""};
   if (session->node.tree != NULL || session->target.is_stopped ||
-      !wants_stop(budget, costs, count, allowed_ns, now - budget->stopped_ns)) {
+      !ct_budget_wants_stop(budget->sorted, count, costs, allowed_ns, now - budget->stopped_ns)) {
     return;
   }
   budget->stopped_ns = now;
@@ -351,7 +382,8 @@ switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, 
   for (size_t i = 0; i < modules->count; i++) {
     struct ct_module *module = &modules->items[i];
     if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
-        module->installed.first_fn + module->plan->hooked <= budget->function_count) {
+        module->installed.first_fn + module->plan->hooked <= budget->function_count &&
+        has_switch(budget, count, module)) {
       switch_module(budget, &remote, module, now);
     }
   }
@@ -414,14 +446,15 @@ weigh_switches(struct ct_session *session, double used_ns)
   }
 }
 
-/* What the drain's time is an event, and what of it is no event's, ns a second of the process's time. */
+/* What the drain's time is an event, and what of it is no event's, with our last tick's, ns a second of the process's
+ * time. */
 static double
 read_drain(struct ct_session *session, double seconds)
 {
   struct session_budget *budget = session->budget;
   struct ct_drain_numbers numbers;
   ct_drain_numbers(session->recording.drain, &numbers);
-  uint64_t cpu = ct_drain_cpu_ns(session->recording.drain);
+  uint64_t cpu = ct_drain_cpu_ns(session->recording.drain), ticks = budget->tick_cpu_ns;
   double used = cpu > budget->drain_cpu_ns ? (double)(cpu - budget->drain_cpu_ns) : 0;
   double events = numbers.events > budget->events ? (double)(numbers.events - budget->events) : 0;
   budget->drain_cpu_ns = cpu;
@@ -431,20 +464,45 @@ read_drain(struct ct_session *session, double seconds)
     each = each < DRAIN_NS_LEAST ? DRAIN_NS_LEAST : each > DRAIN_NS_MOST ? DRAIN_NS_MOST : each;
     budget->drain_ns = 0.7 * budget->drain_ns + 0.3 * each;
   }
-  return at_least(used - events * budget->drain_ns, 0) / seconds;
+  return (at_least(used - events * budget->drain_ns, 0) + (double)ticks) / seconds;
 }
 
-/* All gates of functions whose level is another one than it should be, or those that are apart. */
+/* All gates of a function. */
 static void
-set_levels(struct ct_session *session, bool is_apart)
+set_function(struct ct_session *session, const struct ct_budget_function *function, uint8_t seen)
 {
   struct session_budget *budget = session->budget;
-  for (size_t i = 0; i < budget->gate_count && !budget->failed; i++) {
-    const struct budget_gate *gate = &budget->gates[i];
-    const struct ct_budget_function *function = &budget->functions[gate->fn];
-    if (is_apart ? function->is_apart : function->has_gate && function->wanted != function->seen) {
-      budget->failed = !set_level(session, gate, is_apart ? CT_SEEN_COUNTED : function->wanted);
-      ct_test_point("budget step");
+  for (uint32_t n = budget->first_gate[function - budget->functions]; n != 0 && !budget->failed;
+       n = budget->gates[n - 1].next) {
+    budget->failed = !set_level(session, &budget->gates[n - 1], seen);
+    ct_test_point("budget step");
+  }
+}
+
+/* Of functions whose level is another one than it should be: those that are sorted, and idle ones. */
+static void
+set_levels(struct ct_session *session, size_t count, bool has_idle)
+{
+  struct session_budget *budget = session->budget;
+  for (size_t i = 0; i < count; i++) {
+    if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
+      set_function(session, budget->sorted[i], budget->sorted[i]->wanted);
+    }
+  }
+  for (size_t fn = 0; has_idle && fn < budget->function_count; fn++) {
+    const struct ct_budget_function *function = &budget->functions[fn];
+    if (function->has_gate && function->rate == 0 && function->wanted != function->seen) {
+      set_function(session, function, function->wanted);
+    }
+  }
+}
+
+static void
+set_apart(struct ct_session *session, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (session->budget->sorted[i]->is_apart) {
+      set_function(session, session->budget->sorted[i], CT_SEEN_COUNTED);
     }
   }
 }
@@ -464,7 +522,7 @@ take_steps(struct ct_session *session, size_t count, bool has_idle, uint64_t now
   if (!any && !has_idle) {
     return;
   }
-  set_levels(session, false);
+  set_levels(session, count, has_idle);
   for (size_t i = 0; i < count; i++) {
     if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
       take_step(budget, budget->sorted[i], now);
@@ -516,7 +574,7 @@ experiment(struct ct_session *session, size_t count, double used, bool was_long,
       return false;
     }
     if (suffices && ct_budget_factor_apart(factor, budget->sorted, count, &costs, used)) {
-      set_levels(session, true);
+      set_apart(session, count);
       return true;
     }
     ct_budget_factor_give_up(factor, now);
@@ -557,7 +615,7 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   } else if (experiment(session, count, used, was_long, now)) {
     return;
   }
-  bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= STOP_NS;
+  bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= CT_BUDGET_STOP_NS;
   ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided, may_try);
   take_steps(session, count, has_idle, now);
   budget->has_decided = true;
@@ -571,6 +629,13 @@ find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most
   bool is_experiment = budget->is_long || budget->factor.phase != CT_BUDGET_NO_EXPERIMENT;
   *least = is_experiment ? (uint64_t)EXPERIMENT_NS_LEAST : budget->cold.goes_on ? COLD_NS_LEAST : CPU_NS_LEAST;
   *most = budget->cold.goes_on ? COLD_NS_MOST : IDLE_NS;
+}
+
+static uint64_t
+thread_cpu_ns(void)
+{
+  struct timespec t;
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
 }
 
 int
@@ -594,7 +659,9 @@ session_serve_budget(struct ct_session *session, int ms)
   } else if (ct_drain_has_counts(session->recording.drain)) {
     budget->asked = false;
     if (find_gates(session)) {
+      uint64_t begin = thread_cpu_ns();
       tick(session, now, cpu);
+      budget->tick_cpu_ns = thread_cpu_ns() - begin;
     } else {
       budget->failed = true;
     }

@@ -515,7 +515,10 @@ add_unwinding(void *context, const struct ct_plan *plan, uint64_t base)
   }
 }
 
-/* Calls visit with each module in the mappings of the process and its plan, made now if it is not known yet. */
+/*
+ * Calls visit with each module in the mappings of the process and its plan, made now if it is not known yet. Files of
+ * those that are known are not opened: a budget stops the process about once a second, each time after such a look.
+ */
 static void
 each_plan(struct ct_modules *modules, int pid, void (*visit)(void *context, const struct ct_plan *plan, uint64_t base),
           void *context)
@@ -528,9 +531,14 @@ each_plan(struct ct_modules *modules, int pid, void (*visit)(void *context, cons
     struct ct_plan *plan;
     bool fresh;
     uint64_t base;
-    if (is_module(&mappings.items[m]) &&
-        plan_of_mapping(modules, &mappings.items[m], pid, false, &plan, &fresh, NULL) == 0 &&
-        load_bias(plan, &mappings.items[m], &base) == 0) {
+    if (!is_module(&mappings.items[m])) {
+      continue;
+    }
+    const struct ct_module *module = known(modules, &mappings.items[m]);
+    if (module != NULL && module->plan != NULL) {
+      visit(context, module->plan, module->base);
+    } else if (plan_of_mapping(modules, &mappings.items[m], pid, false, &plan, &fresh, NULL) == 0 &&
+               load_bias(plan, &mappings.items[m], &base) == 0) {
       visit(context, plan, base);
     }
   }

@@ -118,6 +118,29 @@ test_few(void **state)
   (void)state;
 }
 
+/* What is out and keeps its patch does not change at a stop: it is no experiment, but a witness. */
+static void
+test_kept(void **state)
+{
+  struct ct_budget_cold cold;
+  struct scene *scene = make_scene(3);
+  ct_budget_cold_begin(&cold);
+  for (size_t i = 0; i < COUNT; i++) {
+    scene->functions[i].seen = i < 1000 ? CT_SEEN_OUT : CT_SEEN_COUNTED;
+    scene->functions[i].calls = 100;
+  }
+  ct_budget_cold_costs(&cold, scene->sorted, COUNT);
+  ct_budget_cold_before(&cold, scene->sorted, COUNT, &costs, 0, 1e8);
+  assert_true(cold.goes_on && !scene->functions[0].is_witness);
+  for (size_t i = 0; i < 1000; i++) {
+    scene->functions[i].keeps_patch = true;
+  }
+  ct_budget_cold_before(&cold, scene->sorted, COUNT, &costs, 0, 1e8);
+  assert_true(!cold.goes_on && scene->functions[0].is_witness);
+  free(scene);
+  (void)state;
+}
+
 int
 main(void)
 {
@@ -125,6 +148,7 @@ main(void)
       cmocka_unit_test(test_costs),
       cmocka_unit_test(test_factor),
       cmocka_unit_test(test_few),
+      cmocka_unit_test(test_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,11 +195,30 @@ test_nothing(void **state)
   (void)state;
 }
 
+/* memcpy keeps its patch, however often it is called: what is out with its patch is worth a stop, but not if it stays.
+ */
+static void
+test_kept(void **state)
+{
+  struct ct_budget_function hot = {.rate = 1e8, .seen = CT_SEEN_OUT, .has_gate = true, .has_counter = true};
+  struct ct_budget_function *all[] = {&hot};
+  assert_true(ct_budget_wants_stop(all, 1, &costs, 1e7, SECOND / 5));
+  assert_true(ct_budget_wants_stop(all, 1, &costs, 1e9, SECOND));
+  hot.keeps_patch = true;
+  assert_false(ct_budget_wants_stop(all, 1, &costs, 1e7, SECOND / 5));
+  assert_false(ct_budget_wants_stop(all, 1, &costs, 1e7, 10 * SECOND));
+  struct ct_budget_function back = {.rate = 1, .seen = CT_SEEN_COUNTED, .is_unpatched = true};
+  all[0] = &back;
+  assert_true(ct_budget_wants_stop(all, 1, &costs, 1e9, SECOND));
+  assert_false(ct_budget_wants_stop(all, 1, &costs, 1e9, SECOND / 2));
+  (void)state;
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_settles), cmocka_unit_test(test_order),
-                                     cmocka_unit_test(test_jump), cmocka_unit_test(test_enough),
-                                     cmocka_unit_test(test_nothing)};
+                                     cmocka_unit_test(test_jump),    cmocka_unit_test(test_enough),
+                                     cmocka_unit_test(test_nothing), cmocka_unit_test(test_kept)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
