@@ -70,13 +70,14 @@ class Scene(harness.Scene):
 
     def recorded(self, words, during=None, status=0, short_units=False):
         """The file of the steps of a program that was held before its first instruction. during(pid): called when it has begun.
-        Units go on where jumps and calls lead from the first instruction on, which they do only in long recordings else."""
+        Units go on where jumps and calls lead from the first instruction on, and where half of the branches lead, chosen by lot;
+        else they do so in long recordings only, and where branches went."""
         out = self.path("steps")
         held = subprocess.Popen((*self.pinned, "hold", self.path("printed"), *words), stdout=subprocess.PIPE, **self.alike)
         self.processes.append(held)
         pid, slot, first = map(int, held.stdout.readline().split())
         try:
-            environment = os.environ if short_units else {**os.environ, "CONTRAIL_TEST_LONG_RUN": "0"}
+            environment = os.environ if short_units else {**os.environ, "CONTRAIL_TEST_LONG_RUN": "0", "CONTRAIL_TEST_TAKEN": "50"}
             recorder = subprocess.Popen((self.contrail, "itrace", "-q", "-o", out, str(pid)), env=environment)
             self.processes.append(recorder)
             file = os.path.join(out, f"steps.{pid}")

@@ -8,5 +8,7 @@
 
 /* crc is 0 for the first piece, and the last result for each further one. */
 uint32_t ct_crc32(uint32_t crc, const void *data, size_t size);
+/* The same on processors that have no instruction for it; for tests. */
+uint32_t ct_crc32_by_tables(uint32_t crc, const void *data, size_t size);
 
 #endif

@@ -16,6 +16,7 @@
 #include "itrace/code_cache.h"
 
 #include "base/error.h"
+#include "itrace/branches.h"
 #include "itrace/source_pages.h"
 #include "ring/itrace_stream.h"
 
@@ -71,7 +72,8 @@ struct ct_code_cache {
   struct ct_code_cache_stats stats;
   struct ct_unit unit;                                          /* the one that is being made */
   uint8_t code[CT_UNIT_STRETCHES_MAX][CT_UNIT_SOURCE_MAX + 32]; /* that it is made of */
-  bool follows;
+  uint32_t round;                                               /* 0: units are of one stretch */
+  const struct ct_branches *branches;
   ct_code_cache_read_fn read;
   void *read_context;
   bool makes_one; /* that is not found by its pc */
@@ -407,7 +409,10 @@ log_unit(struct ct_code_cache *cache)
                                     .code_bytes = (uint16_t)size,
                                     .record_bytes = part->record_bytes,
                                     .insns = part->insns,
-                                    .joint_count = (uint8_t)(part->stretches - 1)};
+                                    .joint_count = (uint8_t)(part->stretches - 1),
+                                    .part = (uint8_t)i,
+                                    .parts = (uint8_t)unit->part_count,
+                                    .is_passed = part->is_passed};
     good = ct_unit_log_add(cache->log, &logged);
   }
   return good;
@@ -459,10 +464,18 @@ ct_code_cache_set_rseq(struct ct_code_cache *cache, uint64_t rseq, uint32_t sign
 }
 
 void
-ct_code_cache_follow(struct ct_code_cache *cache)
+ct_code_cache_follow(struct ct_code_cache *cache, uint32_t round, const struct ct_branches *branches)
 {
-  cache->is_stale |= !cache->follows;
-  cache->follows = true;
+  cache->is_stale |= cache->round != round;
+  cache->round = round;
+  cache->branches = branches;
+}
+
+static bool
+is_taken(void *context, uint64_t end)
+{
+  const struct ct_code_cache *cache = context;
+  return cache->branches != NULL && ct_branches_are_taken(cache->branches, end);
 }
 
 /* The code of a stretch that the unit is about to go on with; NULL: it may change, or is of another region. */
@@ -485,7 +498,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
 {
   uint8_t *bytes = cache->code[0];
   struct ct_unit *unit = &cache->unit;
-  const struct ct_translation_source source = {read_on, cache};
+  const struct ct_translation_source source = {read_on, is_taken, cache};
   bool may_change = false;
   cache->read = read;
   cache->read_context = context;
@@ -497,7 +510,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     struct ct_translation_place place = cache->place;
     struct ct_code code = open_code(region, &region->hot), cold = open_code(region, &region->cold);
     place.leave = region->leave;
-    ct_translate_unit(&place, pc, bytes, size, may_change, cache->makes_one || !cache->follows ? NULL : &source,
+    ct_translate_unit(&place, pc, bytes, size, may_change, cache->makes_one || cache->round == 0 ? NULL : &source,
                       (uint32_t)cache->exit_count + 1, cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code,
                       &cold, unit);
     if (code.overflow || cold.overflow) {

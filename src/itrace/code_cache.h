@@ -62,10 +62,12 @@ uint64_t ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_co
 /* As ct_code_cache_unit, and indirect branches to pc find it from now on. */
 uint64_t ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
 /*
- * From now on units go on where jumps and calls lead: longer to make, and faster. Forgets all units, at the next one
- * that is asked for.
+ * From now on units go on where jumps and calls lead, and branches that are mostly taken (NULL: none is; else they stay
+ * as long as units are made): longer to make, and faster. round, from 1 on: where it is another than before, all units
+ * are forgotten, at the next one that is asked for, and made anew of what is known of branches now.
  */
-void ct_code_cache_follow(struct ct_code_cache *cache);
+struct ct_branches;
+void ct_code_cache_follow(struct ct_code_cache *cache, uint32_t round, const struct ct_branches *branches);
 /* The exit of that number; NULL: there is none. */
 const struct ct_unit_exit *ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number);
 /* Where the code after an exit of kind CT_EXIT_SYSCALL is that makes the call. */

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/test_point.h"
+#include "itrace/branches.h"
 #include "itrace/segments.h"
 #include "itrace/vectors.h"
 #include "x86/recorded.h"
@@ -15,6 +17,11 @@
 /* Trap and resume: of a step of ours, or of the next instruction only. */
 #define FLAGS_OF_STEPS 0x10100ull
 
+/* Bytes of records after which long units are worth what it takes to make them; and once more after so many times that.
+ */
+#define LONG_RUN (64ull << 20)
+enum { LONGER = 8, ROUNDS = 4 };
+
 enum {
   EVENT_ROOM = 8192,    /* of a context with all vector registers, and a part of a unit */
   WRITTEN_MAX = 1 << 16 /* bytes of what one system call has written that are kept */
@@ -24,6 +31,8 @@ struct ct_recorder {
   struct ct_recorder_options options;
   struct ct_segments *segments;
   struct ct_unit_log *units;
+  struct ct_branches *branches;  /* NULL: not known */
+  uint32_t segment;              /* of those of a long run */
   struct ct_itrace_space *space; /* NULL: none */
   pid_t tid;
   uint32_t current; /* segment */
@@ -82,14 +91,49 @@ take_stamps(const struct ct_recorder *recorder, struct ct_stream_stamp stamps[CT
   return count;
 }
 
+/* From the second half of a short run; then from a part of one in some segments, since the thread waits for it. */
+static void
+learn(struct ct_recorder *recorder, const uint8_t *bytes)
+{
+  enum { EACH = 16, PART = 1 << 18 };
+  bool is_long = recorder->handed >= LONG_RUN;
+  if (recorder->handed < LONG_RUN / 2 || (is_long && ++recorder->segment % EACH != 0)) {
+    return;
+  }
+  if (recorder->branches == NULL) {
+    recorder->branches = ct_branches_create();
+  }
+  if (recorder->branches != NULL) {
+    ct_branches_learn(recorder->branches, recorder->units, bytes,
+                      is_long && recorder->used > PART ? PART : recorder->used);
+  }
+}
+
 static void
 hand_over(struct ct_recorder *recorder)
 {
   struct ct_stream_stamp stamps[CT_ITRACE_BLOCKS];
+  const uint8_t *bytes = recorder->space->segments[recorder->current].bytes;
   uint32_t count = take_stamps(recorder, stamps);
+  learn(recorder, bytes);
   recorder->handed += recorder->used;
-  ct_segments_put(recorder->segments, recorder->units, recorder->current,
-                  recorder->space->segments[recorder->current].bytes, recorder->used, stamps, count);
+  ct_segments_put(recorder->segments, recorder->units, recorder->current, bytes, recorder->used, stamps, count);
+}
+
+uint32_t
+ct_recorder_round(const struct ct_recorder *recorder)
+{
+  uint32_t round = recorder->handed >= ct_test_number("CONTRAIL_TEST_LONG_RUN", LONG_RUN);
+  for (uint64_t bytes = LONG_RUN * LONGER; round != 0 && round < ROUNDS && recorder->handed >= bytes; bytes *= LONGER) {
+    round++;
+  }
+  return round;
+}
+
+const struct ct_branches *
+ct_recorder_branches(const struct ct_recorder *recorder)
+{
+  return recorder->branches;
 }
 
 static void
@@ -428,9 +472,15 @@ ct_recorder_create(const struct ct_recorder_options *options, pid_t pid, pid_t t
   recorder->options = *options;
   recorder->units = units;
   recorder->tid = tid;
+  uint32_t percent = (uint32_t)ct_test_number("CONTRAIL_TEST_TAKEN", 0);
+  recorder->branches = percent != 0 ? ct_branches_create() : NULL;
+  if (recorder->branches != NULL) {
+    ct_branches_by_lot(recorder->branches, percent);
+  }
   int code = ct_segments_create(options, pid, tid, &recorder->segments, diag);
   if (code != 0) {
     ct_unit_log_free(units);
+    ct_branches_free(recorder->branches);
     free(recorder);
     return code;
   }
@@ -444,6 +494,7 @@ ct_recorder_finish(struct ct_recorder *recorder, struct ct_recorder_counts *coun
   ct_recorder_leave(recorder);
   int code = ct_segments_finish(recorder->segments, counts, diag);
   ct_unit_log_free(recorder->units);
+  ct_branches_free(recorder->branches);
   free(recorder);
   return code;
 }
@@ -452,12 +503,6 @@ uint64_t
 ct_recorder_steps(const struct ct_recorder *recorder)
 {
   return ct_segments_steps(recorder->segments);
-}
-
-uint64_t
-ct_recorder_handed(const struct ct_recorder *recorder)
-{
-  return recorder->handed;
 }
 
 struct ct_unit_log *

@@ -37,8 +37,10 @@ int ct_recorder_create(const struct ct_recorder_options *options, pid_t pid, pid
 int ct_recorder_finish(struct ct_recorder *recorder, struct ct_recorder_counts *counts, struct ct_diag *diag);
 /* Instructions in the file so far; between ct_recorder_leave and ct_recorder_enter. */
 uint64_t ct_recorder_steps(const struct ct_recorder *recorder);
-/* Bytes of records in segments that the thread has filled. */
-uint64_t ct_recorder_handed(const struct ct_recorder *recorder);
+/* How often it has paid to make the thread's units with care, by the segments that it has filled: 0 of a short run. */
+uint32_t ct_recorder_round(const struct ct_recorder *recorder);
+/* Which way its branches went so far; NULL: not known. */
+const struct ct_branches *ct_recorder_branches(const struct ct_recorder *recorder);
 /* Of the translations of this thread. */
 struct ct_unit_log *ct_recorder_units(struct ct_recorder *recorder);
 bool ct_recorder_has_vectors(const struct ct_recorder *recorder);

@@ -22,9 +22,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* Bytes of records after which long units are worth what it takes to make them. */
-#define LONG_RUN (64ull << 20)
-
 #define FLAGS_OF_LAHF 0xd5ull
 #define FLAG_OF       0x800ull
 #define FLAG_TF       0x100ull
@@ -286,9 +283,9 @@ ct_tracer_enter(struct ct_tracer *tracer)
   uint32_t signature = 0;
   ct_traced_rseq(tracer->tid, &rseq, &signature);
   ct_code_cache_set_rseq(tracer->space->cache, rseq, signature, ct_code_pages_data);
-  if (ct_tracer_records(tracer) &&
-      ct_recorder_handed(tracer->recorder) >= ct_test_number("CONTRAIL_TEST_LONG_RUN", LONG_RUN)) {
-    ct_code_cache_follow(tracer->space->cache);
+  uint32_t round = ct_tracer_records(tracer) ? ct_recorder_round(tracer->recorder) : 0;
+  if (round != 0) {
+    ct_code_cache_follow(tracer->space->cache, round, ct_recorder_branches(tracer->recorder));
   }
   uint64_t unit = tracer->is_at_call ? find_begin(tracer, regs.rip) : find_unit(tracer, regs.rip, false);
   tracer->is_at_call = false;

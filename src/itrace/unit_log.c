@@ -14,6 +14,8 @@ struct ct_unit_log {
   struct place {
     size_t at;
     uint16_t record_bytes;
+    uint8_t part, parts;
+    bool is_passed;
   } *places; /* of unit id: places[id - 1] */
   size_t count, place_capacity;
 };
@@ -70,7 +72,7 @@ ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit)
     log->places = grown;
     log->place_capacity = capacity;
   }
-  log->places[log->count++] = (struct place){log->size, unit->record_bytes};
+  log->places[log->count++] = (struct place){log->size, unit->record_bytes, unit->part, unit->parts, unit->is_passed};
   uint8_t *to = log->bytes + log->size;
   memcpy(to, &head, sizeof(head));
   if (joint_bytes != 0) {
@@ -96,7 +98,10 @@ ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_uni
                                   .code_bytes = head.code_bytes,
                                   .record_bytes = log->places[id - 1].record_bytes,
                                   .insns = head.insns,
-                                  .joint_count = head.joints};
+                                  .joint_count = head.joints,
+                                  .part = log->places[id - 1].part,
+                                  .parts = log->places[id - 1].parts,
+                                  .is_passed = log->places[id - 1].is_passed};
   return true;
 }
 

@@ -22,6 +22,8 @@ struct ct_logged_unit {
   uint16_t record_bytes; /* with the id */
   uint8_t insns;         /* that its record has */
   uint8_t joint_count;
+  uint8_t part, parts; /* it is that part of a unit, of so many, whose ids follow each other; 0 is the whole unit */
+  bool is_passed;      /* it is left where the branch at its end is not taken; else, where it is */
 };
 
 /* NULL: out of memory. */

@@ -357,13 +357,13 @@ add_part(struct ct_writer *w, uint32_t stretch, uint64_t next, uint32_t insns)
   return w->unit->part_count++;
 }
 
-/* A branch after which the unit goes on; done: instructions up to it. */
+/* A branch after which the unit goes on, behind it or where it leads; done: instructions up to it. */
 static void
 emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stretch, uint32_t done)
 {
-  uint64_t next = insn->pc + insn->length;
+  uint64_t next = insn->pc + insn->length, leaves_to = insn->is_taken ? next : insn->target;
   ct_writer_note(w, insn->pc);
-  ct_emit_bytes(w->out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
+  ct_emit_bytes(w->out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | (insn->cond ^ insn->is_taken))}, 2);
   w->now.done++;
   if (w->has_record) {
     uint32_t number = w->side_count++;
@@ -371,14 +371,15 @@ emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stret
     ct_emit_label(w->out, &side->label);
     side->now = w->now;
     side->now.part = (uint8_t)add_part(w, stretch, next, done);
+    w->unit->parts[side->now.part].is_passed = insn->is_taken;
     side->record = w->record;
     side->scratch = w->scratch;
     side->value_at = w->value_at;
-    side->target = insn->target;
+    side->target = leaves_to;
   } else {
-    emit_link(w, insn->target);
+    emit_link(w, leaves_to);
   }
-  ct_writer_note(w, next);
+  ct_writer_note(w, insn->is_taken ? insn->target : next);
 }
 
 static void

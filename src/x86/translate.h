@@ -17,11 +17,11 @@ enum {
   CT_UNIT_SOURCE_MAX = CT_UNIT_INSNS_MAX * 15,
   CT_UNIT_BYTES_MAX = 16384,
   CT_UNIT_RECORD_MAX = 4096,
-  CT_UNIT_SIDES_MAX = 4,
-  CT_UNIT_STRETCHES_MAX = 4,
+  CT_UNIT_SIDES_MAX = 8,
+  CT_UNIT_STRETCHES_MAX = 8,
   CT_UNIT_PARTS_MAX = 1 + CT_UNIT_SIDES_MAX,
   CT_UNIT_EXITS_MAX = 4 + CT_UNIT_SIDES_MAX,
-  CT_RECOVERY_MAX = 8 * CT_UNIT_INSNS_MAX,
+  CT_RECOVERY_MAX = 8 * (CT_UNIT_INSNS_MAX + CT_UNIT_SIDES_MAX + CT_UNIT_EXITS_MAX),
 };
 
 /* Instructions from start up to before end that the kernel restarts at abort. */
@@ -121,6 +121,7 @@ struct ct_unit {
   struct ct_unit_part {
     uint8_t stretches, insns;
     uint16_t last_bytes, record_bytes;
+    bool is_passed; /* it is left where the branch at its end is not taken */
   } parts[CT_UNIT_PARTS_MAX];
   uint32_t part_count;
   /* The program's code that it translates. None: what is at pc cannot be translated. */
@@ -143,12 +144,14 @@ struct ct_unit {
  */
 struct ct_translation_source {
   const uint8_t *(*read)(void *context, uint64_t pc, uint32_t number, size_t *size);
+  /* Does it go on where the conditional branch leads that ends there, rather than behind it? */
+  bool (*is_taken)(void *context, uint64_t end);
   void *context;
 };
 
 /*
- * Emits the unit of the block at pc (size bytes of code are known) at out's position. It goes on where a jump or a call
- * leads, if source is not NULL. first_exit is the number of its
+ * Emits the unit of the block at pc (size bytes of code are known) at out's position. It goes on where a jump, a
+ * call or a branch that is mostly taken leads, if source is not NULL. first_exit is the number of its
  * first exit; id of its records, if it makes any. is_checked: the code may change, so it is compared each time. Always
  * ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out and cold may be too small
  * (overflow). What is hardly ever executed (exits, what a look at the ring finds to do) goes to cold, in reach of out.

@@ -80,10 +80,19 @@ goes_back_or_far(const struct ct_source_insn *insn)
 static bool
 goes_on(const struct ct_block *block, bool is_checked)
 {
-  enum { INSNS_MAX = 32 };
+  enum { INSNS_MAX = 48 };
   const struct ct_source_insn *last = &block->insns[block->count - 1];
   return last->flow == CT_SOURCE_BRANCH && !is_checked && block->sides < CT_UNIT_SIDES_MAX &&
          block->count <= INSNS_MAX && !goes_back_or_far(last);
+}
+
+/* Does it go on where the branch leads, its last instruction so far? */
+static bool
+goes_there(const struct ct_block_wish *wish, const struct ct_block *block)
+{
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  return wish->source != NULL && last->flow == CT_SOURCE_BRANCH && block->sides < CT_UNIT_SIDES_MAX &&
+         wish->source->is_taken(wish->source->context, last->pc + last->length);
 }
 
 static bool
@@ -120,7 +129,7 @@ read_stretch(const struct ct_block_wish *wish, size_t size, struct ct_block *blo
       block->is_cut = true;
       break;
     }
-    if (!block->is_open && goes_on(block, wish->is_checked)) {
+    if (!block->is_open && goes_on(block, wish->is_checked) && !goes_there(wish, block)) {
       insn->is_side = block->is_open = true;
       block->sides++;
     }
@@ -145,12 +154,12 @@ has(const struct ct_block *block, uint64_t pc)
 static bool
 can_follow(const struct ct_block_wish *wish, const struct ct_block *block)
 {
-  enum { INSNS_MAX = 24 };
+  enum { INSNS_MAX = 40 };
   const struct ct_source_insn *last = &block->insns[block->count - 1];
   bool is_jump_alone = block->count == 1 && !wish->place->records; /* of which nothing would be emitted */
   return wish->source != NULL && block->count != 0 && !block->is_open && !is_jump_alone &&
-         (last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL) && block->count <= INSNS_MAX &&
-         block->stretch_count < CT_UNIT_STRETCHES_MAX && !has(block, last->target) &&
+         (last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL || goes_there(wish, block)) &&
+         block->count <= INSNS_MAX && block->stretch_count < CT_UNIT_STRETCHES_MAX && !has(block, last->target) &&
          !ct_block_is_watched(wish->place, last->target) && ct_sequence_at(wish->place, last->target) == NULL;
 }
 
@@ -159,7 +168,8 @@ static bool
 follow(const struct ct_block_wish *wish, struct ct_block *block)
 {
   enum { RECORD_ROOM = 1024 };
-  uint64_t target = block->insns[block->count - 1].target;
+  struct ct_source_insn *last = &block->insns[block->count - 1];
+  uint64_t target = last->target;
   size_t size = 0;
   const uint8_t *code = wish->source->read(wish->source->context, target, block->stretch_count, &size);
   if (code == NULL || block->recording.bytes > RECORD_ROOM) {
@@ -168,12 +178,15 @@ follow(const struct ct_block_wish *wish, struct ct_block *block)
   uint32_t count = block->count, recorded = block->recorded, sides = block->sides;
   size_t used = block->used;
   struct ct_recording recording = block->recording;
+  last->is_side = last->is_taken = last->flow == CT_SOURCE_BRANCH;
+  block->sides += last->is_side;
   block->stretches[block->stretch_count++] =
       (struct ct_block_stretch){.pc = target, .code = code, .first = block->count};
   read_stretch(wish, size, block);
   if (block->count != count && is_executed_here(&block->insns[count])) {
     return true;
   }
+  last->is_side = last->is_taken = false;
   block->count = count;
   block->recorded = recorded;
   block->sides = sides;

@@ -40,7 +40,8 @@ struct ct_source_insn {
   struct ct_effects effects;
   struct ct_value values[CT_VALUES_MAX];
   int value_count;
-  bool is_side; /* a branch after which the unit goes on */
+  bool is_side;  /* a branch after which the unit goes on ... */
+  bool is_taken; /* ... where it leads, as the next stretch */
 };
 
 /* What the record of a unit needs. */

@@ -6,6 +6,7 @@
  */
 #include "translated.h"
 
+#include "itrace/branches.h"
 #include "itrace/tracer.h"
 #include "machine.h"
 #include "records.h"
@@ -32,6 +33,7 @@ struct state {
 static struct {
   struct ct_tracer tracer; /* as far as ct_tracer_recover looks at it */
   struct ct_itrace_slots *slots;
+  struct ct_branches *branches;
   uint64_t region[LAYOUTS];
   struct rng rng;
   struct machine begin, native_end, translated_end;
@@ -76,6 +78,7 @@ translated_set_up(void)
   if (syscall(SYS_arch_prctl, ARCH_SET_GS, PROGRAM_GS_BASE) != 0) {
     return -1;
   }
+  run.branches = ct_branches_create();
   run.slots = map(0, CT_ITRACE_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_32BIT);
   run.region[LAYOUT_NEAR] = program.area[0] - (1024ull << 20);
   run.region[LAYOUT_DATA_FAR] = program.area[0] + (1500ull << 20);
@@ -87,7 +90,7 @@ translated_set_up(void)
       return -1;
     }
   }
-  return run.slots != NULL ? 0 : -1;
+  return run.slots != NULL && run.branches != NULL ? 0 : -1;
 }
 
 void
@@ -100,6 +103,7 @@ translated_tear_down(void)
   program_tear_down();
   syscall(SYS_arch_prctl, ARCH_SET_GS, 0);
   munmap(run.slots, CT_ITRACE_SHARED_BYTES);
+  ct_branches_free(run.branches);
 }
 
 static uint64_t
@@ -502,7 +506,8 @@ make_cache(enum layout layout)
   struct ct_unit_log *log = run.is_recorded ? ct_recorder_units(run.tracer.recorder) : NULL;
   run.tracer.space->cache = ct_code_cache_create(run.slots, &place, log);
   if (run.tracer.space->cache != NULL && rng_chance(&run.rng, 70)) {
-    ct_code_cache_follow(run.tracer.space->cache);
+    ct_branches_by_lot(run.branches, rng_below(&run.rng, 100));
+    ct_code_cache_follow(run.tracer.space->cache, 1, run.branches);
   }
   if (run.tracer.space->cache == NULL) {
     return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of error codes and the one-line reason. */
+/* The table of error codes and the one-line reason; checksums. */
+#include "base/crc32.h"
 #include "base/error.h"
 
 #include <setjmp.h>
@@ -51,6 +52,27 @@ a_long_reason_is_cut(void **state)
   }
 }
 
+/* All lengths, from all addresses in a word, and in two pieces, by tables and by what the processor has. */
+static void
+checksums_are_those_of_zlib(void **state)
+{
+  uint8_t bytes[700];
+  uint32_t word = 1;
+  for (size_t i = 0; i < sizeof(bytes); i++) {
+    bytes[i] = (uint8_t)((word = word * 1103515245u + 12345u) >> 16);
+  }
+  assert_int_equal(ct_crc32(0, "123456789", 9), 0xcbf43926);
+  assert_int_equal(ct_crc32_by_tables(0, "123456789", 9), 0xcbf43926);
+  uint8_t zeros[128] = {0};
+  assert_int_equal(ct_crc32(0, zeros, sizeof(zeros)), 0xc2a8fa9d);
+  for (size_t size = 0; size <= 600; size++) {
+    const uint8_t *from = bytes + size % 17;
+    uint32_t whole = ct_crc32_by_tables(word, from, size);
+    assert_int_equal(ct_crc32(word, from, size), whole);
+    assert_int_equal(ct_crc32(ct_crc32(word, from, size / 3), from + size / 3, size - size / 3), whole);
+  }
+}
+
 int
 main(void)
 {
@@ -58,6 +80,7 @@ main(void)
       cmocka_unit_test(every_code_has_a_text),
       cmocka_unit_test(the_reason_is_formatted_and_the_code_returned),
       cmocka_unit_test(a_long_reason_is_cut),
+      cmocka_unit_test(checksums_are_those_of_zlib),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
