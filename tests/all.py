@@ -16,6 +16,7 @@ import argparse
 import collections
 import concurrent.futures
 import os
+import random
 import re
 import signal
 import subprocess
@@ -304,6 +305,9 @@ def main():
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    # What is chosen by lot is chosen by it, in all groups (harness.py).
+    seed = os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9)))
+    print(f"== by lot: CONTRAIL_TEST_SEED={seed}", flush=True)
     Job.python = interpreter()
     board = Board(dict.fromkeys(options.groups or GROUPS), build, ["--long"] if options.long else [])
 
@@ -316,7 +320,7 @@ def main():
     if board.failures:  # again, so that the end of the output alone says what has failed
         print("\n".join(["== what has failed"] + board.failures))
     used = sum(job.used for job in board.jobs)
-    print(f"== in {time.monotonic() - begin:.0f} s ({used:.0f} s of a processor)")
+    print(f"== in {time.monotonic() - begin:.0f} s ({used:.0f} s of a processor), CONTRAIL_TEST_SEED={seed}")
     print("{} passed, {} failed, {} skipped".format(*board.total))
     return 1 if board.total[1] else 0
 

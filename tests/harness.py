@@ -26,6 +26,7 @@ import gc
 import hashlib
 import json
 import os
+import random
 import re
 import resource
 import shlex
@@ -47,6 +48,15 @@ Case = collections.namedtuple("Case", "name function keywords alone also")
 Counts = collections.namedtuple("Counts", "passed failed skipped")  # what a case returns that is many tests in one
 CASES = []
 JOBS = int(os.environ.get("CONTRAIL_TEST_JOBS") or len(os.sched_getaffinity(0)))  # fewer when others run beside
+# Of all that is chosen by lot, in this program and in those that it starts: the same seed is the same choice.
+SEED = int(os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9))))
+DRAWN = []  # what has been chosen by it
+
+
+def lot(*names):
+    """Random numbers that are the same again with CONTRAIL_TEST_SEED; the names tell them from those of other choices."""
+    DRAWN.append(names)
+    return random.Random(" ".join(map(str, (SEED, *names))))
 
 
 class Skip(Exception):
@@ -348,7 +358,9 @@ class Group:
 
     def play(self, one, scene_class, options):
         scene, begin, used = None, time.monotonic(), processor_seconds()
+        own0 = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
         self.playing[one.name] = begin
+        random.seed(f"{SEED} {self.name} {one.name}")  # for those that draw without lot()
         with tempfile.TemporaryDirectory(prefix=f"{self.name}.", dir=options.top, ignore_cleanup_errors=True) as folder:
             try:
                 try:
@@ -364,6 +376,8 @@ class Group:
                     took = f"{time.monotonic() - begin:.1f} s"
                     if options.jobs == 1:  # else it is that of others too
                         took += f", {processor_seconds() - used:.1f} of a processor"
+                        if os.environ.get("PROF"):
+                            took += f", own {sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) - own0:.2f}"
                     self.say(0, one.name, f"{f': {facts}' if facts else ''} ({took})")
             except Skip as why:
                 self.say(2, one.name, f": {why}")
@@ -374,7 +388,7 @@ class Group:
 
     def how_again(self, one, scene):
         command = getattr(scene, "command", None)
-        again = f"{self.program} --filter {shlex.quote(one.name)}{getattr(scene, 'again', '')}"
+        again = f"CONTRAIL_TEST_SEED={SEED} {self.program} --filter {shlex.quote(one.name)}{getattr(scene, 'again', '')}"
         return (f"\n     command: {command}" if command else "") + f"\n     again: {again}"
 
     def keep(self, one, folder, options):
@@ -469,6 +483,8 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
         os.chmod(options.top, 0o755)  # other users' programs run in it too
         isolate(options.build, options.top)
         group.play_all(chosen, scene_class, options)
+    if DRAWN:
+        print(f"     by lot: CONTRAIL_TEST_SEED={SEED}")
     if is_unknown:
         group.say(1, "", f"no case is named {' or '.join(options.filter)}")
     print("{} passed, {} failed, {} skipped".format(*group.counts))

@@ -21,7 +21,6 @@ import collections
 import fnmatch
 import json
 import os
-import random
 import resource
 import select
 import shlex
@@ -34,7 +33,7 @@ import zlib
 import fixture as fx
 import harness
 import witness
-from harness import Skip, expect, main
+from harness import Skip, expect, lot, main
 
 SHARED = "/dev/shm"
 
@@ -396,7 +395,7 @@ def number_of(fixture):
     return zlib.crc32(fixture.name.encode())
 
 
-LOT = random.randrange(2)
+LOT = lot("fixtures").randrange(2)
 
 
 def is_drawn(name):

@@ -15,7 +15,7 @@ import struct
 import time
 
 import harness
-from harness import case, expect, main, need
+from harness import case, expect, lot, main, need
 
 NAMES = ("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15")
 FLAGS = {"CF": 1, "PF": 4, "AF": 16, "ZF": 64, "SF": 128, "DF": 1024, "OF": 2048}
@@ -348,7 +348,7 @@ def chunks(scene):
     rare, _ = scene.run(scene.contrail, "itrace", "-q", "-o", scene.trace, "--", program, "200000").split()
     last = scene.sql("SELECT max(first_step + steps) AS n, max(steps) AS m FROM step_blocks")[0]
     expect(last["m"] > 1000000, f"the largest block has {last['m']} steps")
-    chance, seen = random.Random(), 0
+    chance, seen = lot("chunks"), 0
     steps = [chance.randrange(last["n"]) for _ in range(6)]
     asked = [("--step", str(step), "-n", "4", "--registers", *words) for step in steps for words in ((), ("--last-write", "rbx"), ("--last-write", "xmm0"))]
     asked = [[word for word in words if "--last-write" not in words or word not in ("-n", "4")] for words in asked]
