@@ -44,16 +44,16 @@ GROUPS = {
     "patterns": Group(["patterns.py"]),
     "light": Group(["light.py"], marked="alone"),
     "times": Group(["times.py"], "alone"),
-    "values": Group(["values.py", "run.py --record=--args --few --filter=[rvact]*/gcc-O2"]),
+    "values": Group(["values.py", "run.py --record=--args --few --share=0.5 --filter=[rvact]*/gcc-O2"]),
     "abi": Group(["abi.py"]),
     "typed": Group(["typed.py"]),
     "witness_values": Group(["valuesgdb.py"]),
-    "detail": Group(["detail.py", "run.py --record=--detail=all --few --half=any --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
+    "detail": Group(["detail.py", "run.py --record=--detail=all --few --share=0.35 --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
                      "--filter=graph/gcc-O2-witness --filter=longjmp/gcc-O2-witness --filter=recursion/gcc-O2-witness"]),
     "errors": Group(["errors.py"], "waits", marked="late"),
     "crash": Group(["crash.py"], "waits", parts=2, marked="late"),
     "output": Group(["output.py"], "waits"),
-    "attach": Group(["attach.py --turns 3"], "late", parts=2),
+    "attach": Group(["attach.py --turns 2"], "late", parts=2),
     "follow": Group(["follow.py"], "waits", marked="late"),
     "changes": Group(["changes.py"], "late", parts=2),
     "losses": Group(["losses.py"], "late", parts=2),
@@ -94,10 +94,10 @@ GROUPS = {
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
-    "translated": Group(["transparency.py --records --once --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
+    "translated": Group(["transparency.py --records --once --some=5 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
-    "libraries": Group(["dlstorm.py"]),
+    "libraries": Group(["dlstorm.py --seconds 1.5"]),
     "differential": Group(["differential/run.py"]),
     "steps": Group(["steps.py"], parts=2),
     "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),

@@ -143,7 +143,7 @@ def compare(scene, trace=None, functions=FUNCTIONS):
     index = scene.index(trace)
     seed = random.randrange(1 << 30)
     lots, lines = random.Random(seed), 0
-    for function in functions:
+    for function in functions if scene.options.long else lots.sample(functions, (len(functions) + 1) // 2):
         limit = ("--limit", "0") if function not in LONG else ("--limit", "20000")
         chosen = [lots.choice(((), ("--json",))), lots.choice(MORE)] if not scene.options.long else MORE
         for words in chosen:
