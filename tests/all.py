@@ -32,7 +32,7 @@ ROOT = os.path.dirname(HERE)
 PROCESSORS = len(os.sched_getaffinity(0))
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 # The programs with their words; how: "busy" keeps a processor, "waits" waits half of the time or more, "late" needs a processor
-# of its own, "alone" is disturbed by any other; in how many parts each program is played; how cases are played that are marked
+# of its own, "quiet" needs one at once, but hardly any of its time, "alone" is disturbed by any other; in how many parts each program is played; how cases are played that are marked
 # in its file, if there are any; how long it may take.
 Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, None, 900))
 GROUPS = {
@@ -57,7 +57,7 @@ GROUPS = {
     "follow": Group(["follow.py"], "waits", marked="late"),
     "changes": Group(["changes.py"], "late", parts=2),
     "losses": Group(["losses.py"], "late", parts=2),
-    "killed": Group(["killed.py --seconds 1 --few"], "late", parts=2),
+    "killed": Group(["killed.py --seconds 1 --few"], "quiet", parts=2),
     "hostile": Group(["hostile.py --seconds 5"], "late"),
     "cache": Group(["cache.py"], "waits"),
     "graph": Group(["graph.py", "slowest.py"], parts=2, marked="late"),
@@ -78,16 +78,16 @@ GROUPS = {
     "budget": Group(["budget.py"], "late", marked="alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),
-    "lanes": Group(["lanes.py"], "waits"),
+    "lanes": Group(["lanes.py"], "waits", marked="quiet"),
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "late"),
-    "live": Group(["live.py"], "waits", marked="late"),
+    "live": Group(["live.py"], "waits", marked="quiet"),
     "tui": Group(["tui.py"], "waits"),
     "terminal": Group(["terminal.py"], "waits"),
     "streams": Group(["streams.py", "broker.py"], "waits"),
     "control": Group(["control.py"], "waits", marked="late"),
     "mcp": Group(["mcp.py", "mcptools.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
-    "signals": Group(["signals.py"], "waits", marked="late"),
+    "signals": Group(["signals.py"], "waits", marked="quiet"),
     "itrace": Group(["itrace.py", "itracerecords.py"], parts=2, marked="late"),
     "equal": Group(["equal.py"], parts=2),
     "itracecalls": Group(["itracecalls.py"], "waits"),
@@ -98,14 +98,14 @@ GROUPS = {
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py --seconds 1.5"]),
-    "differential": Group(["differential/run.py"]),
+    "differential": Group(["differential/run.py --percent 50"]),
     "steps": Group(["steps.py"], parts=2),
     "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 1 --plain"]),
+    "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 9"]),
 }
-HOW = ("busy", "waits", "late", "alone")  # in this order, the first two at a time
+HOW = ("busy", "waits", "late", "quiet", "alone")  # in this order, the first two at a time, and the next two
 REASON_LINES = 8  # of a failure, that are said again at the end
 SYSTEM_PYTHON = "/usr/bin/python3"
 # Those that take long begin first, so that none of them is left over at the end. Programs are longer than the parts of others.
@@ -230,7 +230,7 @@ class Board:
     def __init__(self, groups, build, more):
         self.build, self.lock = build, threading.Lock()
         self.jobs = [job for name in groups for job in jobs_of(name, more)]
-        self.total, self.failures = [0, 0, 0], []
+        self.total, self.failures, self.phases = [0, 0, 0], [], []
 
     def run(self, job):
         job.run(self.build)
@@ -256,10 +256,18 @@ class Board:
         left = {how: [] for how in HOW}
         for job in sorted(self.jobs, key=lambda job: order.get(job.group, len(order))):
             left[job.how].append(job)
-        # Who finds nothing of what keeps a processor any more plays what waits.
-        self.play(left, PROCESSORS * [("busy", "waits")] + PROCESSORS * [("waits",)])
-        self.play(left, PROCESSORS * [("late",)])
-        self.play(left, [("alone",)])
+        # Who finds nothing of what keeps a processor any more plays what waits, and one the other way round: no processor is to be idle.
+        self.phase(left, PROCESSORS * [("busy", "waits")] + [("waits", "busy")] + (PROCESSORS - 1) * [("waits",)])
+        self.phase(left, PROCESSORS * [("late", "quiet")] + [("quiet",)])
+        self.phase(left, [("alone",)])
+
+    def phase(self, left, players):
+        kinds = list(dict.fromkeys(kind for player in players for kind in player))
+        jobs, begin = [job for kind in kinds for job in left[kind]], time.monotonic()
+        self.play(left, players)
+        if jobs and len(self.jobs) > len(jobs):
+            took = time.monotonic() - begin
+            self.phases.append(f"{' and '.join(kinds)} {took:.0f} s, of the processors {100 * sum(job.used for job in jobs) / took / PROCESSORS:.0f} %")
 
     def say_unfinished(self):
         """What is running, when all of it is ended from outside."""
@@ -320,6 +328,7 @@ def main():
     if board.failures:  # again, so that the end of the output alone says what has failed
         print("\n".join(["== what has failed"] + board.failures))
     used = sum(job.used for job in board.jobs)
+    print("\n".join("== " + phase for phase in board.phases))
     print(f"== in {time.monotonic() - begin:.0f} s ({used:.0f} s of a processor), CONTRAIL_TEST_SEED={seed}")
     print("{} passed, {} failed, {} skipped".format(*board.total))
     return 1 if board.total[1] else 0

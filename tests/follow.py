@@ -121,7 +121,7 @@ def report(scene):
         assert subprocess.run([scene.contrail, "report", "--family", wrong, trace], stderr=subprocess.DEVNULL).returncode == 2
 
 
-@case
+@case(some=("many", 1))
 def storm(scene):
     """Two hundred forks, as fast as they go, from four threads."""
     tree = scene.record(scene.fixture, "storm")
@@ -130,7 +130,7 @@ def storm(scene):
         assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
-@case
+@case(some=("many", 1))
 def crowd(scene):
     """More children at a time than there are pages to ask on, which live on with a ring of their own."""
     tree = scene.record(scene.fixture, "crowd")
