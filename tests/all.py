@@ -68,7 +68,7 @@ GROUPS = {
     "flight": Group(["flight.py"], "waits"),
     "pieces": Group(["pieces.py"]),
     "atf": Group(["atf.py", "cut.py"], parts=2),
-    "export": Group(["export.py", "exportstacks.py"]),
+    "export": Group(["export.py", "exportparquet.py", "exportstacks.py"]),
     "readers": Group(["readers.py"], "waits"),
     "html": Group(["page.py"]),
     "fleet": Group(["fleet.py"], "waits"),
@@ -299,7 +299,7 @@ def main():
     options = parser.parse_args()
     if options.list:
         for name, group in GROUPS.items():
-            is_serial = group.how in ("late", "alone") or group.marked or group.parts > 1
+            is_serial = group.how in ("late", "quiet", "alone") or group.marked or group.parts > 1
             print(name, "serial" if is_serial else "parallel", group.seconds)
         return 0
     build = os.path.abspath(options.build)
