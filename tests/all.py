@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [--long] [GROUP...]      --list: the groups; --long: what make test leaves out, too
+    tests/all.py [--build DIR] [--long] [--dearest N] [GROUP...]      --list: the groups; --long: what make test leaves out, too
 
 A group is one or more programs that print what they like and, as their last line, `N passed, N failed, N skipped`. The
 unit tests are cmocka programs and are counted here from their TAP output.
 
 As many programs run side by side as there are processors, and beside them as many that mostly wait; a group can be played
-in several parts. What has deadlines that a busy machine would miss comes after that, each with a processor of its own; what
-measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
+in several parts. What has deadlines that a busy machine would miss comes after that, each with a processor of its own, and beside
+them one that hardly uses any; what measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
 shown when all of it has ended; what has failed is said once more, just before the last line.
 """
 import argparse
@@ -30,6 +30,7 @@ from watch import Watched
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PROCESSORS = len(os.sched_getaffinity(0))
+COSTS = re.compile(r"^ok   (\S+) (.*?)(?:: .*)? \(([\d.]+) s, ([\d.]+) of a processor\)$")
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 # The programs with their words; how: "busy" keeps a processor, "waits" waits half of the time or more, "late" needs a processor
 # of its own, "quiet" needs one at once, but hardly any of its time, "alone" is disturbed by any other; in how many parts each program is played; how cases are played that are marked
@@ -214,6 +215,14 @@ def jobs_of(name, more):
     return jobs
 
 
+def dearest(jobs, count):
+    """The cases that took most of a processor, and those that waited most."""
+    found = [(float(used), float(took), f"{group} {name}") for job in jobs for line in job.lines for group, name, took, used in COSTS.findall(line)]
+    for title, key in (("took most of a processor", lambda one: one[0]), ("waited most", lambda one: one[1] - one[0])):
+        print(f"== {title}: seconds of a processor, of the clock")
+        print("\n".join(f"{used:7.1f} {took:7.1f}  {name}" for used, took, name in sorted(found, key=key, reverse=True)[:count]))
+
+
 def reasons(lines):
     """Each line of a failure with the few after it that say why."""
     said, rest = [], 0
@@ -295,6 +304,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--long", action="store_true", help="all that is left out otherwise, as make torture plays it")
     parser.add_argument("--list", action="store_true", help="each group, whether others may run meanwhile, and seconds that it may take")
+    parser.add_argument("--dearest", type=int, default=0, metavar="N", help="at the end the N cases that took most of a processor, and that waited most")
     parser.add_argument("groups", nargs="*")
     options = parser.parse_args()
     if options.list:
@@ -325,6 +335,8 @@ def main():
     signal.signal(signal.SIGTERM, end)
     begin = time.monotonic()
     board.run_all()
+    if options.dearest:
+        dearest(board.jobs, options.dearest)
     if board.failures:  # again, so that the end of the output alone says what has failed
         print("\n".join(["== what has failed"] + board.failures))
     used = sum(job.used for job in board.jobs)
