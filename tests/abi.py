@@ -107,7 +107,7 @@ def check_narrow(lines):
     expect(len(ints) == len(reals) > 500, f"{len(ints)} and {len(reals)} calls")
 
 
-@case
+@case(some=("recorded", 1))
 def arguments(scene):
     told, lines = scene.told("--args")
     check_kept(told, lines, False)
@@ -115,7 +115,7 @@ def arguments(scene):
     return f"{len(told)} calls"
 
 
-@case
+@case(some=("recorded", 1))
 def detail(scene):
     told, lines = scene.told("--detail", "abi!**", "--vectors", "--stack", "256", "--members")
     check_kept(told, lines, True)
@@ -143,12 +143,12 @@ def check_interrupted(scene, *options):
     return f"{len(calls)} calls, {handlers} handlers, {without} without values"
 
 
-@case
+@case(some=("interrupted", 1))
 def interrupted_arguments(scene):
     return check_interrupted(scene, "--args")
 
 
-@case
+@case(some=("interrupted", 1))
 def interrupted_detail(scene):
     return check_interrupted(scene, "--detail", "abi!**", "--vectors")
 

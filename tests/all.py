@@ -95,7 +95,7 @@ GROUPS = {
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
-    "translated": Group(["transparency.py --records --once --some=5 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
+    "translated": Group(["transparency.py --records --once --some=4 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py --seconds 1.5"]),
@@ -110,9 +110,10 @@ HOW = ("busy", "waits", "late", "quiet", "alone")  # in this order, the first tw
 REASON_LINES = 8  # of a failure, that are said again at the end
 SYSTEM_PYTHON = "/usr/bin/python3"
 # Those that take long begin first, so that none of them is left over at the end. Programs are longer than the parts of others.
-LONGEST_FIRST = ["fuzz", "transparency", "translated", "programs", "export", "light", "itrace", "kinds", "detail", "fixtures", "static", "crash", "signals",
-                 "mcp", "callgrind", "equal", "sql", "steps", "differential", "witness_values", "follow", "last", "maxsize", "graph", "atf", "exclude",
-                 "unit", "steps_sql", "patterns", "passover", "attach", "killed", "losses", "hostile"]
+LONGEST_FIRST = ["fuzz", "mcp", "itrace", "fixtures", "transparency", "follow", "steps_sql", "export", "detail", "triggers", "streams", "signals",
+                 "terminal", "sql", "light", "maxsize", "last", "translated", "kinds", "equal", "graph", "steps", "crash", "abi", "passover", "atf",
+                 "static", "callgrind", "flight", "programs", "exclude", "differential", "unit", "witness_values", "values", "patterns", "filters",
+                 "itracecalls", "errors", "live", "losses", "killed", "budget", "attach", "lanes", "hostile"]
 
 
 def interpreter():

@@ -94,18 +94,18 @@ def compared(scene, limit, seconds="2"):
     return f"{told}; {budget['steps']} steps, spent {100 * budget['spent']:.1f} %"
 
 
-@case
+@case(some=("limits", 2))
 def two_percent(scene):
     """Threads that come and go, a function whose rate jumps: counts are those of the program."""
     return compared(scene, "2%")
 
 
-@case
+@case(some=("limits", 2))
 def ten_percent(scene):
     return compared(scene, "10%", scene.rounds("1", "2"))
 
 
-@case
+@case(some=("limits", 2))
 def much(scene):
     told = compared(scene, "900%", scene.rounds("0.7", "2"))
     expect(not scene.budget()["were_out"], "functions were out although there was time for all")

@@ -638,7 +638,7 @@ def live_forgotten(_, live):
     assert len(children) == len(why) == 2 and all("had been forked" in each for each in why), children
 
 
-@case
+@case(some=("live", 1))
 @lives("many", "FOLDER", trace="other")
 def live_many(scene, live):
     """contrail stop while children come as fast as they can, half of them by a fork that nobody sees: nothing of
@@ -660,7 +660,7 @@ def live_many(scene, live):
     assert len(pids) > 10 and not with_traces, (len(pids), with_traces)
 
 
-@case
+@case(some=("live", 1))
 @lives("stream", "FOLDER")
 def live_stream(scene, live):
     """The same while two threads fork and one spawns as fast as they can: who is made after a change has it from the

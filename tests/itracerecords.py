@@ -51,7 +51,7 @@ def steps_of(scene, expected, *words):
     return walked.stdout.strip()
 
 
-@each(("writers/nested", "writers/sqlite3", "writers/python3", "writers/perl", "writers/find"), some=("writers", 2))
+@each(("writers/nested", "writers/sqlite3", "writers/python3", "writers/perl", "writers/find"), some=("writers", 1))
 def writers(scene, name):
     """What a program loads is what its stores and system calls have written before, by the records: no writer is missing."""
     words = {"nested": (scene.made("signals"), "nested"),
