@@ -82,7 +82,7 @@ GROUPS = {
     "lanes": Group(["lanes.py"], "waits", marked="quiet"),
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "late"),
-    "live": Group(["live.py"], "waits", marked="quiet"),
+    "live": Group(["live.py"], "waits", marked="late"),
     "tui": Group(["tui.py"], "waits"),
     "terminal": Group(["terminal.py"], "waits"),
     "streams": Group(["streams.py", "broker.py"], "waits"),
