@@ -58,7 +58,7 @@ GROUPS = {
     "follow": Group(["follow.py"], "waits", marked="late"),
     "changes": Group(["changes.py"], "late", parts=2),
     "losses": Group(["losses.py"], "late", parts=2),
-    "killed": Group(["killed.py --seconds 1 --few"], "quiet", parts=2),
+    "killed": Group(["killed.py --seconds 1 --few"], "quiet", marked="late"),
     "hostile": Group(["hostile.py --seconds 5"], "late"),
     "cache": Group(["cache.py"], "waits"),
     "graph": Group(["graph.py", "slowest.py"], parts=2, marked="late"),

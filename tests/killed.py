@@ -525,9 +525,9 @@ for point_reached in POINTS:
         case(f"at_{point_reached}_{'attach' if with_attach else 'clean'}", make=attach.coroutines, point=point_reached,
              by_attach=with_attach)(kill_at_point)
 for target_made in attach.TARGETS + [loads, forks]:
-    case(target_made.__name__, make=target_made, turns=attach_turns)(kill_often)
+    case(target_made.__name__, make=target_made, turns=attach_turns, alone=True)(kill_often)
 for target_made in RECORDED:
-    case(target_made.__name__, make=target_made, turns=record_turns)(kill_often)
+    case(target_made.__name__, make=target_made, turns=record_turns, alone=True)(kill_often)
 
 
 if __name__ == "__main__":
