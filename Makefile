@@ -8,7 +8,8 @@ MESON_ARGS ?=
 PREFIX     ?= /usr/local
 FUZZ_SECONDS ?= 60
 # Those whose cases do something more often, or with all variants, when they may take longer.
-LONG_GROUPS := abi detail equal exclude export flight graph itrace last light passover pieces powercut sql values atf
+LONG_GROUPS := abi atf budget callgrind crash detail equal exclude export flight follow graph itrace lanes last light losses mcp passover patterns pieces \
+	powercut programs signals sql steps steps_calls steps_sql values witness_values
 
 .PHONY: all setup build test unit bench asan fuzz demo torture format install clean help
 all: build
@@ -46,6 +47,7 @@ torture: setup build
 	@$(NICE) tests/kinds.py --long
 	@$(NICE) tests/killed.py --long
 	@$(NICE) tests/fuzz/run.py --seconds 60
+	@$(NICE) tests/differential/run.py
 	@$(NICE) tests/all.py --long $(LONG_GROUPS)
 	@$(NICE) tests/mcp.py --filter 'killed*' --moments 200
 	@$(NICE) tests/mcpattack.py --filter killed --moments 200

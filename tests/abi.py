@@ -6,6 +6,7 @@ results is what it has passed; hooks that come, go and change meanwhile change n
     tests/abi.py [--filter PATTERN] [--build DIR]
 """
 import os
+import random
 import signal
 import subprocess
 
@@ -106,7 +107,7 @@ def check_narrow(lines):
     expect(len(ints) == len(reals) > 500, f"{len(ints)} and {len(reals)} calls")
 
 
-@case
+@case(some=("recorded", 1))
 def arguments(scene):
     told, lines = scene.told("--args")
     check_kept(told, lines, False)
@@ -114,7 +115,7 @@ def arguments(scene):
     return f"{len(told)} calls"
 
 
-@case
+@case(some=("recorded", 1))
 def detail(scene):
     told, lines = scene.told("--detail", "abi!**", "--vectors", "--stack", "256", "--members")
     check_kept(told, lines, True)
@@ -142,12 +143,12 @@ def check_interrupted(scene, *options):
     return f"{len(calls)} calls, {handlers} handlers, {without} without values"
 
 
-@case
+@case(some=("interrupted", 1))
 def interrupted_arguments(scene):
     return check_interrupted(scene, "--args")
 
 
-@case
+@case(some=("interrupted", 1))
 def interrupted_detail(scene):
     return check_interrupted(scene, "--detail", "abi!**", "--vectors")
 
@@ -195,7 +196,8 @@ def attached_and_detached(scene):
 def open_at_attach(scene):
     """Frames that are open when it is attached to are known whatever is recorded of their calls, and end as they do."""
     program = scene.compile("programs/deep.c", "-O1", "-g", "-fno-optimize-sibling-calls")
-    for options in ((), ("--args",), ("--detail", "deep!**"), ("--budget", "50%", "--args")):
+    ways = ((), ("--args",), ("--detail", "deep!**"), ("--budget", "50%", "--args"))
+    for options in random.sample(ways, scene.rounds(2, 4)):
         scene.running = subprocess.Popen([program], stdout=subprocess.PIPE, text=True)
         wait_for("its calls", lambda: sleeps(scene.running.pid))
         scene.run(scene.contrail, "attach", "-q", "-o", scene.path("trace"), *options, str(scene.running.pid))

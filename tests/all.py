@@ -2,20 +2,21 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [--long] [GROUP...]      --list: the groups; --long: what make test leaves out, too
+    tests/all.py [--build DIR] [--long] [--dearest N] [GROUP...]      --list: the groups; --long: what make test leaves out, too
 
 A group is one or more programs that print what they like and, as their last line, `N passed, N failed, N skipped`. The
 unit tests are cmocka programs and are counted here from their TAP output.
 
 As many programs run side by side as there are processors, and beside them as many that mostly wait; a group can be played
-in several parts. What has deadlines that a busy machine would miss comes after that, each with a processor of its own; what
-measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
+in several parts. What has deadlines that a busy machine would miss comes after that, each with a processor of its own, and beside
+them one that hardly uses any; what measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
 shown when all of it has ended; what has failed is said once more, just before the last line.
 """
 import argparse
 import collections
 import concurrent.futures
 import os
+import random
 import re
 import signal
 import subprocess
@@ -29,9 +30,10 @@ from watch import Watched
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PROCESSORS = len(os.sched_getaffinity(0))
+COSTS = re.compile(r"^ok   (\S+) (.*?)(?:: .*)? \(([\d.]+) s, ([\d.]+) of a processor\)$")
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 # The programs with their words; how: "busy" keeps a processor, "waits" waits half of the time or more, "late" needs a processor
-# of its own, "alone" is disturbed by any other; in how many parts each program is played; how cases are played that are marked
+# of its own, "quiet" needs one at once, but hardly any of its time, "alone" is disturbed by any other; in how many parts each program is played; how cases are played that are marked
 # in its file, if there are any; how long it may take.
 Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, None, 900))
 GROUPS = {
@@ -43,20 +45,20 @@ GROUPS = {
     "patterns": Group(["patterns.py"]),
     "light": Group(["light.py"], marked="alone"),
     "times": Group(["times.py"], "alone"),
-    "values": Group(["values.py", "run.py --record=--args --few --filter=[rvact]*/gcc-O2"]),
+    "values": Group(["values.py", "run.py --record=--args --few --share=0.5 --filter=[rvact]*/gcc-O2"]),
     "abi": Group(["abi.py"]),
     "typed": Group(["typed.py"]),
     "witness_values": Group(["valuesgdb.py"]),
-    "detail": Group(["detail.py", "run.py --record=--detail=all --few --half=any --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
+    "detail": Group(["detail.py", "run.py --record=--detail=all --few --share=0.35 --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
                      "--filter=graph/gcc-O2-witness --filter=longjmp/gcc-O2-witness --filter=recursion/gcc-O2-witness"]),
     "errors": Group(["errors.py"], "waits", marked="late"),
     "crash": Group(["crash.py"], "waits", parts=2, marked="late"),
     "output": Group(["output.py"], "waits"),
-    "attach": Group(["attach.py --turns 3"], "late", parts=2),
+    "attach": Group(["attach.py --turns 2"], "late", parts=2),
     "follow": Group(["follow.py"], "waits", marked="late"),
     "changes": Group(["changes.py"], "late", parts=2),
     "losses": Group(["losses.py"], "late", parts=2),
-    "killed": Group(["killed.py --seconds 1 --few"], "late", parts=2),
+    "killed": Group(["killed.py --seconds 1 --few"], "quiet", marked="late"),
     "hostile": Group(["hostile.py --seconds 5"], "late"),
     "cache": Group(["cache.py"], "waits"),
     "graph": Group(["graph.py", "slowest.py"], parts=2, marked="late"),
@@ -77,7 +79,7 @@ GROUPS = {
     "budget": Group(["budget.py"], "late", marked="alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),
-    "lanes": Group(["lanes.py"], "waits"),
+    "lanes": Group(["lanes.py"], "waits", marked="quiet"),
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "late"),
     "live": Group(["live.py"], "waits", marked="late"),
@@ -86,31 +88,32 @@ GROUPS = {
     "streams": Group(["streams.py", "broker.py"], "waits"),
     "control": Group(["control.py"], "waits", marked="late"),
     "mcp": Group(["mcp.py", "mcptools.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
-    "signals": Group(["signals.py"], "waits", marked="late"),
+    "signals": Group(["signals.py"], "waits", marked="quiet"),
     "itrace": Group(["itrace.py", "itracerecords.py"], parts=2, marked="late"),
     "equal": Group(["equal.py"], parts=2),
     "itracecalls": Group(["itracecalls.py"], "waits"),
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
-    "translated": Group(["transparency.py --records --once --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
+    "translated": Group(["transparency.py --records --once --some=4 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
-    "libraries": Group(["dlstorm.py"]),
-    "differential": Group(["differential/run.py"]),
+    "libraries": Group(["dlstorm.py --seconds 1.5"]),
+    "differential": Group(["differential/run.py --percent 50"]),
     "steps": Group(["steps.py"], parts=2),
     "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 1 --plain"]),
+    "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 9"]),
 }
-HOW = ("busy", "waits", "late", "alone")  # in this order, the first two at a time
+HOW = ("busy", "waits", "late", "quiet", "alone")  # in this order, the first two at a time, and the next two
 REASON_LINES = 8  # of a failure, that are said again at the end
 SYSTEM_PYTHON = "/usr/bin/python3"
 # Those that take long begin first, so that none of them is left over at the end. Programs are longer than the parts of others.
-LONGEST_FIRST = ["fuzz", "transparency", "translated", "programs", "export", "light", "itrace", "kinds", "detail", "fixtures", "static", "crash", "signals",
-                 "mcp", "callgrind", "equal", "sql", "steps", "differential", "witness_values", "follow", "last", "maxsize", "graph", "atf", "exclude",
-                 "unit", "steps_sql", "patterns", "passover", "attach", "killed", "losses", "hostile"]
+LONGEST_FIRST = ["fuzz", "mcp", "itrace", "fixtures", "transparency", "follow", "steps_sql", "export", "detail", "triggers", "streams", "signals",
+                 "terminal", "sql", "light", "maxsize", "last", "translated", "kinds", "equal", "graph", "steps", "crash", "abi", "passover", "atf",
+                 "static", "callgrind", "flight", "programs", "exclude", "differential", "unit", "witness_values", "values", "patterns", "filters",
+                 "itracecalls", "errors", "live", "losses", "killed", "budget", "attach", "lanes", "hostile"]
 
 
 def interpreter():
@@ -213,6 +216,14 @@ def jobs_of(name, more):
     return jobs
 
 
+def dearest(jobs, count):
+    """The cases that took most of a processor, and those that waited most."""
+    found = [(float(used), float(took), f"{group} {name}") for job in jobs for line in job.lines for group, name, took, used in COSTS.findall(line)]
+    for title, key in (("took most of a processor", lambda one: one[0]), ("waited most", lambda one: one[1] - one[0])):
+        print(f"== {title}: seconds of a processor, of the clock")
+        print("\n".join(f"{used:7.1f} {took:7.1f}  {name}" for used, took, name in sorted(found, key=key, reverse=True)[:count]))
+
+
 def reasons(lines):
     """Each line of a failure with the few after it that say why."""
     said, rest = [], 0
@@ -229,7 +240,7 @@ class Board:
     def __init__(self, groups, build, more):
         self.build, self.lock = build, threading.Lock()
         self.jobs = [job for name in groups for job in jobs_of(name, more)]
-        self.total, self.failures = [0, 0, 0], []
+        self.total, self.failures, self.phases = [0, 0, 0], [], []
 
     def run(self, job):
         job.run(self.build)
@@ -255,10 +266,18 @@ class Board:
         left = {how: [] for how in HOW}
         for job in sorted(self.jobs, key=lambda job: order.get(job.group, len(order))):
             left[job.how].append(job)
-        # Who finds nothing of what keeps a processor any more plays what waits.
-        self.play(left, PROCESSORS * [("busy", "waits")] + PROCESSORS * [("waits",)])
-        self.play(left, PROCESSORS * [("late",)])
-        self.play(left, [("alone",)])
+        # Who finds nothing of what keeps a processor any more plays what waits, and one the other way round: no processor is to be idle.
+        self.phase(left, PROCESSORS * [("busy", "waits")] + [("waits", "busy")] + (PROCESSORS - 1) * [("waits",)])
+        self.phase(left, PROCESSORS * [("late", "quiet")] + [("quiet",)])
+        self.phase(left, [("alone",)])
+
+    def phase(self, left, players):
+        kinds = list(dict.fromkeys(kind for player in players for kind in player))
+        jobs, begin = [job for kind in kinds for job in left[kind]], time.monotonic()
+        self.play(left, players)
+        if jobs and len(self.jobs) > len(jobs):
+            took = time.monotonic() - begin
+            self.phases.append(f"{' and '.join(kinds)} {took:.0f} s, of the processors {100 * sum(job.used for job in jobs) / took / PROCESSORS:.0f} %")
 
     def say_unfinished(self):
         """What is running, when all of it is ended from outside."""
@@ -286,11 +305,12 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--long", action="store_true", help="all that is left out otherwise, as make torture plays it")
     parser.add_argument("--list", action="store_true", help="each group, whether others may run meanwhile, and seconds that it may take")
+    parser.add_argument("--dearest", type=int, default=0, metavar="N", help="at the end the N cases that took most of a processor, and that waited most")
     parser.add_argument("groups", nargs="*")
     options = parser.parse_args()
     if options.list:
         for name, group in GROUPS.items():
-            is_serial = group.how in ("late", "alone") or group.marked or group.parts > 1
+            is_serial = group.how in ("late", "quiet", "alone") or group.marked or group.parts > 1
             print(name, "serial" if is_serial else "parallel", group.seconds)
         return 0
     build = os.path.abspath(options.build)
@@ -304,6 +324,9 @@ def main():
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    # What is chosen by lot is chosen by it, in all groups (harness.py).
+    seed = os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9)))
+    print(f"== by lot: CONTRAIL_TEST_SEED={seed}", flush=True)
     Job.python = interpreter()
     board = Board(dict.fromkeys(options.groups or GROUPS), build, ["--long"] if options.long else [])
 
@@ -313,10 +336,13 @@ def main():
     signal.signal(signal.SIGTERM, end)
     begin = time.monotonic()
     board.run_all()
+    if options.dearest:
+        dearest(board.jobs, options.dearest)
     if board.failures:  # again, so that the end of the output alone says what has failed
         print("\n".join(["== what has failed"] + board.failures))
     used = sum(job.used for job in board.jobs)
-    print(f"== in {time.monotonic() - begin:.0f} s ({used:.0f} s of a processor)")
+    print("\n".join("== " + phase for phase in board.phases))
+    print(f"== in {time.monotonic() - begin:.0f} s ({used:.0f} s of a processor), CONTRAIL_TEST_SEED={seed}")
     print("{} passed, {} failed, {} skipped".format(*board.total))
     return 1 if board.total[1] else 0
 

@@ -6,14 +6,13 @@
 """
 import json
 import os
-import random
 import signal
 import subprocess
 import time
 
 import callgrind
 import harness
-from harness import case, expect, main, need, wait_for
+from harness import case, expect, lot, main, need, wait_for
 from processes import children_of, state_of
 
 NAMES = ("hottest", "hot", "warm", "cool", "jumps", "rare")
@@ -84,8 +83,8 @@ class Scene(harness.Scene):
         return ", ".join(seen)
 
 
-def compared(scene, limit):
-    out = scene.execute(scene.contrail, "record", "-o", scene.trace, "--budget", limit, "--", scene.program, "2", "7")
+def compared(scene, limit, seconds="2"):
+    out = scene.execute(scene.contrail, "record", "-o", scene.trace, "--budget", limit, "--", scene.program, seconds, "7")
     expect(out.returncode == 7, f"status {out.returncode}: {out.stderr[:500]}")
     told = scene.compare(out.stdout)
     budget = scene.budget()
@@ -95,20 +94,20 @@ def compared(scene, limit):
     return f"{told}; {budget['steps']} steps, spent {100 * budget['spent']:.1f} %"
 
 
-@case
+@case(some=("limits", 2))
 def two_percent(scene):
     """Threads that come and go, a function whose rate jumps: counts are those of the program."""
     return compared(scene, "2%")
 
 
-@case
+@case(some=("limits", 2))
 def ten_percent(scene):
-    return compared(scene, "10%")
+    return compared(scene, "10%", scene.rounds("1", "2"))
 
 
-@case
+@case(some=("limits", 2))
 def much(scene):
-    told = compared(scene, "900%")
+    told = compared(scene, "900%", scene.rounds("0.7", "2"))
     expect(not scene.budget()["were_out"], "functions were out although there was time for all")
     return told
 
@@ -159,7 +158,7 @@ def ran_ticks(pid):
 @case
 def attached(scene):
     """To a process that runs; and it runs on as before."""
-    program = subprocess.Popen([scene.program, "7", "5"], stdout=subprocess.PIPE, text=True)
+    program = subprocess.Popen([scene.program, "300", "5"], stdout=subprocess.PIPE, text=True)
     wait_for("its work", lambda: ran_ticks(program.pid) >= 10)
     recorder = subprocess.Popen([scene.contrail, "attach", "-o", scene.trace, "--budget", "5%", str(program.pid)],
                                 stderr=subprocess.PIPE, text=True)
@@ -172,6 +171,7 @@ def attached(scene):
     expect("budget " in scene.execute(scene.contrail, "status", str(program.pid)).stdout, "status does not show it")
     recorder.send_signal(signal.SIGINT)
     err = recorder.communicate(timeout=60)[1]
+    program.terminate()  # ends its time
     out = program.communicate(timeout=60)[0]
     expect(program.returncode == 5, f"status {program.returncode}; {err}")
     scene.compare(out, missing=NAMES)
@@ -180,8 +180,8 @@ def attached(scene):
 @case
 def recorder_killed(scene):
     """At any moment, while levels are set and patches are taken out: the program does not notice."""
-    lots = random.Random(7)
-    for _ in range(8):
+    lots = lot("killed")
+    for _ in range(scene.rounds(4, 12)):
         trace = scene.path(f"trace-{lots.random()}")
         recorder = subprocess.Popen([scene.contrail, "record", "-o", trace, "--budget", "1%", "--", scene.program, "1.2", "9"],
                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

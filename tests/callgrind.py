@@ -314,8 +314,8 @@ def arguments(parser):
     parser.add_argument("--show", action="store_true", help="list every difference with its explanation")
 
 
-case("generated-O2", program=generated("-O2"), at_least=3000)(agrees)
-case("generated-O0", program=generated("-O0"), at_least=3000)(agrees)
+case("generated-O2", some=("generated", 1), program=generated("-O2"), at_least=3000)(agrees)
+case("generated-O0", some=("generated", 1), program=generated("-O0"), at_least=3000)(agrees)
 case("sqlite", program=sqlite, at_least=900)(agrees)
 
 

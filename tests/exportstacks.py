@@ -10,6 +10,7 @@ import collections
 import gzip
 import json
 import os
+import random
 import re
 import xml.etree.ElementTree
 
@@ -210,12 +211,13 @@ def coroutines(scene):
     stacks = {line["stack"] for line in lines if line.get("stack")}
     expect(len(stacks) > 1, f"{len(stacks)} stacks")
     wanted = replayed(lines, pid)
-    for form, decode in (("chrome", chrome), ("perfetto", perfetto), ("csv", lambda data: row_spans(csv_rows(data)))):
+    tables = (("chrome", chrome), ("perfetto", perfetto), ("csv", lambda data: row_spans(csv_rows(data))))
+    for form, decode in random.sample(tables, scene.rounds(1, 3)):
         found = collections.Counter(span[:3] + span[4:6] for span in decode(scene.export(form)))
         expect(found == wanted, f"{form}: {list((found - wanted).items())[:3]} and not {list((wanted - found).items())[:3]}")
     tracks = {line["stack"] for line in csv_rows(scene.export("csv"))}
     expect(tracks >= stacks, "stacks of rows")
-    for form, decode in (("speedscope", speedscope), ("firefox", firefox)):
+    for form, decode in random.sample((("speedscope", speedscope), ("firefox", firefox)), scene.rounds(1, 2)):
         selves = decode(scene.export(form))[form == "speedscope"]
         # Which stack runs is known from the next call on it on, so single frames differ from report's; but there is no more time
         # than the threads had, and most of what report has.

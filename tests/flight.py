@@ -66,8 +66,8 @@ def ended_well(scene, process, out):
 @case
 def recorder_stopped(scene):
     """For some seconds: the program runs on, what is lost meanwhile is counted, what comes after is recorded."""
-    seconds = scene.rounds(4, 10)
-    process, out = scene.timed(seconds + 5)
+    seconds = scene.rounds(2, 10)
+    process, out = scene.timed(seconds + 4)
     target = scene.session(process)["pid"]
 
     def used():

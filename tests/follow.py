@@ -121,7 +121,7 @@ def report(scene):
         assert subprocess.run([scene.contrail, "report", "--family", wrong, trace], stderr=subprocess.DEVNULL).returncode == 2
 
 
-@case
+@case(some=("many", 1))
 def storm(scene):
     """Two hundred forks, as fast as they go, from four threads."""
     tree = scene.record(scene.fixture, "storm")
@@ -130,7 +130,7 @@ def storm(scene):
         assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
-@case
+@case(some=("many", 1))
 def crowd(scene):
     """More children at a time than there are pages to ask on, which live on with a ring of their own."""
     tree = scene.record(scene.fixture, "crowd")
@@ -638,7 +638,7 @@ def live_forgotten(_, live):
     assert len(children) == len(why) == 2 and all("had been forked" in each for each in why), children
 
 
-@case
+@case(some=("live", 1))
 @lives("many", "FOLDER", trace="other")
 def live_many(scene, live):
     """contrail stop while children come as fast as they can, half of them by a fork that nobody sees: nothing of
@@ -660,7 +660,7 @@ def live_many(scene, live):
     assert len(pids) > 10 and not with_traces, (len(pids), with_traces)
 
 
-@case
+@case(some=("live", 1))
 @lives("stream", "FOLDER")
 def live_stream(scene, live):
     """The same while two threads fork and one spawns as fast as they can: who is made after a change has it from the

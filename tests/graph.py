@@ -525,13 +525,13 @@ def grow(scene, nodes, has, sizes=(30000, 90000, 200000), questions=QUESTIONS):
     return f"{count} answers"
 
 
-@case(alone=True)
+@case(alone=True, some=("grow", 1))
 def indexed_grows(scene):
     """A calling context tree of a trace that grows."""
     return grow(scene, "250000", lambda kept: kept[0] > 0)
 
 
-@case(alone=True)
+@case(alone=True, some=("grow", 1))
 def indexed_sums_grow(scene):
     """The same of sums of one."""
     return grow(scene, "40", lambda kept: kept[1] > 0, (20000, 60000), QUESTIONS[:1] + QUESTIONS[4:8])

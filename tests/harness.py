@@ -26,6 +26,7 @@ import gc
 import hashlib
 import json
 import os
+import random
 import re
 import resource
 import shlex
@@ -43,10 +44,19 @@ from processes import end_family
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-Case = collections.namedtuple("Case", "name function keywords alone also")
+Case = collections.namedtuple("Case", "name function keywords alone also some")
 Counts = collections.namedtuple("Counts", "passed failed skipped")  # what a case returns that is many tests in one
 CASES = []
 JOBS = int(os.environ.get("CONTRAIL_TEST_JOBS") or len(os.sched_getaffinity(0)))  # fewer when others run beside
+# Of all that is chosen by lot, in this program and in those that it starts: the same seed is the same choice.
+SEED = int(os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9))))
+DRAWN = []  # what has been chosen by it
+
+
+def lot(*names):
+    """Random numbers that are the same again with CONTRAIL_TEST_SEED; the names tell them from those of other choices."""
+    DRAWN.append(names)
+    return random.Random(" ".join(map(str, (SEED, *names))))
 
 
 class Skip(Exception):
@@ -99,13 +109,14 @@ def longer(seconds, attempt):
 def case(function=None, /, **keywords):
     """Makes the function a case: @case, or @case("its name", build="gcc-O2"), whose scene is made with build="gcc-O2".
     alone=True: on a busy machine it may fail, so that tests/all.py plays it later, as its table says of the group. also: further names,
-    by which --filter finds it."""
+    by which --filter finds it. some=("family", 2): of all of that family make test plays two, by lot, as what each of them shows the
+    others show in the main; --long and --filter play them all."""
     if isinstance(function, str):
         keywords["name"], function = function, None
     if function is None:
         return lambda found: case(found, **keywords)
     name = keywords.pop("name", function.__name__)
-    CASES.append(Case(name, function, keywords, keywords.pop("alone", False), keywords.pop("also", ())))
+    CASES.append(Case(name, function, keywords, keywords.pop("alone", False), keywords.pop("also", ()), keywords.pop("some", None)))
     return function
 
 
@@ -361,6 +372,7 @@ class Group:
     def play(self, one, scene_class, options):
         scene, begin, used = None, time.monotonic(), processor_seconds()
         self.playing[one.name] = begin
+        random.seed(f"{SEED} {self.name} {one.name}")  # for those that draw without lot()
         with tempfile.TemporaryDirectory(prefix=f"{self.name}.", dir=options.top, ignore_cleanup_errors=True) as folder:
             try:
                 try:
@@ -386,7 +398,7 @@ class Group:
 
     def how_again(self, one, scene):
         command = getattr(scene, "command", None)
-        again = f"{self.program} --filter {shlex.quote(one.name)}{getattr(scene, 'again', '')}"
+        again = f"CONTRAIL_TEST_SEED={SEED} {self.program} --filter {shlex.quote(one.name)}{getattr(scene, 'again', '')}"
         return (f"\n     command: {command}" if command else "") + f"\n     again: {again}"
 
     def keep(self, one, folder, options):
@@ -443,6 +455,18 @@ def is_meant(one, patterns):
     return not patterns or any(fnmatch.fnmatch(name, pattern) for name in (one.name, *one.also) for pattern in patterns)
 
 
+def drawn(cases, group):
+    """Those of no family, and of each family as many as it says; each part of a group's cases draws the same."""
+    families = collections.defaultdict(list)
+    for one in cases:
+        if one.some:
+            families[one.some].append(one.name)
+    left_out = set()
+    for (family, count), names in sorted(families.items()):
+        left_out |= set(lot(group, family).sample(names, max(len(names) - count, 0)))
+    return [one for one in cases if one.name not in left_out]
+
+
 def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None, is_quiet=False):
     """Runs the cases of the group whose program this is, and exits. arguments(parser) adds the group's own options.
     choose(cases, options), of those that the filter lets through: which are played, in which order; it may be a generator
@@ -451,6 +475,7 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--filter", action="append", default=[], metavar="PATTERN")
+    parser.add_argument("--some", type=int, metavar="N", help="so many of those that the filter lets through, by lot")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--alone", choices=["only", "none"], help="the cases that are marked so, or all others")
     parser.add_argument("--long", action="store_true", help="all that make test leaves out, as make torture plays it")
@@ -468,6 +493,11 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
     chosen = [one for one in group.cases if is_meant(one, options.filter)]
     if options.alone:
         chosen = [one for one in chosen if one.alone == (options.alone == "only")]
+    if not options.filter and not options.long:
+        chosen = drawn(chosen, group.name)
+    if options.some and not options.long:
+        names = set(lot(group.name, *options.filter).sample([one.name for one in chosen], min(options.some, len(chosen))))
+        chosen = [one for one in chosen if one.name in names]
     is_unknown = not chosen and options.filter
     number, count = options.part
     chosen = chosen[number - 1::count]
@@ -481,6 +511,8 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
         os.chmod(options.top, 0o755)  # other users' programs run in it too
         isolate(options.build, options.top)
         group.play_all(chosen, scene_class, options)
+    if DRAWN:
+        print(f"     by lot: CONTRAIL_TEST_SEED={SEED}")
     if is_unknown:
         group.say(1, "", f"no case is named {' or '.join(options.filter)}")
     print("{} passed, {} failed, {} skipped".format(*group.counts))

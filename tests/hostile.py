@@ -22,7 +22,7 @@ import subprocess
 import time
 
 import harness
-from harness import HERE, ROOT, Skip, case, expect, main, wait_for
+from harness import HERE, ROOT, SEED, Skip, case, expect, main, wait_for
 from processes import children_of, threads_of
 
 KINDS = {"header": "h", "counts": "n", "inside": "i", "requests": "q", "handshakes": "v", "crashes": "k", "activations": "a",
@@ -230,7 +230,7 @@ def rounds(cases, options):
 
 def arguments(parser):
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.set_defaults(rounds=0)
 
 

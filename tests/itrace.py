@@ -129,7 +129,7 @@ def recorded_twice(scene, *words):
     expect("contradicts" not in scene.run(scene.contrail, "steps", scene.path("steps")), "records contradict each other")
 
 
-@each(("sanitizers/address-gcc", "sanitizers/address-clang", "sanitizers/thread-gcc", "sanitizers/thread-clang", "sanitizers/memory-clang"))
+@each(("sanitizers/address-gcc", "sanitizers/address-clang", "sanitizers/thread-gcc", "sanitizers/thread-clang", "sanitizers/memory-clang"), some=("sanitizers", 2))
 def sanitizers(scene, name):
     """Programs that check where everything is mapped, from the first instruction on; with all threads, as these come and go."""
     kind, compiler = name.partition("/")[2].split("-")

@@ -51,7 +51,7 @@ def steps_of(scene, expected, *words):
     return walked.stdout.strip()
 
 
-@each(("writers/nested", "writers/sqlite3", "writers/python3", "writers/perl", "writers/find"))
+@each(("writers/nested", "writers/sqlite3", "writers/python3", "writers/perl", "writers/find"), some=("writers", 1))
 def writers(scene, name):
     """What a program loads is what its stores and system calls have written before, by the records: no writer is missing."""
     words = {"nested": (scene.made("signals"), "nested"),
@@ -70,13 +70,13 @@ def writers(scene, name):
     return compared.stdout.strip()
 
 
-@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops", "records/masked"))
+@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops", "records/masked"), some=("signals", 3))
 def records_with_signals(scene, name):
     program, mode = scene.made("signals"), name.split("/")[1]
     return steps_of(scene, scene.outcome(program, mode), program, mode)
 
 
-@each(("records/sort", "records/sqlite3", "records/python3", "records/bash"))
+@each(("records/sort", "records/sqlite3", "records/python3", "records/bash"), some=("programs", 2))
 def records_of_programs(scene, name):
     words = {"sort": ("sort", "-n", "/etc/services"), "sqlite3": ("sqlite3", ":memory:", "select sum(value * 7 % 3) from generate_series(1, 3000)"),
              "python3": ("/usr/bin/python3", "-c", "import json; print(len(json.dumps(list(range(5000)))))"),

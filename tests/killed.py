@@ -22,7 +22,7 @@ import time
 import attach
 import harness
 from attach import Counting, Target
-from harness import Running, case, expect, main, need, wait_for
+from harness import SEED, Running, case, expect, lot, main, need, wait_for
 from processes import children_of, state_of
 
 STORES = range(0x5c0000000000, 0x600000000000)  # the stacks' addresses, less 2^45
@@ -466,7 +466,7 @@ class Scene(harness.Scene):
     def __init__(self, options, folder, make, turns=None, point=None, by_attach=False):
         super().__init__(options, folder)
         self.point, self.by_attach = point, by_attach
-        seed = random.randrange(10**9) if options.seed is None else options.seed
+        seed = SEED if options.seed is None else options.seed
         self.make, self.turns, self.dice = make, turns, random.Random(f"{seed} {make.__name__}")
         self.again = f" --seed {seed}"
 
@@ -509,7 +509,7 @@ def kill_at_point(scene):
 def choose(cases, options):
     """--few: of the programs that are killed at random moments half, by lot."""
     often = [one for one in cases if one.function is kill_often]
-    left_out = random.sample(often, len(often) // 2) if options.few and not options.filter else []
+    left_out = lot("killed").sample(often, len(often) // 2) if options.few and not options.filter else []
     return [one for one in cases if one not in left_out]
 
 
@@ -525,9 +525,9 @@ for point_reached in POINTS:
         case(f"at_{point_reached}_{'attach' if with_attach else 'clean'}", make=attach.coroutines, point=point_reached,
              by_attach=with_attach)(kill_at_point)
 for target_made in attach.TARGETS + [loads, forks]:
-    case(target_made.__name__, make=target_made, turns=attach_turns)(kill_often)
+    case(target_made.__name__, make=target_made, turns=attach_turns, alone=True)(kill_often)
 for target_made in RECORDED:
-    case(target_made.__name__, make=target_made, turns=record_turns)(kill_often)
+    case(target_made.__name__, make=target_made, turns=record_turns, alone=True)(kill_often)
 
 
 if __name__ == "__main__":

@@ -335,8 +335,13 @@ def choose(cases, options):
     return [one for one in cases if options.long or options.filter or not one.keywords["kind"].long]
 
 
+# Of those that differ in how they are built make test plays so many: what their names begin with.
+FAMILIES = ((("go-runtime",), 1), (("go",), 1), (("cgo",), 1), (("rust",), 1), (("fortran", "pascal", "cobol", "ocaml"), 2), (("luajit",), 1),
+            (("threads",), 1))
+
 for each_kind in KINDS:
-    case(each_kind.name, kind=each_kind)(as_untraced)
+    family = next((words for words in FAMILIES if not each_kind.long and each_kind.name.startswith(words[0])), None)
+    case(each_kind.name, kind=each_kind, some=family and (" ".join(family[0]), family[1]))(as_untraced)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 """
 import json
 import os
+import random
 import shutil
 import signal
 import time
@@ -103,7 +104,7 @@ def detail_without_room(scene):
 def stopped_for_ten_seconds(scene):
     """The recorder stands still: the program does all that it does, events are lost for the ring's reasons alone, and then all is well."""
     told = []
-    for options in (("--no-wait",), ()):
+    for options in random.sample((("--no-wait",), ()), scene.rounds(1, 2)):
         scene.start("--trace", "step", "--ring-size", "4", "--pre", "0", "--post", "1m", *options)
         scene.do("step", 1000)
         scene.process.send_signal(signal.SIGSTOP)

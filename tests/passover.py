@@ -143,7 +143,7 @@ def compare(scene, trace=None, functions=FUNCTIONS):
     index = scene.index(trace)
     seed = random.randrange(1 << 30)
     lots, lines = random.Random(seed), 0
-    for function in functions:
+    for function in functions if scene.options.long else lots.sample(functions, (len(functions) + 1) // 2):
         limit = ("--limit", "0") if function not in LONG else ("--limit", "20000")
         chosen = [lots.choice(((), ("--json",))), lots.choice(MORE)] if not scene.options.long else MORE
         for words in chosen:
@@ -219,26 +219,26 @@ def is_passed_over(scene):
     expect(got != want, "the damage is none")
 
 
-@case
+@case(some=("traces", 4))
 def values(scene):
     scene.make("--args", size=3000)
     return compare(scene, functions=("rare", "says", "recurs", "tails", "lands", "write"))
 
 
-@case
+@case(some=("traces", 4))
 def detail(scene):
     scene.make("--detail", "all", size=1000)
     return compare(scene, functions=("rare", "says", "recurs", "tails", "throws", "yields"))
 
 
-@case
+@case(some=("traces", 4))
 def sampled(scene):
     """The interval changes now and then: each change is shown, whatever is asked for."""
     scene.make("--mode", "light", "--sample", "4", size=8000)
     return compare(scene, functions=("rare", "says", "recurs", "mid"))
 
 
-@case
+@case(some=("traces", 4))
 def children(scene):
     scene.make("--follow", arguments=["children"], size=3000)
     processes = json.loads(scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT pid, path FROM processes"))
@@ -265,19 +265,19 @@ def ends_early(scene):
     expect(lines[1] == 1, f"{lines} lines of a nap")
 
 
-@case
+@case(some=("traces", 4))
 def last(scene):
     scene.make("--args", "--last", "1M", size=6000)
     return compare(scene, functions=("rare", "tails", "main", "held", "no_such"))
 
 
-@case
+@case(some=("traces", 4))
 def pieces(scene):
     scene.make("--args", "--max-size", "1M", size=6000)
     return compare(scene, functions=("rare", "tails", "main", "held", "no_such"))
 
 
-@case
+@case(some=("traces", 4))
 def crash(scene):
     scene.make(arguments=["a", "b"], size=3000)
     return compare(scene, functions=("rare", "main", "abort", "leaf", "no_such"))

@@ -10,7 +10,7 @@ may be dropped, and the counts of calls must be those that the fixture states.
     tests/run.py --exclude '[a-m]*'   with these functions excluded; of the others the counts must be right all the same
     tests/run.py --light              with light hooks: the counts must be the same, of frames there are none
     tests/run.py --long               each fixture by all its compilers and levels, as make torture plays them; without it, and
-                                      without --filter, by gcc -O2, and by lot half of the others: one of the usual ones, and those that
+                                      without --filter, by gcc -O2, and by lot a third of the others: one of the usual ones, and those that
                                       it asks for, by each of which one of its runs is played
     tests/run.py --list               the cases
     tests/run.py --keep               keep the traces, in build/tests/traces, as those of failures always are
@@ -21,7 +21,6 @@ import collections
 import fnmatch
 import json
 import os
-import random
 import resource
 import select
 import shlex
@@ -34,7 +33,7 @@ import zlib
 import fixture as fx
 import harness
 import witness
-from harness import Skip, expect, main
+from harness import Skip, expect, lot, main
 
 SHARED = "/dev/shm"
 
@@ -388,7 +387,8 @@ def arguments(parser):
     parser.add_argument("--exclude", action="append", default=[])
     parser.add_argument("--light", action="store_true")
     parser.add_argument("--few", action="store_true", help="one run by each compiler, if it is not --long")
-    parser.add_argument("--half", choices=["0", "1", "any"], help="half of the fixtures only; any: by lot, unless it is --long")
+    parser.add_argument("--half", choices=["0", "1"], help="half of the fixtures only")
+    parser.add_argument("--share", type=float, default=1, help="so many of the fixtures only, by lot, unless it is --long")
 
 
 def number_of(fixture):
@@ -396,11 +396,8 @@ def number_of(fixture):
     return zlib.crc32(fixture.name.encode())
 
 
-LOT = random.randrange(2)
-
-
-def is_drawn(name):
-    return zlib.crc32(name.encode()) % 2 == LOT
+def is_drawn(name, share):
+    return lot("fixtures", name).random() < share
 
 
 def is_left_out(variation, is_again=False):
@@ -430,12 +427,12 @@ def choose(cases, options):
     variations = [(one, one.keywords["variation"]) for one in cases]
     if not options.long and (options.few or not options.filter):
         variations = [(one, of) for one, of in variations if not is_left_out(of, options.few)]
-        if not options.few:  # half of what is not gcc -O2
-            variations = [(one, of) for one, of in variations if of.variant == "gcc-O2" or is_drawn(f"{of.fixture.name}/{of.variant}")]
-    if options.half in ("0", "1"):
+        if not options.few:  # a third of what is not gcc -O2
+            variations = [(one, of) for one, of in variations if of.variant == "gcc-O2" or is_drawn(f"{of.fixture.name}/{of.variant}", 1 / 3)]
+    if options.half:
         variations = [(one, of) for one, of in variations if number_of(of.fixture) % 2 == int(options.half)]
-    elif options.half and not options.long:
-        variations = [(one, of) for one, of in variations if is_drawn(of.fixture.name)]
+    if not options.long:
+        variations = [(one, of) for one, of in variations if is_drawn(of.fixture.name, options.share)]
     if options.exclude or options.light:
         variations = [(one, of) for one, of in variations if "--max-depth" not in of.fixture.record(of.run_name)]
     return [one for one, of in variations if not (options.light and of.is_witnessed())]

@@ -7,6 +7,7 @@ scene is played without contrail and with it, and must look the same.
 """
 import json
 import os
+import random
 import re
 import select
 import signal
@@ -88,7 +89,7 @@ def to_group(scene):
     def play(traced, number):
         process = scene.start(*scene.words(traced, scene.job, "group", str(number)))
         return number, tell(process.wait(WAIT_S)), scene.text()
-    for number in [1, 2, 3, 10, 13, 15, 17, 18, 20, 21, 22, 28, 34, 64]:
+    for number in random.sample([1, 2, 3, 10, 13, 15, 17, 18, 20, 21, 22, 28, 34, 64], scene.rounds(6, 14)):
         scene.both(lambda traced: play(traced, number))
     if "came 2" not in scene.text():
         raise AssertionError(scene.text())
@@ -168,11 +169,13 @@ def has_taken(pid, number):
 
 @case(alone=True)
 def mixed(scene):
-    """To the group and to contrail alone in turn: counted right for fifty times."""
+    """To the group and to contrail alone in turn: counted right each time."""
+    times = scene.rounds(24, 50)
+
     def play(traced):
-        process = scene.start(*scene.words(traced, scene.job, "count", "50"))
+        process = scene.start(*scene.words(traced, scene.job, "count", str(times)))
         scene.ready(process, traced)
-        for turn in range(50):
+        for turn in range(times):
             if turn % 3 == 0:
                 os.killpg(process.pid, signal.SIGUSR1)
             else:
@@ -180,11 +183,11 @@ def mixed(scene):
             scene.heard(turn + 1)
             # One to contrail alone that comes before contrail has accounted for the same one to the group is taken for a
             # copy of that (docs/limits.md): not only until it has taken its own.
-            if traced and turn < 49:
+            if traced and turn < times - 1:
                 wait_for("contrail to take its copy", lambda: has_taken(process.pid, signal.SIGUSR1))
-            time.sleep(0.1)
+                time.sleep(0.1)
         return process.wait(WAIT_S), scene.text()
-    if "10:50" not in scene.both(play)[1]:
+    if f"10:{times}" not in scene.both(play)[1]:
         raise AssertionError(scene.text())
 
 

@@ -192,7 +192,7 @@ def slowest_of_some(scene):
 def slowest_indexed(scene):
     """Found by the index: what is shown is the same as without."""
     scene.made("120")
-    names = ("work", "fib", "catcher", "tail_begin", "in_coroutine", "resume", "ns::boxes(int)", "thread(void*)", "jumper", "main", "leaf", "sleeps", "**")[::scene.rounds(2, 1)]
+    names = ("work", "fib", "catcher", "tail_begin", "in_coroutine", "resume", "ns::boxes(int)", "thread(void*)", "jumper", "main", "leaf", "sleeps", "**")[::scene.rounds(4, 1)]
     choices = [(name, *options) for name in names for options in (("-n", "7"), ("-n", "300", "--depth", "3"))]
     show = lambda words: [scene.view("slowest", *words, *form) for form in (((), ("--json",)) if words[0] == "**" else (("--json",),))]
     before = {words: show(words) for words in choices}

@@ -132,9 +132,10 @@ def number(value):
     return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
 
 
-def compare(scene, rows, traces=(), queries=QUERIES):
+def compare(scene, rows, traces=(), queries=None):
     seed = random.randrange(1 << 30)
     number_rows(scene, rows, traces or [scene.trace])
+    queries = queries or scene.rounds(QUERIES // 2, QUERIES)
     lots, db = random.Random(seed), database(rows)
     texts = [query(lots, rows) for _ in range(queries)]
     out = scene.run(scene.contrail, "sql", "--json", *(traces or [scene.trace]), ";\n".join(texts))
@@ -263,7 +264,7 @@ def stretch(scene, *words):
     times = sorted(row["start"] for row in rows)
     piece = f"{scene.trace}@{times[len(times) // 2]}ns..{times[len(times) // 2 + 1000]}ns"
     expect(compare_ids(scene, piece, rows) > 1, "no call began before the piece")
-    return compare(scene, rows, queries=QUERIES // 2)
+    return compare(scene, rows, queries=scene.rounds(QUERIES // 4, QUERIES // 2))
 
 
 @case

@@ -40,7 +40,7 @@ class Scene(harness.Scene):
 def each(*names):
     def wrap(function):
         for name in names:
-            case(f"{function.__name__}/{name}")(lambda scene, name=name: function(scene, name))
+            case(f"{function.__name__}/{name}", some=(function.__name__, len(names) // 2))(lambda scene, name=name: function(scene, name))
         return function
     return wrap
 

@@ -2,7 +2,7 @@
 /*
  * The engine against the processor: what displaced code does is compared with what the same code does where it belongs.
  *
- *   differential [--seed N] [--cases N] [--seconds N] [--case N] [--part NAME] [FILE...]
+ *   differential [--seed N] [--cases N] [--percent N] [--seconds N] [--case N] [--part NAME] [FILE...]
  *
  * --case runs one case of the seed and part again, as a failure says. FILEs stand in place of the usual libraries.
  */
@@ -23,13 +23,21 @@ enum { PATHS_MAX = 32, TEXT_BYTES = 4096, SHOWN_MAX = 5 };
 
 struct options {
   uint64_t seed;
-  uint64_t cases; /* 0: the part's own number */
-  double seconds; /* 0: as many cases as there are */
+  uint64_t cases;   /* 0: the part's own number */
+  uint64_t percent; /* so much of that */
+  double seconds;   /* 0: as many cases as there are */
   int64_t only;
   const char *part;
   const char *paths[PATHS_MAX];
   size_t path_count;
 };
+
+/* All cases of a part are told from each other by their number, so that a share of them is the first of them. */
+static uint64_t
+cases_of(const struct options *options, uint64_t usual)
+{
+  return options->cases != 0 ? options->cases : usual * options->percent / 100;
+}
 
 static double
 now(void)
@@ -46,7 +54,7 @@ run_windows(const struct options *options)
 {
   static char text[TEXT_BYTES];
   struct windows_count count = {0};
-  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 25000;
+  uint64_t bad = 0, cases = cases_of(options, 25000);
   double begin = now();
   if (windows_set_up(options->paths, options->path_count) != 0) {
     printf("skip windows: none of the files can be mapped\n");
@@ -79,7 +87,7 @@ run_entries(const struct options *options)
 {
   static char text[TEXT_BYTES];
   struct entries_count count = {{0}};
-  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 4000;
+  uint64_t bad = 0, cases = cases_of(options, 4000);
   double begin = now();
   if (entries_set_up(options->paths, options->path_count, text, sizeof(text)) != 0) {
     printf("FAIL entries: %s\n", text[0] != 0 ? text : "none of the files can be mapped and patched");
@@ -114,7 +122,7 @@ run_calls(const struct options *options)
 {
   struct calls_count count = {0};
   uint64_t from = options->only >= 0 ? (uint64_t)options->only : 0;
-  uint64_t to = options->only >= 0 ? from + 1 : options->cases != 0 ? options->cases : 20000;
+  uint64_t to = options->only >= 0 ? from + 1 : cases_of(options, 20000);
   int64_t bad = calls_run(options->seed, from, to, options->only >= 0 ? 0 : options->seconds, &count);
   if (bad < 0) {
     printf("skip calls: no library with a known function\n");
@@ -170,7 +178,7 @@ run_effects(const struct options *options)
 {
   static char text[TEXT_BYTES];
   struct effects_count count = {0};
-  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 100000;
+  uint64_t bad = 0, cases = cases_of(options, 100000);
   double begin = now();
   if (effects_set_up() != 0) {
     printf("skip effects: no code can be made here\n");
@@ -201,7 +209,7 @@ run_steps(const struct options *options)
 {
   static char text[TEXT_BYTES];
   struct steps_count count = {0};
-  int64_t bad = steps_run(options->cases != 0 ? options->cases : 15000, &count, text, sizeof(text));
+  int64_t bad = steps_run(cases_of(options, 15000), &count, text, sizeof(text));
   if (bad < 0) {
     printf("skip steps: no program can be stepped here\n");
     return -1;
@@ -223,7 +231,7 @@ run_programs(const struct options *options, const char *name, bool is_recorded, 
              struct translated_count *count, uint64_t *bad)
 {
   static char text[TEXT_BYTES];
-  uint64_t cases = options->cases != 0 ? options->cases : usual;
+  uint64_t cases = cases_of(options, usual);
   double begin = now();
   *bad = 0;
   if (translated_set_up() != 0) {
@@ -296,17 +304,19 @@ enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 static void
 usage(void)
 {
-  fprintf(stderr, "usage: differential [--seed N] [--cases N] [--seconds N] [--case N] [--part NAME] [FILE...]\n");
+  fprintf(
+      stderr,
+      "usage: differential [--seed N] [--cases N] [--percent N] [--seconds N] [--case N] [--part NAME] [FILE...]\n");
   exit(2);
 }
 
 static void
 read_options(int argc, char **argv, struct options *options)
 {
-  static const struct option names[] = {{"seed", 1, NULL, 's'}, {"cases", 1, NULL, 'n'}, {"seconds", 1, NULL, 't'},
-                                        {"case", 1, NULL, 'c'}, {"part", 1, NULL, 'p'},  {"build", 1, NULL, 'b'},
-                                        {NULL, 0, NULL, 0}};
-  *options = (struct options){.seed = 1, .only = -1};
+  static const struct option names[] = {{"seed", 1, NULL, 's'},    {"cases", 1, NULL, 'n'}, {"percent", 1, NULL, 'x'},
+                                        {"seconds", 1, NULL, 't'}, {"case", 1, NULL, 'c'},  {"part", 1, NULL, 'p'},
+                                        {"build", 1, NULL, 'b'},   {NULL, 0, NULL, 0}};
+  *options = (struct options){.seed = 1, .percent = 100, .only = -1};
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
     switch (c) {
     case 's':
@@ -314,6 +324,9 @@ read_options(int argc, char **argv, struct options *options)
       break;
     case 'n':
       options->cases = strtoull(optarg, NULL, 0);
+      break;
+    case 'x':
+      options->percent = strtoull(optarg, NULL, 0);
       break;
     case 't':
       options->seconds = strtod(optarg, NULL);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """The differential test (differential.c) with the seed that `make test` always takes; all other words are handed on.
 
-    tests/differential/run.py [--build DIR] [--seed N] [--seconds N] [--cases N] [--part NAME] [FILE...]
+    tests/differential/run.py [--build DIR] [--seed N] [--seconds N] [--cases N] [--percent N] [--part NAME] [FILE...]
 """
 import os
 import signal

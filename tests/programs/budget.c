@@ -2,8 +2,10 @@
 /*
  * Functions that are called at very different rates by several threads, for some seconds, and at the end how often each
  * was called: name and number in a line each. In the second half of the time one of them is called ten times as often.
+ * SIGTERM ends the time.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +30,14 @@ CALLED(jumps)
 CALLED(rare)
 
 static double seconds = 3;
+static volatile sig_atomic_t is_over;
+
+static void
+end(int number)
+{
+  (void)number;
+  is_over = 1;
+}
 
 static double
 now(void)
@@ -57,7 +67,7 @@ worker(void *context)
   if (start == 0) {
     start = begin;
   }
-  while ((t = now()) - begin < length) {
+  while ((t = now()) - begin < length && !is_over) {
     for (unsigned i = 0; i < 2000; i++) {
       x = hottest(x);
       if (i % 10 == 0) {
@@ -92,7 +102,8 @@ main(int argc, char **argv)
   seconds = argc > 1 ? atof(argv[1]) : seconds;
   double begin = now();
   pthread_create(&steady, NULL, worker, (void *)2);
-  while (now() - begin < seconds) {
+  signal(SIGTERM, end);
+  while (now() - begin < seconds && !is_over) {
     pthread_create(&coming, NULL, worker, (void *)1);
     pthread_join(coming, NULL);
   }

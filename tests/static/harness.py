@@ -18,7 +18,7 @@ GROUPS = {
     "a case that returns": (GOOD, "1 passed, 0 failed, 0 skipped", ["ok   group good ("]),
     "facts": ("@case\ndef good(scene):\n    return 'seven'\n", "1 passed, 0 failed, 0 skipped", ["ok   group good: seven ("]),
     "a failure": (GOOD + "@case\ndef bad(scene):\n    expect(1 == 2, 'two is one')\n", "1 passed, 1 failed, 0 skipped",
-                  ["FAIL group bad: two is one", "expect(1 == 2", "again: tests/group.py --filter bad"]),
+                  ["FAIL group bad: two is one", "expect(1 == 2", "again: CONTRAIL_TEST_SEED=", " tests/group.py --filter bad"]),
     "an error": ("@case\ndef bad(scene):\n    {}['x']\n", "0 passed, 1 failed, 0 skipped", ["FAIL group bad: KeyError: 'x'"]),
     "a command that fails": ("@case\ndef bad(scene):\n    scene.run('sh', '-c', 'echo why >&2; exit 3')\n",
                              "0 passed, 1 failed, 0 skipped", ["status 3, not 0: why", "command: sh -c "]),
@@ -91,6 +91,26 @@ for each_name, each_group in GROUPS.items():
 for each_name, (each_body, each_more, each_summary, each_words) in CHOICES.items():
     says(each_name, each_body, each_summary, each_words, more=each_more)
 says("no case of the name", GOOD, "0 passed, 1 failed, 0 skipped", ["no case is named x*"], "--filter", "x*")
+
+
+@check("harness: lots are the same again by their seed")
+def lots(_):
+    """In all programs; those of other names, of another seed and of another case are others. Who has drawn says by what."""
+    body = "from harness import lot\nimport random\n" + "".join(
+        f"@case\ndef {name}(scene):\n    return f'{name} {{lot(1).random()}} {{lot(2).random()}} {{random.random()}}'\n" for name in ("one", "two"))
+    told = []
+    for seed in ("7", "7", "8"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "group.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(HEAD + body + "main('')\n")
+            said = subprocess.run([sys.executable, path, "--build", folder], env=dict(os.environ, CONTRAIL_TEST_SEED=seed), capture_output=True,
+                                  text=True, timeout=60, check=False).stdout
+        if f"by lot: CONTRAIL_TEST_SEED={seed}\n" not in said:
+            yield f"does not say the seed: {said}"
+        told.append([word for word in said.split() if len(word) > 10 and word.startswith("0.")])
+    if told[0] != told[1] or len(told[0]) != 6 or len(set(told[0] + told[2])) != 8:
+        yield f"{told}"
 
 
 @check("harness: failures are said again at the end")
