@@ -16,6 +16,12 @@ from harness import case, expect, main, wait_for
 from mcp import CRASH, HANG, NOISY, STEPS, TICKS, VERSIONS, Client, Scene, has_patches, tokens_of
 
 HUNT_CALLS, HUNT_TOKENS = 10, 20000
+ENDLESS = r"""
+#include <unistd.h>
+__attribute__((noinline)) int leaf(volatile int *x) { return (*x)++; }
+__attribute__((noinline)) int work(volatile int *x) { int s = 0; for (int i = 0; i < 20; i++) s += leaf(x); return s; }
+int main(void) { volatile int x = 0; for (;;) { work(&x); usleep(100); } }
+"""
 
 
 # ---- the tools ----
@@ -69,6 +75,20 @@ def whole(scene):
     expect("spin" in "".join(client.tool("query", filter={"function": "spin"}, limit=3, trace=session)["lines"]), "replay")
     expect(client.end() == 0 and not scene.left(), str(scene.left()))
     return f"{client.calls} calls"
+
+
+@case
+def goes_on(scene):
+    """A view of a recording that goes on is of the moment when it was asked: it comes to an end, and both its passes say the same."""
+    client = Client(scene)
+    directory = client.tool("launch", program=scene.own(ENDLESS, "endless"), patterns=["main", "work", "leaf"])["directory"]
+    wait_for("calls", lambda: client.tool("query", sql="SELECT calls FROM functions WHERE name = 'work'")["rows"] > [[1000]])
+    expect("filter={function" in client.tool("analyze", view="slowest", count=1)["next"][0], "main hides the others")
+    lines = client.tool("analyze", view="slowest", count=1, filter={"function": "main"})["lines"]
+    for text in ("\n".join(lines), scene.run(scene.contrail, "slowest", "-n", "1", "main", directory)):
+        head, tree = re.search(r"1: main +(\S+ \w+),", text), re.search(r"0 ns +(\S+ \w+) .*main\(\)  -- still open", text)
+        expect(head and tree and head[1] == tree[1], text)
+    client.tool("session", action="stop")
 
 
 @case
@@ -397,7 +417,7 @@ def allowed(scene):
     expect(client.tool("launch", program=steps, wait_s=30)["state"] == "done", "the allowed one")
     for tool, arguments in (("launch", {"program": ticks}), ("attach", {"process": process.pid}), ("launch", {"program": "true"}),
                             ("itrace", {"action": "record", "program": ticks}), ("itrace", {"action": "record", "pid": process.pid}),
-                            ("launch", {"program": steps, "directory": "/tmp/x-contrail"}), ("launch", {"program": steps, "env": {"LD_PRELOAD": "/x.so"}}),
+                            ("launch", {"program": steps, "directory": "/tmp/x-contrail"}), ("launch", {"program": steps, "env": {"LD_PRELOAD": "/x.so"}}), ("launch", {"program": steps, "env": {"GCONV_PATH": "/x"}}),
                             ("session", {"action": "open", "directory": "/tmp"}), ("itrace", {"action": "steps", "recording": "/tmp"})):
         expect("--allow" in client.refused(tool, **arguments), f"{tool} {arguments}")
     os.symlink(ticks, scene.path("link"))

@@ -66,19 +66,23 @@ struct ct_trace_thread {
   uint64_t missing; /* of the events, those that the file does not have any more; when the manifest can tell */
   uint64_t end_tsc; /* when it ended, or the trace if it lived then: calls that are open after its last event did too */
   uint32_t exited;  /* it ended by itself, and not with the program */
-  uint64_t not_kept; /* events before the first one here, of a trace of the last stretch; not among `events` */
-  uint32_t goes_on;  /* it lived on after the end of a trace that was cut (contrail cut) */
+  uint64_t not_kept;       /* events before the first one here, of a trace of the last stretch; not among `events` */
+  uint32_t goes_on;        /* it lived on after the end of a trace that was cut (contrail cut) */
+  uint64_t readable_bytes; /* of its events: what had been written when a trace that goes on was opened; else all */
 };
 
-/* Opens the trace directory dir. *out goes to ct_trace_close. */
+/*
+ * Opens the trace directory dir. *out goes to ct_trace_close. Of a recording that goes on it is what had been written
+ * by then: who reads it comes to an end however fast the program is, and finds the same when it reads once more.
+ */
 int ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag);
 void ct_trace_close(struct ct_trace *trace); /* accepts NULL */
 /*
  * Of a recording that goes on: takes in the functions, modules and threads that came since the trace was opened or last
- * refreshed, and whether it has ended. Threads keep their positions, new ones come after them; what pointers to
- * threads, modules, functions and where they are written were given before must not be used any more, their names may.
- * No other thread may use the trace meanwhile. Nothing happens to a trace that is complete, or has a range. CT_ENOMEM,
- * CT_EIO.
+ * refreshed, and whether it has ended. From the first time on events are read to where their files end by now. Threads
+ * keep their positions, new ones come after them; what pointers to threads, modules, functions and where they are
+ * written were given before must not be used any more, their names may. No other thread may use the trace meanwhile.
+ * Nothing happens to a trace that is complete, or has a range. CT_ENOMEM, CT_EIO.
  */
 int ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag);
 

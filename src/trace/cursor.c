@@ -133,7 +133,7 @@ load_block_from(struct ct_cursor *c, const struct ct_block_file *file)
   }
   uint64_t payload = c->offset + sizeof(*header), end = payload + header->payload_bytes;
   bool fits = end <= ct_block_file_next_piece(file, c->offset);
-  if (fits && !c->trace->complete && !ct_block_file_reaches(file, end)) {
+  if (fits && !c->trace->complete && !ct_trace_reaches(c->trace, c->thread_position, file, end)) {
     return LOAD_END;
   }
   return fits && ct_block_unpack(c, file, payload) ? LOAD_OK : LOAD_DAMAGED;
@@ -724,8 +724,8 @@ ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
   struct ct_block_header header;
   uint64_t offset = sizeof(struct ct_file_header), total = 0, count = 0;
   struct ct_block_file *file = file_borrow(c);
-  while (file != NULL && ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) &&
-         ct_block_header_ok(&header)) {
+  while (file != NULL && ct_trace_reaches(c->trace, c->thread_position, file, offset + sizeof(header)) &&
+         ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
     blocks[count % TAIL_BLOCKS].offset = offset;
     blocks[count++ % TAIL_BLOCKS].before = total;
     total += header.ops;

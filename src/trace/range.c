@@ -107,8 +107,8 @@ ct_trace_block_places(const struct ct_trace *trace, uint32_t thread, uint64_t of
     places[(*count)++] = (struct ct_block_place){offset, end, header.header_crc, header.number};
     offset = end;
   }
-  while (*count != 0 && !ct_block_file_reaches(file, places[*count - 1].end_offset)) {
-    (*count)--; /* it is not all there, yet or any more */
+  while (*count != 0 && !ct_trace_reaches(trace, thread, file, places[*count - 1].end_offset)) {
+    (*count)--; /* it is not all there, yet or any more, or has come since */
   }
   ct_block_file_close(file);
 }

@@ -111,6 +111,12 @@ ct_trace_hold_anew(struct ct_trace *trace)
   }
 }
 
+bool
+ct_trace_reaches(const struct ct_trace *trace, uint32_t thread, const struct ct_block_file *file, uint64_t end)
+{
+  return (trace->grows || end <= trace->threads[thread].readable_bytes) && ct_block_file_reaches(file, end);
+}
+
 /* Read and not mapped: a file that is cut short meanwhile must not become a bus error. */
 int
 ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size)
@@ -286,6 +292,7 @@ inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
     return;
   }
   struct ct_block_file *file = ct_trace_open_thread_file(trace, thread->index);
+  thread->readable_bytes = trace->complete ? UINT64_MAX : file != NULL ? ct_block_file_size(file) : 0;
   if (file == NULL) {
     return;
   }

@@ -79,6 +79,7 @@ struct ct_trace {
   struct ct_functions_text *more_functions;
   json_t **past; /* texts of manifests before that are pointed to */
   size_t past_count;
+  bool grows;     /* events are read as far as there are any by now, and not only what there was at the begin */
   bool has_range; /* cursors give the events of [range_from, range_to] only, see range.c */
   uint64_t range_from, range_to;
   bool *goes_on; /* each thread, after the range */
@@ -102,6 +103,8 @@ struct ct_trace {
 };
 
 /* reader.c */
+/* All that is before end may be read of a thread's file, and is there; the thread by its position. */
+bool ct_trace_reaches(const struct ct_trace *trace, uint32_t thread, const struct ct_block_file *file, uint64_t end);
 /* A whole file of the trace, with a zero byte after it. CT_ENOENT, CT_EIO ... without a diag. */
 int ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size);
 /* The size of a file of the trace, 0 when it is not there. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a recording that goes on has added to its trace since it was opened: functions, modules, threads, and the end.
- * Events need nothing of this: cursors look at the files themselves.
+ * Events need nothing of this: once there was a refresh cursors look at the files themselves.
  *
  * The manifest is written anew and renamed into place, so another inode or time says that there is something new. Texts
  * of the old one are still pointed to (names of threads, paths of modules), by views too: those that the new one has at
@@ -259,6 +259,7 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
     return CT_OK; /* a piece of time has its end */
   }
   uint32_t functions = trace->function_count;
+  trace->grows = true;
   ct_range_free_places(trace); /* of the threads there were */
   int rc = refresh_manifest(trace, diag);
   ct_trace_hold_anew(trace);
