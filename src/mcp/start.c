@@ -440,9 +440,11 @@ suggest(struct mcp_call *call, struct mcp_held *held)
       (s->status.wait_status & 0x7f) != 0) {
     mcp_suggest(call, "analyze view=crash trace=%s", name);
   }
-  mcp_suggest(call,
-              is_live ? "analyze view=report trace=%s (it may be asked while it runs)" : "analyze view=report trace=%s",
-              name);
+  if (!mcp_suggest_dump(call, held)) {
+    mcp_suggest(
+        call, is_live ? "analyze view=report trace=%s (it may be asked while it runs)" : "analyze view=report trace=%s",
+        name);
+  }
   mcp_suggest(
       call, is_live ? "session action=stop session=%s when enough is recorded" : "analyze view=slowest trace=%s", name);
 }
