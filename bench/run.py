@@ -25,6 +25,7 @@ By name only, since they take long (bench/overhead.py):
     detail      what --args and --detail cost more than events alone (bench/detail.py)
     translated  what a thread costs that runs translated code, and programs from start to end (bench/translated.py)
     itrace_calls  what record --itrace F costs, calls that are recorded as instructions and others (bench/itrace_calls.py)
+    mcp         what contrail mcp takes to answer: warm queries, and the first answer after a launch (bench/mcp.py)
     queries     what questions to a trace take, cold and warm, and its report, beside uftrace's (bench/queries.py)
     exports     how fast exports are written, and how large they are (bench/exports.py)
     streams     what sending a trace while it is recorded costs, how much it carries, how soon it is there (bench/streams.py)
@@ -410,6 +411,11 @@ def detail(bench):
     bench.results["detail"] = programs_of.main(bench.options, bench.folder)
 
 
+def mcp(bench):
+    import mcp as of_agents
+    bench.results["mcp"] = of_agents.answers(bench.options, bench.folder)
+
+
 def queries(bench):
     import queries as of_traces
     bench.results["queries"] = of_traces.queries(bench.options, bench.folder)
@@ -437,7 +443,7 @@ def streams(bench):
 
 
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget, detail, queries, exports, itrace_calls, streams, translated]
+BY_NAME = [event, overhead, hot, budget, detail, queries, mcp, exports, itrace_calls, streams, translated]
 
 
 def main():

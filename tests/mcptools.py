@@ -16,6 +16,12 @@ from harness import case, expect, main, wait_for
 from mcp import CRASH, HANG, NOISY, STEPS, TICKS, VERSIONS, Client, Scene, has_patches, tokens_of
 
 HUNT_CALLS, HUNT_TOKENS = 10, 20000
+ENDLESS = r"""
+#include <unistd.h>
+__attribute__((noinline)) int leaf(volatile int *x) { return (*x)++; }
+__attribute__((noinline)) int work(volatile int *x) { int s = 0; for (int i = 0; i < 20; i++) s += leaf(x); return s; }
+int main(void) { volatile int x = 0; for (;;) { work(&x); usleep(100); } }
+"""
 
 
 # ---- the tools ----
@@ -69,6 +75,56 @@ def whole(scene):
     expect("spin" in "".join(client.tool("query", filter={"function": "spin"}, limit=3, trace=session)["lines"]), "replay")
     expect(client.end() == 0 and not scene.left(), str(scene.left()))
     return f"{client.calls} calls"
+
+
+@case
+def goes_on(scene):
+    """A view of a recording that goes on is of the moment when it was asked: it comes to an end, and both its passes say the same."""
+    client = Client(scene)
+    directory = client.tool("launch", program=scene.own(ENDLESS, "endless"), patterns=["main", "work", "leaf"])["directory"]
+    wait_for("calls", lambda: client.tool("query", sql="SELECT calls FROM functions WHERE name = 'work'")["rows"] > [[1000]])
+    expect("reason: returned" in client.tool("analyze", view="slowest", count=1)["next"][0], "main hides the others")
+    lines = client.tool("analyze", view="slowest", count=1, filter={"function": "main"})["lines"]
+    for text in ("\n".join(lines), scene.run(scene.contrail, "slowest", "-n", "1", "main", directory)):
+        head, tree = re.search(r"1: main +(\S+ \w+),", text), re.search(r"0 ns +(\S+ \w+) .*main\(\)  -- still open", text)
+        expect(head and tree and head[1] == tree[1], text)
+    client.tool("session", action="stop")
+
+
+LEAK = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+__attribute__((noinline)) void keep(int i) { char *volatile p = malloc(100); p[0] = i; }
+__attribute__((noinline)) void scratch(int i) { char *volatile p = malloc(100); p[0] = i; free(p); }
+__attribute__((noinline)) void chatty(int fd) { for (int i = 0; i < 20; i++) if (write(fd, "x", 1) != 1) exit(1); }
+__attribute__((noinline)) void hold(int us) { pthread_mutex_lock(&lock); usleep(us); pthread_mutex_unlock(&lock); }
+static void *other(void *x) { for (int i = 0; i < 30; i++) hold(2000); return x; }
+int main(void) {
+  pthread_t t;
+  pthread_create(&t, NULL, other, NULL);
+  for (int i = 0; i < 300; i++) { scratch(i); if (i % 3 == 0) keep(i); chatty(1); if (i % 10 == 0) hold(2000); }
+  pthread_join(t, NULL);
+  return 0;
+}
+"""
+
+
+@case
+def where_to_look(scene):
+    """What explain says of a leak, of system calls and of a lock is a query that finds them."""
+    client = Client(scene)
+    client.tool("launch", program=scene.own(LEAK, "leak"), detail=["malloc", "free"], wait_s=60)
+
+    def found(term):
+        lines = client.tool("explain", term=term)["lines"]
+        sql = [one for line in lines for one in re.findall(r'`query` "(.*?[A-Z0-9])"[;:]', line) if "Where to look" in line]
+        expect(sql, f"{term}: {lines}")
+        return client.tool("query", sql=sql[0])["rows"]
+    expect(found("memory leak")[0] == ["keep", 100], "the leak")
+    expect(found("system calls")[0] == ["chatty", "write", 6000], "system calls")
+    expect(any(row[:2] == ["pthread_mutex_lock", "hold"] for row in found("lock contention")), "the lock")
 
 
 @case
@@ -397,7 +453,7 @@ def allowed(scene):
     expect(client.tool("launch", program=steps, wait_s=30)["state"] == "done", "the allowed one")
     for tool, arguments in (("launch", {"program": ticks}), ("attach", {"process": process.pid}), ("launch", {"program": "true"}),
                             ("itrace", {"action": "record", "program": ticks}), ("itrace", {"action": "record", "pid": process.pid}),
-                            ("launch", {"program": steps, "directory": "/tmp/x-contrail"}), ("launch", {"program": steps, "env": {"LD_PRELOAD": "/x.so"}}),
+                            ("launch", {"program": steps, "directory": "/tmp/x-contrail"}), ("launch", {"program": steps, "env": {"LD_PRELOAD": "/x.so"}}), ("launch", {"program": steps, "env": {"GCONV_PATH": "/x"}}),
                             ("session", {"action": "open", "directory": "/tmp"}), ("itrace", {"action": "steps", "recording": "/tmp"})):
         expect("--allow" in client.refused(tool, **arguments), f"{tool} {arguments}")
     os.symlink(ticks, scene.path("link"))
@@ -471,6 +527,9 @@ def limits(scene):
     expect(ended["stopped"] == "its time limit was over" and ended["state"] == "done", str(ended))
     client.tool("launch", program=ticks, patterns=["tick"], last="1M,2s")
     time.sleep(0.3)
+    for tool, arguments in (("query", {"sql": "SELECT count(*) FROM spans"}), ("query", {"filter": {"function": "tick"}}), ("analyze", {"view": "report"})):
+        answer = client.tool(tool, **arguments)
+        expect("action=dump" in answer["next"][0] and "in memory" in str(answer["uncertain"]), str(answer))
     dump = client.tool("session", action="dump")
     expect("tick" in "".join(client.tool("analyze", view="report", trace=dump["dump"]["directory"])["lines"]), "dump")
     expect(client.end() == 0 and not scene.left(), str(scene.left()))

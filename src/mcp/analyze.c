@@ -374,6 +374,18 @@ suggest(struct mcp_call *call, const struct mcp_held *held, size_t which)
     mcp_suggest(call, "analyze view=%s cursor=%s: the next page", views[which].name,
                 mcp_get_text(call->body, "cursor"));
   }
+  if (mcp_suggest_dump(call, held)) {
+    return;
+  }
+  const json_t *filter = json_object_get(call->arguments, "filter");
+  if (views[which].write == write_slowest && mcp_get_text(filter, "function") == NULL &&
+      mcp_get_text(filter, "reason") == NULL) {
+    mcp_suggest(
+        call,
+        "analyze view=slowest trace=%s filter={reason: returned}, with time: cpu if these only wait for work: calls "
+        "that have not returned (main, an idle thread) come before all others",
+        held->name);
+  }
   mcp_suggest(call, "%s", text);
 }
 

@@ -277,9 +277,10 @@ const struct mcp_tool mcp_tools[] = {
     {.name = "explain",
      .title = "What a word means",
      .description =
-         "A term, an end reason, a refusal, a loss, a table or column, a limit: from contrail's documentation. Without "
+         "A term, an end reason, a refusal, a loss, a table or column, a limit, how to find something (a slow call, a "
+         "memory leak): from contrail's documentation. Without "
          "term: what there is.",
-     .input = INPUT(TEXT("term", "tail call, branch-into, light, uncertain, spans, ...") "," PAGE),
+     .input = INPUT(TEXT("term", "tail call, branch-into, light, spans, memory leak, lock contention, ...") "," PAGE),
      .output = OUTPUT(OUT_TEXT("term") OUT_PAGE),
      .hints = READS,
      .run = mcp_tool_explain},

@@ -228,6 +228,8 @@ add_overview(json_t *lines)
   json_array_append_new(lines,
                         json_string("tables of query: spans, functions, edges, threads, processes, modules, events, "
                                     "values, output, crash, windows, open_frames, lost, histogram, blocks"));
+  json_array_append_new(lines, json_string("how to find: a slow call, a hang, lock contention, system calls, a hot "
+                                           "caller, a memory leak, a regression (term: one of these)"));
   for (int e = 0; e < CT_SPAN_ENDS; e++) {
     json_array_append_new(lines, mcp_textf("how a call ended: %s", ct_span_end_text((enum ct_span_end)e)));
   }

@@ -110,6 +110,8 @@ void mcp_tell_unmatched(struct mcp_call *call, struct mcp_view *view);
 json_t *mcp_facts(struct mcp_held *held);
 /* Adds to the answer what is lost, sampled, open in the trace or session. */
 void mcp_doubts(struct mcp_call *call, struct mcp_held *held);
+/* Of a session whose events are in memory only (`last`): how to get at them. False: it is none. */
+bool mcp_suggest_dump(struct mcp_call *call, const struct mcp_held *held);
 
 /* ---- keeper.c ---- */
 

@@ -393,10 +393,12 @@ mcp_tool_query(struct mcp_call *call)
     if (json_object_get(call->body, "cursor") != NULL) {
       mcp_suggest(call, "query cursor=%s: the next page", mcp_get_text(call->body, "cursor"));
     }
-    mcp_suggest(call,
-                sql != NULL ? "analyze view=callers, callees or slowest filter={function: NAME} trace=%s"
-                            : "query trace=%s with sql: SELECT ... FROM spans",
-                held->name);
+    if (!mcp_suggest_dump(call, held)) {
+      mcp_suggest(call,
+                  sql != NULL ? "analyze view=callers, callees or slowest filter={function: NAME} trace=%s"
+                              : "query trace=%s with sql: SELECT ... FROM spans",
+                  held->name);
+    }
   }
   mcp_held_put(held);
   return good;

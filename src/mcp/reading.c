@@ -290,7 +290,12 @@ doubt_session(struct mcp_call *call, struct mcp_held *held)
   }
   ct_session_get_status(session, &status);
   mcp_session_leave(held);
-  mcp_doubt(call, "the recording goes on: numbers are of now, calls that have not returned are not complete");
+  if (s->options.last_bytes != 0) {
+    mcp_doubt(call,
+              "the last stretch is in memory: no call of it can be asked for until session action=dump writes it");
+  } else {
+    mcp_doubt(call, "the recording goes on: numbers are of now, calls that have not returned are not complete");
+  }
   if (status.hooked == 0 && !status.ended) {
     mcp_doubt(call, "nothing is hooked: no calls are recorded until trace action=add finds functions");
   }
@@ -349,6 +354,17 @@ doubt_patterns(struct mcp_call *call, const json_t *facts)
   if (told > TOLD) {
     mcp_doubt(call, "%zu patterns more matched nothing", told - TOLD);
   }
+}
+
+bool
+mcp_suggest_dump(struct mcp_call *call, const struct mcp_held *held)
+{
+  if (held->session == NULL || held->session->options.last_bytes == 0 || !mcp_held_is_live(held)) {
+    return false;
+  }
+  mcp_suggest(call, "session action=dump session=%s: writes what is in memory as a trace, which can be asked",
+              held->name);
+  return true;
 }
 
 void

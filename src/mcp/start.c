@@ -82,7 +82,8 @@ check_environment(struct mcp_call *call, const json_t *given)
     if (name[0] == '\0' || strchr(name, '=') != NULL) {
       return mcp_fail(call, "env: '%.60s' cannot be the name of a variable", name);
     }
-    if (call->server->options->allow_count != 0 && strncmp(name, "LD_", 3) == 0) {
+    /* What the loader and the C library load code by; by what an interpreter does so only it knows. */
+    if (call->server->options->allow_count != 0 && (strncmp(name, "LD_", 3) == 0 || strcmp(name, "GCONV_PATH") == 0)) {
       return mcp_fail(call, "env: %.60s would load other programs' code, which --allow does not name", name);
     }
   }
@@ -439,9 +440,11 @@ suggest(struct mcp_call *call, struct mcp_held *held)
       (s->status.wait_status & 0x7f) != 0) {
     mcp_suggest(call, "analyze view=crash trace=%s", name);
   }
-  mcp_suggest(call,
-              is_live ? "analyze view=report trace=%s (it may be asked while it runs)" : "analyze view=report trace=%s",
-              name);
+  if (!mcp_suggest_dump(call, held)) {
+    mcp_suggest(
+        call, is_live ? "analyze view=report trace=%s (it may be asked while it runs)" : "analyze view=report trace=%s",
+        name);
+  }
   mcp_suggest(
       call, is_live ? "session action=stop session=%s when enough is recorded" : "analyze view=slowest trace=%s", name);
 }
