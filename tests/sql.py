@@ -191,6 +191,18 @@ def threads_longjmp_tails(scene):
 
 
 @case
+def either(scene):
+    """OR reads a table once for each side, each by another way: no row is dropped for one that was found otherwise, and none comes twice."""
+    scene.own(OWN)
+    middle = scene.sql("SELECT avg(start) AS t FROM spans")[0]["t"]
+    for table, one, other in (("spans", f"start < {int(middle)}", "depth >= 2"), ("spans", "reason = 'returned'", "duration < 1000"),
+                              ("events", "thread = 0", "(thread = 1 AND type = 'enter')")):
+        both, plain = scene.sql(f"SELECT count(*) AS n FROM {table} WHERE {one} OR {other}"), scene.sql(
+            f"SELECT sum(({one}) IS TRUE OR ({other}) IS TRUE) AS n, sum(({one}) IS TRUE) AS one FROM {table}")
+        expect(both[0]["n"] == plain[0]["n"] > plain[0]["one"] > 0, f"{table}: {one} OR {other}: {both}, one by one {plain}")
+
+
+@case
 def exceptions(scene):
     scene.own(THROWS, name="throws.cc")
     rows = scene.spans()

@@ -138,3 +138,14 @@ ct_tree_sums_fold(struct ct_tree_sums *sums, uint32_t most)
   free(weights);
   return code;
 }
+
+bool
+ct_tree_sums_has_folded(const struct ct_tree_sums *sums)
+{
+  for (uint32_t i = CT_TREE_FIRST; i < sums->paths.count; i++) {
+    if (sums->paths.nodes[i].fn == CT_FN_OTHER) {
+      return true;
+    }
+  }
+  return false;
+}

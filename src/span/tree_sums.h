@@ -79,6 +79,7 @@ int ct_tree_sums_add(struct ct_tree_sums *sums, const struct ct_span_tree *tree,
                      const struct ct_tree_groupings *groupings);
 /* Folds paths, the thinnest first, until there are no more than so many. 0 or CT_ENOMEM. */
 int ct_tree_sums_fold(struct ct_tree_sums *sums, uint32_t most);
+bool ct_tree_sums_has_folded(const struct ct_tree_sums *sums); /* some were */
 /* Totals of all paths, out of what is below them. */
 void ct_tree_sums_total(struct ct_tree_sums *sums);
 /* The edge, made where there is none; NULL: out of memory. Valid until the next one is made. */

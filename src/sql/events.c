@@ -20,7 +20,7 @@ struct events_cursor {
   size_t count, at;
   uint64_t ordinal, before; /* of the next call; CT_ORDINAL_BEFORE and the block */
   uint64_t call;            /* ordinal of the event in hand, CT_NO_ORDINAL: it is no call */
-  int64_t row;
+  int64_t row;              /* of the thread */
 };
 
 static int
@@ -111,6 +111,7 @@ find_event(struct events_cursor *c)
     }
     ct_cursor_close(c->cursor);
     c->cursor = NULL;
+    c->row = 0;
     c->thread++;
   }
   return SQLITE_OK;
@@ -235,7 +236,8 @@ events_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
 static int
 events_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
 {
-  *rowid = ((struct events_cursor *)base)->row;
+  const struct events_cursor *c = (const struct events_cursor *)base;
+  *rowid = (int64_t)((c->sql->sources[c->source].thread_base + c->thread) << 40) + c->row;
   return SQLITE_OK;
 }
 

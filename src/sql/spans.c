@@ -86,7 +86,6 @@ struct spans_cursor {
   struct ct_scan *scan;
   uint8_t *functions; /* of the source */
   const struct ct_span *span;
-  int64_t row;
   struct ct_span *merged; /* the longest of several sources, with where each is from */
   uint32_t *merged_source;
   size_t merged_count, merged_at;
@@ -487,7 +486,6 @@ static int
 spans_next(sqlite3_vtab_cursor *base)
 {
   struct spans_cursor *c = (struct spans_cursor *)base;
-  c->row++;
   if (c->merged != NULL) {
     step_merged(c);
     return SQLITE_OK;
@@ -618,7 +616,11 @@ spans_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
 static int
 spans_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
 {
-  *rowid = ((struct spans_cursor *)base)->row;
+  const struct spans_cursor *c = (const struct spans_cursor *)base;
+  const struct ct_sql_source *source = &c->sql->sources[c->source];
+  const struct ct_span *s = c->span;
+  uint64_t id = ct_span_id_in(source->trace, s->thread, s->ordinal);
+  *rowid = id != 0 ? (int64_t)id : ct_sql_row_number(source->thread_base + s->thread, s->end_tsc, s->depth);
   return SQLITE_OK;
 }
 

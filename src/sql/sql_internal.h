@@ -67,7 +67,7 @@ struct ct_sql {
   bool timed_out;
   volatile sig_atomic_t interrupted; /* for what SQLite does not look at meanwhile */
   bool index_rebuilt;
-  json_t *warnings; /* lines; NULL: none yet */
+  json_t *warnings;    /* lines; NULL: none yet */
   struct ct_diag diag; /* of a table that failed */
 };
 
@@ -136,5 +136,18 @@ int ct_sql_functions_register(sqlite3 *db);
 /* output.c */
 int ct_sql_print(struct ct_sql *sql, sqlite3_stmt *statement, FILE *out, struct ct_sql_result *result,
                  struct ct_diag *diag);
+
+/*
+ * A row's number, made of what it is: SQLite reads a table once for each side of an OR, and takes rows with one number
+ * for the same row, whichever way they were found.
+ */
+static inline int64_t
+ct_sql_row_number(uint64_t a, uint64_t b, uint64_t c)
+{
+  uint64_t hash = a * UINT64_C(0x9E3779B97F4A7C15);
+  hash = ((hash ^ hash >> 32) + b) * UINT64_C(0xBF58476D1CE4E5B9);
+  hash = ((hash ^ hash >> 29) + c) * UINT64_C(0x94D049BB133111EB);
+  return (int64_t)(hash ^ hash >> 32);
+}
 
 #endif

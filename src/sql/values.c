@@ -60,7 +60,6 @@ struct values_cursor {
   struct row *rows;
   size_t row_count, row_capacity, at;
   bool failed; /* out of memory */
-  int64_t rowid;
 };
 
 static int
@@ -427,7 +426,6 @@ static int
 values_next(sqlite3_vtab_cursor *base)
 {
   struct values_cursor *c = (struct values_cursor *)base;
-  c->rowid++;
   c->at++;
   return find_row(c);
 }
@@ -543,7 +541,9 @@ values_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
 static int
 values_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
 {
-  *rowid = ((struct values_cursor *)base)->rowid;
+  const struct values_cursor *c = (const struct values_cursor *)base;
+  uint64_t id = ct_span_id_in(c->sql->sources[c->source].trace, c->thread, c->call->ordinal);
+  *rowid = ct_sql_row_number(id, c->rows[c->at].kind, c->rows[c->at].number);
   return SQLITE_OK;
 }
 

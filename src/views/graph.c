@@ -34,6 +34,23 @@ struct graph {
   unsigned columns; /* before the names */
 };
 
+const char *
+ct_paths_name(const struct ct_paths *paths, uint32_t name)
+{
+  switch (name) {
+  case CT_PATH_OTHER:
+    return "(other)";
+  case CT_PATH_STACKS:
+    return "(other stacks)";
+  case CT_PATH_LOST:
+    return "(events lost)";
+  case CT_PATH_ROOT:
+    return "";
+  default:
+    return name >= CT_PATH_THREAD ? paths->labels[name - CT_PATH_THREAD].name : paths->names.names[name].name;
+  }
+}
+
 static uint64_t
 weight(const struct graph *graph, const struct ct_path *path)
 {

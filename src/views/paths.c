@@ -600,38 +600,6 @@ take_tree(void *arg, const struct ct_span_tree *tree)
   return rc;
 }
 
-static bool
-has_folded(const struct ct_span_tree *tree)
-{
-  for (uint32_t i = CT_TREE_FIRST; i < tree->count; i++) {
-    if (tree->nodes[i].fn == CT_FN_OTHER) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/*
- * CT_ENOENT: on a path there are two functions of the trace that have one number, so that the second one is a recursion
- * of the first. Side by side they are no more than one path.
- */
-static int
-find_twins(const struct ct_paths *paths, const struct ct_span_tree *tree)
-{
-  uint32_t *names = calloc(tree->count, sizeof(*names)); /* of functions, by node */
-  int rc = names != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
-    const struct ct_tree_node *node = &tree->nodes[i];
-    names[i] = node->fn != CT_FN_OTHER ? ct_view_reading_name(paths->reading, node->fn) : CT_NO_NAME;
-    rc = names[i] == CT_NO_NAME && node->fn != CT_FN_OTHER ? CT_ENOMEM : 0;
-    for (uint32_t at = node->parent; rc == 0 && at >= CT_TREE_FIRST; at = tree->nodes[at].parent) {
-      rc = names[at] == names[i] ? CT_ENOENT : 0;
-    }
-  }
-  free(names);
-  return rc;
-}
-
 /* Paths that were folded when the sums were made. */
 static int
 take_folded(struct ct_paths *paths, const struct ct_tree_node *node, const uint32_t *of)
@@ -661,10 +629,10 @@ take_sums(void *arg, const struct ct_tree_sums *sums)
   struct ct_paths *paths = arg;
   const struct ct_span_tree *tree = &sums->paths;
   if (paths->is_limited || paths->is_filtered || paths->is_chosen_only || !sums->has_paths ||
-      tree->count > paths->limit || (paths->limit > CT_PATHS_MAX && has_folded(tree))) {
+      tree->count > paths->limit || (paths->limit > CT_PATHS_MAX && ct_tree_sums_has_folded(sums))) {
     return CT_ENOENT;
   }
-  int rc = find_twins(paths, tree);
+  int rc = ct_view_reading_paths(paths->reading, tree);
   if (rc != 0) {
     return rc;
   }
@@ -695,23 +663,6 @@ take_sums(void *arg, const struct ct_tree_sums *sums)
 }
 
 /* ---- the end ---- */
-
-const char *
-ct_paths_name(const struct ct_paths *paths, uint32_t name)
-{
-  switch (name) {
-  case CT_PATH_OTHER:
-    return "(other)";
-  case CT_PATH_STACKS:
-    return "(other stacks)";
-  case CT_PATH_LOST:
-    return "(events lost)";
-  case CT_PATH_ROOT:
-    return "";
-  default:
-    return name >= CT_PATH_THREAD ? paths->labels[name - CT_PATH_THREAD].name : paths->names.names[name].name;
-  }
-}
 
 static int
 compare_paths(const void *a, const void *b, void *arg)

@@ -177,6 +177,23 @@ are_different(const struct ct_tree_sums *sums, const uint32_t *functions, uint32
 }
 
 int
+ct_view_reading_paths(const struct ct_view_reading *reading, const struct ct_span_tree *tree)
+{
+  uint32_t *names = calloc(tree->count, sizeof(*names)); /* of functions, by node */
+  int rc = names != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+    const struct ct_tree_node *node = &tree->nodes[i];
+    names[i] = node->fn != CT_FN_OTHER ? ct_view_reading_name(reading, node->fn) : CT_NO_NAME;
+    rc = names[i] == CT_NO_NAME && node->fn != CT_FN_OTHER ? CT_ENOMEM : 0;
+    for (uint32_t at = node->parent; rc == 0 && at >= CT_TREE_FIRST; at = tree->nodes[at].parent) {
+      rc = names[at] == names[i] ? CT_ENOENT : 0;
+    }
+  }
+  free(names);
+  return rc;
+}
+
+int
 ct_view_reading_edges(const struct ct_view_reading *reading, const struct ct_tree_sums *sums, uint32_t **functions,
                       uint32_t **callers)
 {

@@ -81,6 +81,12 @@ ct_view_reading_name(const struct ct_view_reading *reading, uint32_t fn)
 }
 
 /*
+ * CT_ENOENT: on a path there are two functions of the trace that have one number, so that the second one is a recursion
+ * of the first. Side by side they are no more than one path.
+ */
+int ct_view_reading_paths(const struct ct_view_reading *reading, const struct ct_span_tree *tree);
+
+/*
  * By edge of sums, the number of its function; *callers likewise (0 where that is none). Both are to be freed.
  * CT_ENOENT: functions that are two in the trace have the same number, so what is summed up for each is not what it is
  * for both.
