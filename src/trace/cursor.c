@@ -724,9 +724,8 @@ ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
   struct ct_block_header header;
   uint64_t offset = sizeof(struct ct_file_header), total = 0, count = 0;
   struct ct_block_file *file = file_borrow(c);
-  uint64_t last = ct_trace_end_offset(c->trace, c->thread_position, file);
-  while (file != NULL && offset < last && ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) &&
-         ct_block_header_ok(&header)) {
+  while (file != NULL && offset < ct_trace_end_offset(c->trace, c->thread_position, file) &&
+         ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
     blocks[count % TAIL_BLOCKS].offset = offset;
     blocks[count++ % TAIL_BLOCKS].before = total;
     total += header.ops;
