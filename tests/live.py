@@ -101,7 +101,8 @@ def top_json(scene):
         # 100 rounds a second at most, and on a busy machine fewer; ten quick ones to each slow one.
         expect(0 < slow["calls"] <= 101 * seconds + 10, f"calls of slow in {seconds} s: {slow}")
         expect(abs(quick["calls"] - 10 * slow["calls"]) <= 20, f"quick and slow: {quick} {slow}")
-        expect(slow["self_ns"] < 1.1e9 * seconds and 2e6 * 0.9 < slow["p99_ns"] < 1e9, f"times of slow: {slow}")
+        # It reads the clock for 2 ms by the wall; the hooks of that, most of it on a quick machine, are not in its time.
+        expect(slow["self_ns"] < 1.1e9 * seconds and 1e5 < slow["p99_ns"] < 1e9, f"times of slow: {slow}")
         expect(rows["main"]["open"] == 1 and rows["main"]["calls"] == 0, f"main: {rows['main']}")
         expect(line["events_per_second"] is None or line["events_per_second"] > 0, f"events a second: {line}")
         expect(line["events"] > 0 and line["dropped"] == 0, f"counts: {line}")
