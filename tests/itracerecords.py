@@ -5,6 +5,7 @@ is what was stored.
 
     tests/itracerecords.py [--filter PATTERN] [--build DIR]
 """
+import glob
 import json
 import os
 import signal
@@ -160,8 +161,9 @@ def live(scene):
         }""")
     program, directory = scene.compile(source, "-O1", "-w", name="live"), scene.path("steps")
     process = scene.ready(scene.contrail, "itrace", "-q", "--live", "-o", directory, "--", program)
-    wait_for("the file", lambda: os.path.isdir(directory) and os.listdir(directory))
-    tid = os.listdir(directory)[0].split(".")[1]
+    files = lambda: sorted(glob.glob(os.path.join(glob.escape(directory), "steps.[0-9]*")))
+    wait_for("the file", files)
+    tid = os.path.basename(files()[0]).split(".")[1]
 
     def follow(name, *words):
         with open(scene.path(name), "wb") as out:

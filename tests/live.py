@@ -113,11 +113,11 @@ def top_json(scene):
     expect(last["state"] == "ended" and last["read"]["ended"] and last["read"]["bytes_left"] == 0, f"the end: {last}")
     rows, report = functions_of(last), scene.rows()
     expect((rows["quick"]["calls"], rows["slow"]["calls"]) == counts, f"calls at the end: {rows['quick']} {counts}")
+    nameless = sum(r["calls"] for r in last["functions"] if r["name"] == "?")
     for name, row in report.items():
         same = [r for r in last["functions"] if (r["name"], r["module"]) == (name, row["module"])]
-        # A fault that is known (docs/limits.md): in one run of five the last blocks of a thread that spins are missing.
-        expect(sum(r["calls"] for r in same) >= row["calls"] - (40000 if name == "clock_gettime" else 0),
-               f"{name}: report {row['calls']}, top {same}, of others {[(r['module'], r['calls']) for r in last['functions'] if r['name'] == name]}, {last['read']}")
+        # The first block of a thread may be read before the names of what it called are written: those calls stay under "?".
+        expect(sum(r["calls"] for r in same) + nameless >= row["calls"], f"{name}: report {row['calls']}, top {same}, without a name {nameless}")
     for name in ("quick", "slow", "main"):
         expect(rows[name]["calls"] == report[name]["calls"] and rows[name]["self_ns"] == report[name]["self_ns"],
                f"{name}: report {report[name]}, top {rows[name]}")
