@@ -47,8 +47,8 @@ same(const struct ct_insn *a, const struct ct_insn *b)
 }
 
 static void
-tell(const char *path, uint64_t address, const uint8_t *code, size_t size, const struct ct_insn *fast,
-     const struct ct_insn *full, bool valid)
+report(const char *path, uint64_t address, const uint8_t *code, size_t size, const struct ct_insn *fast,
+       const struct ct_insn *full, bool valid)
 {
   printf("%s %" PRIx64 ":", path, address);
   for (size_t i = 0; i < 15 && i < size; i++) {
@@ -74,7 +74,7 @@ compare(const char *path, const uint8_t *code, uint64_t address, size_t size, si
     bool known = ct_decode_fast(code + at, readable - at, &fast) && fast.length <= size - at;
     bool valid = ct_decode_full(code + at, size - at, &full);
     if (known && (!valid || !same(&fast, &full)) && totals->differences++ < 3) {
-      tell(path, address + at, code + at, size - at, &fast, &full, valid);
+      report(path, address + at, code + at, size - at, &fast, &full, valid);
     }
     totals->instructions++;
     totals->invalid += !valid;

@@ -8,7 +8,7 @@
  *
  * Workloads:
  *   simple  a loop that calls three functions which call one more; times 60 +- 8 ticks
- *   random  call trees over 2,000 functions, the callee chosen by Zipf's law, calls and
+ *   random  call trees over 2,000 functions, the callee selected by Zipf's law, calls and
  *           returns in random order; times log-normal around 60 ticks
  *
  * "encode" is everything up to the closed file, "columns" is the same with compression and file off.

@@ -129,11 +129,11 @@ class Bench:
         other = ["--exclude=lib*!", "--exclude=ld-*!", "--exclude=[!f]*"]
         one = other + ["--exclude=file0[1-9]_*", "--exclude=file[1-9]*"]
         light = ["--mode", "light"]
-        for what, chosen in (("one file", one), ("all files", other)):
-            self.row(name, program, f"{what}, light, every call", [*light, "--no-sampling", *chosen])
-            self.row(name, program, f"{what}, light, adapted", [*light, *chosen])
-            self.row(name, program, f"{what}, light, 1 of 256", [*light, "--sample", "256", *chosen])
-            self.row(name, program, f"{what}, full", chosen)
+        for what, selected in (("one file", one), ("all files", other)):
+            self.row(name, program, f"{what}, light, every call", [*light, "--no-sampling", *selected])
+            self.row(name, program, f"{what}, light, adapted", [*light, *selected])
+            self.row(name, program, f"{what}, light, 1 of 256", [*light, "--sample", "256", *selected])
+            self.row(name, program, f"{what}, full", selected)
 
     def redis(self):
         if not shutil.which("redis-server") or not shutil.which("redis-benchmark"):

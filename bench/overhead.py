@@ -515,7 +515,7 @@ PROGRAMS = [
 ]
 
 
-def chosen(only):
+def selected(only):
     names = only.split(",") if only else None
     return [p for p in PROGRAMS if names is None or any(name.strip() in p[0] for name in names)]
 
@@ -575,7 +575,7 @@ def overhead(options, folder):
     print("| program | kind | s | cpu s | wall | cpu | events | M/s | dropped | bytes/event | ns/event | hooks ms | "
           "hot: wall | cpu | fewer events |\n|---|---|" + "---:|" * 13)
     results = {}
-    for name, kind, make in chosen(options.only):
+    for name, kind, make in selected(options.only):
         place = os.path.join(folder, re.sub(r"\W+", "-", name))
         os.makedirs(place)
         try:
@@ -599,7 +599,7 @@ def event(options, folder, rdtsc_ns):
     print("| program | events | lost | untraced, user s | traced | ns/event | rdtsc ns | event / rdtsc | least, most |\n|---|" +
           "---:|" * 8)
     results = {}
-    for name, _, make in [p for p in PROGRAMS if (chosen(options.only).count(p) if options.only else p[0] in EVENT)]:
+    for name, _, make in [p for p in PROGRAMS if (selected(options.only).count(p) if options.only else p[0] in EVENT)]:
         place = os.path.join(folder, re.sub(r"\W+", "-", name))
         os.makedirs(place)
         try:
@@ -629,7 +629,7 @@ def event(options, folder, rdtsc_ns):
 def hot(options, folder):
     """Where the events go: for each program the functions with the most calls."""
     everywhere = collections.Counter()
-    for name, _, make in chosen(options.only):
+    for name, _, make in selected(options.only):
         place = os.path.join(folder, re.sub(r"\W+", "-", name))
         os.makedirs(place)
         try:

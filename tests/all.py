@@ -324,7 +324,7 @@ def main():
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    # What is chosen by lot is chosen by it, in all groups (harness.py).
+    # What is selected by lot is selected by it, in all groups (harness.py).
     seed = os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9)))
     print(f"== by lot: CONTRAIL_TEST_SEED={seed}", flush=True)
     Job.python = interpreter()

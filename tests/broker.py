@@ -59,7 +59,7 @@ class Peer:
 
 
 class Leaky:
-    """Hands on between a client and the server, and leaves out messages to the client: each whose number, from 1, is chosen,
+    """Hands on between a client and the server, and leaves out messages to the client: each whose number, from 1, is selected,
     and may_pass, if given, may refuse it by its frame's type."""
 
     def __init__(self, port, is_left_out, may_pass=lambda kind: True):

@@ -124,7 +124,7 @@ INDEX = "spans.cti"
 def without_index(scene, words, *traces):
     """The same from every call: filters of calls that all of them pass have the threads read."""
     diff = scene.diff("--all", "--depth", "0..", *words, *traces)
-    expect("counted" in diff, "it does not say that calls are chosen")
+    expect("counted" in diff, "it does not say that calls are selected")
     del diff["counted"]
     return diff
 

@@ -70,7 +70,7 @@ class Scene(harness.Scene):
 
     def recorded(self, words, during=None, status=0, short_units=False):
         """The file of the steps of a program that was held before its first instruction. during(pid): called when it has begun.
-        Units go on where jumps and calls lead from the first instruction on, and where half of the branches lead, chosen by lot;
+        Units go on where jumps and calls lead from the first instruction on, and where half of the branches lead, selected by lot;
         else they do so in long recordings only, and where branches went."""
         out = self.path("steps")
         held = subprocess.Popen((*self.pinned, "hold", self.path("printed"), *words), stdout=subprocess.PIPE, **self.alike)

@@ -48,9 +48,9 @@ Case = collections.namedtuple("Case", "name function keywords alone also some")
 Counts = collections.namedtuple("Counts", "passed failed skipped")  # what a case returns that is many tests in one
 CASES = []
 JOBS = int(os.environ.get("CONTRAIL_TEST_JOBS") or len(os.sched_getaffinity(0)))  # fewer when others run beside
-# Of all that is chosen by lot, in this program and in those that it starts: the same seed is the same choice.
+# Of all that is selected by lot, in this program and in those that it starts: the same seed is the same choice.
 SEED = int(os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9))))
-DRAWN = []  # what has been chosen by it
+DRAWN = []  # what has been selected by it
 
 
 def lot(*names):
@@ -490,27 +490,27 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
     options.contrail = os.path.join(options.build, "contrail")
     gc.disable()  # it would look through a million lines of a trace again and again
     group = Group(os.path.abspath(sys.modules["__main__"].__file__), name, is_quiet and not options.verbose)
-    chosen = [one for one in group.cases if is_meant(one, options.filter)]
+    selected = [one for one in group.cases if is_meant(one, options.filter)]
     if options.alone:
-        chosen = [one for one in chosen if one.alone == (options.alone == "only")]
+        selected = [one for one in selected if one.alone == (options.alone == "only")]
     if not options.filter and not options.long:
-        chosen = drawn(chosen, group.name)
+        selected = drawn(selected, group.name)
     if options.some and not options.long:
-        names = set(lot(group.name, *options.filter).sample([one.name for one in chosen], min(options.some, len(chosen))))
-        chosen = [one for one in chosen if one.name in names]
-    is_unknown = not chosen and options.filter
+        names = set(lot(group.name, *options.filter).sample([one.name for one in selected], min(options.some, len(selected))))
+        selected = [one for one in selected if one.name in names]
+    is_unknown = not selected and options.filter
     number, count = options.part
-    chosen = chosen[number - 1::count]
-    chosen = choose(chosen, options) if choose else chosen
+    selected = selected[number - 1::count]
+    selected = choose(selected, options) if choose else selected
     if options.list:
-        print("\n".join(one.name for one in chosen))
+        print("\n".join(one.name for one in selected))
         sys.exit(0)
     if number == 1 and options.alone != "only":
         group.check()
     with tempfile.TemporaryDirectory(prefix="contrail.", ignore_cleanup_errors=True) as options.top:
         os.chmod(options.top, 0o755)  # other users' programs run in it too
         isolate(options.build, options.top)
-        group.play_all(chosen, scene_class, options)
+        group.play_all(selected, scene_class, options)
     if DRAWN:
         print(f"     by lot: CONTRAIL_TEST_SEED={SEED}")
     if is_unknown:

@@ -440,7 +440,7 @@ def all_threads_id_again(scene):
     program, out = scene.made("rough"), scene.path("steps")
     result = scene.execute(scene.contrail, "itrace", "-a", "-o", out, "--", program, "again")
     if result.returncode == 77:
-        raise harness.Skip("a thread's id cannot be chosen")
+        raise harness.Skip("a thread's id cannot be selected")
     tid = result.stdout.strip()
     expect(result.returncode == 0 and f"thread {tid} has the id of an earlier one" in result.stderr, f"{result}")
     expect(scene.execute(scene.contrail, "steps", "-t", tid, out).returncode == 0, "it is gone")
@@ -567,10 +567,10 @@ int main(int c, char **v)
 """
 
 
-def chosen_program(scene):
-    with open(scene.path("chosen.c"), "w", encoding="ascii") as file:
+def selected_program(scene):
+    with open(scene.path("selected.c"), "w", encoding="ascii") as file:
         file.write(CHOSEN)
-    return scene.compile(scene.path("chosen.c"), "-O1", "-fno-inline")
+    return scene.compile(scene.path("selected.c"), "-O1", "-fno-inline")
 
 
 def stretches(scene, *words):
@@ -604,14 +604,14 @@ def calls_of(steps, name, entry):
 @case
 def only_calls(scene):
     """--function: the very steps that a recording of everything has of these calls, also of those that longjmp leaves."""
-    program, told = chosen_program(scene), []
+    program, told = selected_program(scene), []
     every, _ = stretches(scene, program)
     for name, count in (("text", 50), ("leaf", 50 + 20), ("twice", 6), ("jumps", 20)):
-        chosen, told_here = stretches(scene, "--function", name, program)
+        selected, told_here = stretches(scene, "--function", name, program)
         entry = next(step[0] for step in every if step[1] == name)
         expected = calls_of(every, name, entry)
         # What leaves by longjmp is recorded up to where the stack pointer is another one.
-        got = [step[0] for step in chosen]
+        got = [step[0] for step in selected]
         expect(got == expected, f"{name}: {len(got)} steps, {len(expected)} in truth")
         expect(f" {count} calls " in told_here, told_here)
         told.append(f"{name} {len(got)}")
@@ -621,15 +621,15 @@ def only_calls(scene):
 @case
 def only_some_calls(scene):
     """--when and --limit, and --from with --to."""
-    program = chosen_program(scene)
-    chosen, told = stretches(scene, "--function", "text", "--when", "arg1 == 7", program)
-    expect(" 1 call " in told and chosen[0][1] == "text" and chosen[-1][3] == "ret", told)
-    chosen, told = stretches(scene, "--function", "text", "--when", "rdi >= 48", program)
+    program = selected_program(scene)
+    selected, told = stretches(scene, "--function", "text", "--when", "arg1 == 7", program)
+    expect(" 1 call " in told and selected[0][1] == "text" and selected[-1][3] == "ret", told)
+    selected, told = stretches(scene, "--function", "text", "--when", "rdi >= 48", program)
     expect(" 2 calls " in told, told)
-    chosen, told = stretches(scene, "--function", "leaf", "--limit", "3", program)
-    expect(" 3 calls " in told and {step[1] for step in chosen} == {"leaf"}, told)
-    chosen, told = stretches(scene, "--from", "text", "--to", "leaf", program)
-    expect(" 50 stretches " in told and chosen[0][1] == "text" and "leaf" not in {step[1] for step in chosen}, told)
+    selected, told = stretches(scene, "--function", "leaf", "--limit", "3", program)
+    expect(" 3 calls " in told and {step[1] for step in selected} == {"leaf"}, told)
+    selected, told = stretches(scene, "--from", "text", "--to", "leaf", program)
+    expect(" 50 stretches " in told and selected[0][1] == "text" and "leaf" not in {step[1] for step in selected}, told)
     _, told = stretches(scene, "--function", "no_such", program)
     expect("no_such names no function" in told, told)
     for words in (("--function", "leaf", "--when", "arg9 > 1"), ("--from", "leaf"), ("--limit", "3"), ("--from", "0x12x", "--to", "leaf")):
@@ -640,7 +640,7 @@ def only_some_calls(scene):
 @case
 def calls_of_a_process(scene):
     """Calls of a process that runs, again and again; it is let go when there were enough, and goes on."""
-    program, flag = chosen_program(scene), scene.path("flag")
+    program, flag = selected_program(scene), scene.path("flag")
     open(flag, "w", encoding="ascii").close()
     process = subprocess.Popen([program, flag], stdout=subprocess.PIPE, text=True)
     wait_for("its loop", lambda: os.path.exists(f"/proc/{process.pid}/stat") and process.poll() is None)

@@ -223,8 +223,8 @@ def live(scene):
         expect([row["recorded"] for row in rows if row["number"] == number] == [4], f"{rows}")
         scene.execute(scene.contrail, "stop", "--end", env=environment)
         running.wait(60)
-    wishes = {row["number"]: row for row in scene.facts(trace)["itrace"]}
-    expect(wishes[32]["state"] == "closed" and wishes[32]["recorded"] == 4, f"{wishes}")
+    probes = {row["number"]: row for row in scene.facts(trace)["itrace"]}
+    expect(probes[32]["state"] == "closed" and probes[32]["recorded"] == 4, f"{probes}")
 
 
 class Client:
@@ -300,12 +300,12 @@ def ends_told(scene):
         expect(one.ask("itrace.wait", number=never, timeout=0)["reason"] == "timeout", "it does not wait at all")
         one.ask("itrace.close", number=never)
         expect(two.hear(3)["reason"] == "closed", "it has been closed")
-        wished = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
-        expect(one.ask("itrace.open", **wished)["number"] == never, "its place is used again")
+        probed = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
+        expect(one.ask("itrace.open", **probed)["number"] == never, "its place is used again")
         two.say(8, "itrace.wait", number=never)
         two.ask("status")
         one.socket.sendall(json.dumps([{"jsonrpc": "2.0", "method": method, "id": 1, "params": params} for method, params in
-                                       (("itrace.close", {"number": never}), ("itrace.open", wished))]).encode() + b"\n")
+                                       (("itrace.close", {"number": never}), ("itrace.open", probed))]).encode() + b"\n")
         expect(json.loads(one.answers.readline())[1]["result"]["number"] == never and two.hear(8)["reason"] == "replaced", "another has its number")
         one.ask("itrace.close", number=never)
 
@@ -394,15 +394,15 @@ def ends_pushed(scene):
         expect("no subscription" in one.ask("itrace.unsubscribe", subscription=own)["message"], "it is over")
 
         # closed, then another in its place; one that is not wanted any more
-        wished = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
-        never = one.ask("itrace.open", **wished)["number"]
+        probed = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
+        never = one.ask("itrace.open", **probed)["number"]
         one.ask("itrace.subscribe", number=never)
         unwanted = late.ask("itrace.subscribe", number=never)["subscription"]
         expect(late.ask("itrace.unsubscribe", subscription=unwanted)["itrace"], "it is there")
         one.ask("itrace.close", number=never)
         expect(heard_until(one, lambda event: True)[0]["reason"] == "closed", "it has been closed")
         expect(heard_until(every, lambda event: True)[0]["reason"] == "closed", "it has been closed, for who asked for all")
-        expect(one.ask("itrace.open", **wished)["number"] == never, "its place is used again")
+        expect(one.ask("itrace.open", **probed)["number"] == never, "its place is used again")
         one.ask("itrace.subscribe", number=never)
         one.ask("status")
 

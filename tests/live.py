@@ -126,7 +126,7 @@ def top_json(scene):
 
 @case("top --once and tables")
 def top_tables(scene):
-    """A table after a second, without a terminal too; what is chosen and how it is sorted; wrong words."""
+    """A table after a second, without a terminal too; what is selected and how it is sorted; wrong words."""
     program = scene.start()
     time.sleep(0.3)
     table = scene.run(scene.contrail, "top", "--once", "--sort", "calls", "--function", "quick").splitlines()
@@ -201,7 +201,7 @@ def top_screen(scene):
     scene.tmux("send-keys", "-l", "qui*")
     scene.tmux("send-keys", "Enter")
     shows("only qui*", "1 functions", "quick [ticks]")
-    expect("slow [ticks]" not in scene.screen(), f"what is not chosen: {scene.screen()}")
+    expect("slow [ticks]" not in scene.screen(), f"what is not selected: {scene.screen()}")
     scene.tmux("send-keys", "x")
     shows("exclude what matches:")
     scene.tmux("send-keys", "Enter")  # the function with the bar

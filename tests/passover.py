@@ -145,8 +145,8 @@ def compare(scene, trace=None, functions=FUNCTIONS):
     lots, lines = random.Random(seed), 0
     for function in functions if scene.options.long else lots.sample(functions, (len(functions) + 1) // 2):
         limit = ("--limit", "0") if function not in LONG else ("--limit", "20000")
-        chosen = [lots.choice(((), ("--json",))), lots.choice(MORE)] if not scene.options.long else MORE
-        for words in chosen:
+        selected = [lots.choice(((), ("--json",))), lots.choice(MORE)] if not scene.options.long else MORE
+        for words in selected:
             lines += same(scene, index, "--function", function, *(words if "--limit" in words else (*limit, *words)), trace)
     for words in (("--module", "libc*"), ("--module", "ld-linux*", "--json"), ("--module", "own", "--limit", "3000"), ("--file", "own.cc", "--limit", "3000"),
                   ("--function", "rare", "--module", "libc*"), ("--function", "says", "--module", "libc*")):

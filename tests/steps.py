@@ -122,7 +122,7 @@ def lines_have_the_registers(scene):
 
 
 @case
-def chosen(scene):
+def selected(scene):
     """By number, from the end, backwards, by address and by function."""
     scene.stepped("ls", "-l", "/usr", steps=20000, options=("-s", "3000"))
     every = steps_only(lines(scene))

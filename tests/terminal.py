@@ -122,9 +122,9 @@ def others(scene):
         text, status = scene.shown(*words, PAGER=program, NO_COLOR="1")
         with open(scene.path("taken"), encoding="utf-8") as file:
             expect(text == "the pager ends\n" and status == 0 and timeless(file.read()) == plain, f"{words}: {text!r} {status}")
-        for chosen in (json_words, (words[0], "--no-pager", *words[1:])):
-            text, status = scene.shown(*chosen, PAGER=program)
-            expect("the pager ends" not in text and status == 0, f"{chosen}: {text[:300]}")
+        for selected in (json_words, (words[0], "--no-pager", *words[1:])):
+            text, status = scene.shown(*selected, PAGER=program)
+            expect("the pager ends" not in text and status == 0, f"{selected}: {text[:300]}")
         text, status = scene.shown(*words, PAGER=pager(scene, "exit 0\n"), NO_COLOR="1")
         expect((text, status) == ("", 0), f"{words}: a pager that ends: {text!r} {status}")
         program = pager(scene, f"cat >{scene.path('taken')}; echo the pager ends\n")

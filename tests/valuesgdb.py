@@ -314,7 +314,7 @@ class Scene(harness.Scene):
         return lines[:-1], lines[-1]
 
 
-def chosen(calls, names, count, seed):
+def selected(calls, names, count, seed):
     """So many calls of these functions, drawn by lot: function -> the ordinals of its calls."""
     every = [(name, n) for name in names for n in range(len(calls.get(name, ())))]
     by_name = collections.defaultdict(list)
@@ -377,7 +377,7 @@ def compare(scene, seed, is_cpp, *words):
     path, program = scene.write("calls.cc" if is_cpp else "calls.c", source), scene.path("calls")
     scene.run("g++" if is_cpp else "gcc", "-g", "-w", "-fno-pie", "-no-pie", *words, path, "-o", program)
     calls = scene.recorded("--detail", "calls!**", "--trace", "calls!**", "--mode", "full", "--", program)
-    points = chosen(calls, names, LOOKS, seed)
+    points = selected(calls, names, LOOKS, seed)
     looks, totals = scene.in_gdb(program, [[name, name, points.get(name, [])] for name in names], typed=True,
                                  optimised="-O0" not in words)
     counted = {name: len(calls.get(name, ())) for name in names}
@@ -464,7 +464,7 @@ def compare_library(scene, program, *words):
     begin = next(n for n, line in enumerate(lines) if line["name"] == "__libc_start_main")
     calls = calls_of(lines[begin:])
     names = [name for name, addresses in by_name.items() if len(addresses) == 1 and 0 < len(calls.get(name, ())) <= STOPS]
-    points = chosen(calls, names, LIBRARY_LOOKS, 5)
+    points = selected(calls, names, LIBRARY_LOOKS, 5)
     looks, totals = scene.in_gdb(program, [[name, by_name[name][0], points.get(name, [])] for name in names], typed=False,
                                  arguments=shlex.join(words), library="/libc.so.6")
     counted = {name: len(calls[name]) for name in names}

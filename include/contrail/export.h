@@ -45,7 +45,7 @@ struct ct_export_options {
   unsigned workers; /* threads to read with, where sums are made; 0: one */
   uint64_t single;  /* html: about so many calls at most have an entry of their own, the longest; 0: two millions */
   struct ct_trace *before; /* NULL, or a trace that the trace is compared with, of a format that takes two ... */
-  const struct ct_filter *before_filter; /* ... and what is chosen of it; NULL: all */
+  const struct ct_filter *before_filter; /* ... and what is selected of it; NULL: all */
 };
 
 struct ct_export_summary {

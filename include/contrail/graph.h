@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The graph: the tree of call paths from the outermost calls down, or from the functions that are chosen, with calls,
+ * The graph: the tree of call paths from the outermost calls down, or from the functions that are selected, with calls,
  * total, self and share, as text or as nested JSON.
  *
  * A function that is on a path already goes on from there: a recursion is one node, whose calls say how many of them

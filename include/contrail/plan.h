@@ -35,9 +35,9 @@ enum ct_tactic {
   CT_TACTIC_JUMP,    /* five-byte jump over whole instructions at the entry */
   CT_TACTIC_ENDBR,   /* the same after endbr64 */
   CT_TACTIC_PADDING, /* the function ends before five bytes; the rest of the jump lies in the padding after it */
-  CT_TACTIC_SHORT,   /* two-byte jump to a five-byte jump in padding nearby */
+  CT_TACTIC_SHORT,   /* two-byte jump to a five-byte jump in near padding */
   CT_TACTIC_PUN,     /* five-byte jump whose last bytes are the next instruction's first */
-  CT_TACTIC_EVICT,   /* two-byte jump to a five-byte jump in place of instructions nearby, which moved out */
+  CT_TACTIC_EVICT,   /* two-byte jump to a five-byte jump in place of near instructions, which moved out */
   CT_TACTIC_INT3,    /* int3, by the user's choice: ct_plan_use_int3 */
   CT_TACTIC_COUNT
 };

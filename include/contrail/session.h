@@ -308,7 +308,7 @@ int ct_session_trigger_remove(struct ct_session *session, const char *rule, stru
 char *ct_session_trigger_list(struct ct_session *session);
 
 /*
- * Calls that are recorded as instructions, of a session that is recorded: opens one more wish (CT_ERANGE: there are
+ * Calls that are recorded as instructions, of a session that is recorded: opens one more probe (CT_ERANGE: there are
  * CT_ITRACE_FUNCTIONS_MAX), of that number; no more of its calls are begun when it is closed, and one that is being
  * recorded is cut. change (may be NULL) as of ct_session_trigger_add.
  */
@@ -316,8 +316,8 @@ int ct_session_itrace_open(struct ct_session *session, const struct ct_session_i
                            struct ct_session_change *change, struct ct_diag *diag);
 int ct_session_itrace_close(struct ct_session *session, uint32_t number, struct ct_diag *diag);
 /*
- * Waits until all calls of the wish have been recorded, or it has been closed, or nothing more is recorded. For at most
- * timeout_ms, negative: any time. 0, CT_ETIMEOUT, CT_ENOENT: there is no such wish.
+ * Waits until all calls of the probe have been recorded, or it has been closed, or nothing more is recorded. For at
+ * most timeout_ms, negative: any time. 0, CT_ETIMEOUT, CT_ENOENT: there is no such probe.
  */
 int ct_session_itrace_wait(struct ct_session *session, uint32_t number, int timeout_ms);
 
@@ -332,18 +332,18 @@ struct ct_itrace_feed; /* opaque */
 
 enum ct_itrace_event_kind {
   CT_ITRACE_CALL_ENDED, /* a call has ended */
-  CT_ITRACE_WISH_OVER,  /* no more calls of this wish will come */
+  CT_ITRACE_PROBE_OVER, /* no more calls of this probe will come */
 };
 
 struct ct_itrace_event {
   size_t struct_size;
   enum ct_itrace_event_kind kind;
-  uint32_t number; /* of the wish */
+  uint32_t number; /* of the probe */
   uint64_t missed; /* calls of the feed before this event that there was no room for */
-  /* CT_ITRACE_WISH_OVER: "done", "closed", "ended" (nothing more is recorded). CT_ITRACE_CALL_ENDED: "returned", "cut",
-   * "ended" (its thread has). It lives for ever. */
+  /* CT_ITRACE_PROBE_OVER: "done", "closed", "ended" (nothing more is recorded). CT_ITRACE_CALL_ENDED: "returned",
+   * "cut", "ended" (its thread has). It lives for ever. */
   const char *outcome;
-  /* CT_ITRACE_CALL_ENDED: which call of the wish, from 1 on; its steps are in the file of that thread */
+  /* CT_ITRACE_CALL_ENDED: which call of the probe, from 1 on; its steps are in the file of that thread */
   uint64_t call, first_step, steps;
   int tid;
   uint32_t fn;        /* the function's id in the trace */
@@ -351,9 +351,9 @@ struct ct_itrace_event {
 };
 
 /*
- * Of that wish: first the calls that have ended already, as far as they are among the last 256 of the session; its last
- * event is CT_ITRACE_WISH_OVER. CT_ITRACE_EVERY: of all wishes, also later ones, from now on. CT_ENOENT: there is no
- * such wish.
+ * Of that probe: first the calls that have ended already, as far as they are among the last 256 of the session; its
+ * last event is CT_ITRACE_PROBE_OVER. CT_ITRACE_EVERY: of all probes, also later ones, from now on. CT_ENOENT: there is
+ * no such probe.
  */
 int ct_session_itrace_subscribe(struct ct_session *session, uint32_t number, struct ct_itrace_feed **out,
                                 struct ct_diag *diag);
@@ -366,7 +366,7 @@ int ct_itrace_feed_next(struct ct_itrace_feed *feed, struct ct_itrace_event *eve
 void ct_itrace_feed_close(struct ct_itrace_feed *feed);
 
 /*
- * The wishes, those of rules too, as a JSON array of objects: number, function, condition, state ("open", "done",
+ * The probes, those of rules too, as a JSON array of objects: number, function, condition, state ("open", "done",
  * "closed"), functions, calls, begun, recorded, cut, failed, steps. By malloc(); NULL: out of memory.
  */
 char *ct_session_itrace_list(struct ct_session *session);

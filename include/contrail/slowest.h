@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The slowest calls of the functions that are chosen, each with the tree of all that it called: a first pass over the
+ * The slowest calls of the functions that are selected, each with the tree of all that it called: a first pass over the
  * trace finds them, a second one, over their threads, makes the trees. Times are those of report and replay. Of calls
  * that took equally long the first in the order of processes, threads and calls comes first.
  *

@@ -40,7 +40,8 @@ struct ct_sql_options {
   unsigned width;      /* TABLE: lines are cut to so many columns; 0: never */
   unsigned workers;    /* threads to make an index with; 0: one */
   struct ct_view_progress progress;
-  void (*heading)(void *arg, FILE *out); /* TABLE: what is written next to out is a heading's line; NULL: untold */
+  void (*heading)(void *arg,
+                  FILE *out); /* TABLE: what is written next to out is a heading's line; NULL: nothing is written */
   void *heading_arg;
 };
 

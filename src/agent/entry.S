@@ -414,9 +414,9 @@ copy_on:
   .globl agent_callout_itrace
 agent_callout_itrace:
   movzbl CT_DESC_ITRACE(%r11), %eax
-  shl $CT_ITRACE_WISH_SHIFT, %eax
+  shl $CT_ITRACE_PROBE_SHIFT, %eax
   mov CFG(CT_CFG_RING), %r10
-  cmpl $0, CT_RING_ITRACE-(1 << CT_ITRACE_WISH_SHIFT)(%r10, %rax)
+  cmpl $0, CT_RING_ITRACE-(1 << CT_ITRACE_PROBE_SHIFT)(%r10, %rax)
   je leave_callout
   mov %rcx, -40(%rsp)
   movq $CT_HALF_ITRACE, -96(%rsp)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that are to be recorded as instructions (struct ct_itrace_wish). The thread asks the controller at the call's
+ * Calls that are to be recorded as instructions (struct ct_itrace_probe). The thread asks the controller at the call's
  * begin, once its event is written, and waits; the controller holds it by ptrace, and has it go on from here in
  * translated code.
  */
@@ -22,29 +22,29 @@ register_at(uint64_t sp, uint8_t reg, int64_t *value)
 }
 
 static int
-holds(const struct ct_itrace_wish *wish, uint64_t sp)
+holds(const struct ct_itrace_probe *probe, uint64_t sp)
 {
-  int64_t value, other = wish->value;
-  if (wish->op == CT_WISH_ALWAYS) {
+  int64_t value, other = probe->value;
+  if (probe->op == CT_PROBE_ALWAYS) {
     return 1;
   }
-  if (!register_at(sp, wish->reg, &value)) {
+  if (!register_at(sp, probe->reg, &value)) {
     return 0;
   }
-  return wish->op == CT_WISH_EQUAL        ? value == other
-         : wish->op == CT_WISH_UNEQUAL    ? value != other
-         : wish->op == CT_WISH_LESS       ? value < other
-         : wish->op == CT_WISH_LESS_EQUAL ? value <= other
-         : wish->op == CT_WISH_MORE       ? value > other
-                                          : value >= other;
+  return probe->op == CT_PROBE_EQUAL        ? value == other
+         : probe->op == CT_PROBE_UNEQUAL    ? value != other
+         : probe->op == CT_PROBE_LESS       ? value < other
+         : probe->op == CT_PROBE_LESS_EQUAL ? value <= other
+         : probe->op == CT_PROBE_MORE       ? value > other
+                                            : value >= other;
 }
 
 static int
-take(struct ct_itrace_wish *wish)
+take(struct ct_itrace_probe *probe)
 {
-  uint32_t calls = __atomic_load_n(&wish->calls, __ATOMIC_RELAXED);
+  uint32_t calls = __atomic_load_n(&probe->calls, __ATOMIC_RELAXED);
   while (calls != 0) {
-    if (__atomic_compare_exchange_n(&wish->calls, &calls, calls - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    if (__atomic_compare_exchange_n(&probe->calls, &calls, calls - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
       return 1;
     }
   }
@@ -77,15 +77,15 @@ int
 agent_itrace(const struct ct_control_page *control, const struct ct_hook_desc *desc, uint64_t sp)
 {
   struct ct_ring_header *r = agent_ring();
-  if (desc->itrace == 0 || desc->itrace > CT_ITRACE_WISHES || agent_is_silent() || r->closed != 0 ||
+  if (desc->itrace == 0 || desc->itrace > CT_ITRACE_PROBES || agent_is_silent() || r->closed != 0 ||
       !controller_answers()) {
     return 0;
   }
-  struct ct_itrace_wish *wish = &r->itrace[desc->itrace - 1];
+  struct ct_itrace_probe *probe = &r->itrace[desc->itrace - 1];
   if (__atomic_load_n(&slot_of(control)->itraced, __ATOMIC_RELAXED) != 0) {
     return 0; /* this call is within another one */
   }
-  if (!holds(wish, sp) || !take(wish)) {
+  if (!holds(probe, sp) || !take(probe)) {
     return 0;
   }
   struct ct_slot *slot = slot_of(control);
@@ -94,7 +94,7 @@ agent_itrace(const struct ct_control_page *control, const struct ct_hook_desc *d
   request->arg[CT_ITRACE_ARG_PLACE] = desc->after_callout;
   request->arg[CT_ITRACE_ARG_FUNCTION] = desc->function;
   request->arg[CT_ITRACE_ARG_FN] = desc->fn;
-  request->arg[CT_ITRACE_ARG_WISH] = desc->itrace - 1u;
+  request->arg[CT_ITRACE_ARG_PROBE] = desc->itrace - 1u;
   request->arg[CT_ITRACE_ARG_TSC] = event_of(control, desc, sp);
   return agent_ask(slot);
 }

@@ -32,15 +32,15 @@ write_cut(void *context, struct ct_trace *trace, const struct ct_filter *filter,
           const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
-  const struct ct_filter chosen = {.struct_size = sizeof(chosen), /* the trace has its range already */
-                                   .tids = filter->tids,
-                                   .tid_count = filter->tid_count,
-                                   .pids = filter->pids,
-                                   .pid_count = filter->pid_count};
+  const struct ct_filter selected = {.struct_size = sizeof(selected), /* the trace has its range already */
+                                     .tids = filter->tids,
+                                     .tid_count = filter->tid_count,
+                                     .pids = filter->pids,
+                                     .pid_count = filter->pid_count};
   struct ct_export_options export = {.struct_size = sizeof(export),
                                      .format = "contrail",
                                      .path = wanted->path,
-                                     .filter = &chosen,
+                                     .filter = &selected,
                                      .progress = *progress};
   struct ct_export_summary summary = {.struct_size = sizeof(summary)};
   int rc = ct_export_write(trace, &export, &summary, notes, diag);

@@ -195,17 +195,17 @@ take_number(const char *text, uint64_t most, uint64_t *value)
 
 /* What could not be read, if there is any that was not told: whether it is. */
 static bool
-tell_damage(const struct ct_debug *debug, bool is_told)
+report_damage(const struct ct_debug *debug, bool is_reported)
 {
   const char *damage = ct_debug_damage(debug);
-  if (damage[0] != '\0' && !is_told) {
+  if (damage[0] != '\0' && !is_reported) {
     ct_command_failed(&ct_command_debug, "DAMAGED: %s", damage);
   }
   return damage[0] != '\0';
 }
 
 static void
-tell_note(void *context, const char *line)
+report_note(void *context, const char *line)
 {
   (void)context;
   ct_command_failed(&ct_command_debug, "%s", line);
@@ -215,7 +215,7 @@ static int
 run(int argc, char **argv)
 {
   struct debug wanted = {.thread = NULL};
-  struct ct_debug_options given = {.struct_size = sizeof(given), .note = tell_note};
+  struct ct_debug_options given = {.struct_size = sizeof(given), .note = report_note};
   struct ct_debug *debug;
   struct ct_diag diag = {""};
   uint64_t tid = 0;
@@ -241,14 +241,14 @@ run(int argc, char **argv)
   if (ct_debug_open(path, &given, &debug, &diag) != CT_OK) {
     return ct_command_failed(&ct_command_debug, "%s", diag.text);
   }
-  bool is_told = tell_damage(debug, false);
+  bool is_reported = report_damage(debug, false);
   if (wanted.is_stdio) {
     ct_debug_serve(debug, STDIN_FILENO, STDOUT_FILENO);
     code = CT_EXIT_OK;
   } else {
     code = wanted.listen != NULL ? listen_at(debug, wanted.listen) : run_gdb(debug, &wanted);
   }
-  tell_damage(debug, is_told);
+  report_damage(debug, is_reported);
   ct_debug_close(debug);
   return code;
 }

@@ -122,7 +122,7 @@ static const struct ct_option options[] = {
 
 /* What is to be known of the trace, and what the format cannot hold. */
 static void
-tell(const struct wanted *wanted, const struct ct_export_summary *summary)
+report(const struct wanted *wanted, const struct ct_export_summary *summary)
 {
   fflush(stdout);
   if (wanted->selected.quiet) {
@@ -172,7 +172,7 @@ write_export(void *context, struct ct_trace *trace, const struct ct_filter *filt
             format_of(wanted->format)->takes_filters ? "calls" : "events", (unsigned long long)summary.threads,
             summary.threads == 1 ? "" : "s", ct_format_bytes(bytes, summary.bytes));
   }
-  tell(wanted, &summary);
+  report(wanted, &summary);
   return 0;
 }
 

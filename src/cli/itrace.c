@@ -150,7 +150,7 @@ make_directory(const char *path, bool *made, struct ct_diag *diag)
 
 /* What is not in the files. */
 static void
-tell_missing(const struct itrace *wanted, const struct ct_itrace_summary *s)
+report_missing(const struct itrace *wanted, const struct ct_itrace_summary *s)
 {
   char count[CT_COUNT_CHARS];
   if (s->unrecorded != 0) {
@@ -173,13 +173,13 @@ tell_missing(const struct itrace *wanted, const struct ct_itrace_summary *s)
 }
 
 static void
-tell(const struct itrace *wanted, const struct ct_itrace_summary *s)
+report(const struct itrace *wanted, const struct ct_itrace_summary *s)
 {
   char steps[CT_COUNT_CHARS], calls[CT_COUNT_CHARS], lost[CT_DURATION_CHARS], size[CT_DURATION_CHARS];
-  bool chosen = wanted->function != NULL || wanted->from != NULL;
-  if (chosen && s->stretches == 0) {
+  bool selected = wanted->function != NULL || wanted->from != NULL;
+  if (selected && s->stretches == 0) {
     fputs("contrail: nothing was recorded: ", stderr);
-    ct_put_printable(stderr, chosen && wanted->function != NULL ? wanted->function : wanted->from, SIZE_MAX);
+    ct_put_printable(stderr, selected && wanted->function != NULL ? wanted->function : wanted->from, SIZE_MAX);
     fputs(s->places == 0              ? " names no function of the program and its libraries\n"
           : wanted->condition != NULL ? " was not called with that condition\n"
                                       : " was not called\n",
@@ -188,12 +188,12 @@ tell(const struct itrace *wanted, const struct ct_itrace_summary *s)
   }
   if (wanted->quiet && s->lost_bytes == 0) {
     if (s->incomplete != 0) {
-      tell_missing(wanted, s);
+      report_missing(wanted, s);
     }
     return;
   }
   fprintf(stderr, "contrail: %s instructions", ct_format_count(steps, s->recorded));
-  if (chosen) {
+  if (selected) {
     fprintf(stderr, " of %s %s", ct_format_count(calls, s->stretches),
             wanted->function != NULL ? (s->stretches == 1 ? "call" : "calls") : "stretches");
   }
@@ -208,7 +208,7 @@ tell(const struct itrace *wanted, const struct ct_itrace_summary *s)
             ct_format_bytes(lost, s->lost_bytes));
   }
   fputs("; look at it with: contrail steps\n", stderr);
-  tell_missing(wanted, s);
+  report_missing(wanted, s);
 }
 
 static void
@@ -273,7 +273,7 @@ trace_thread(const struct itrace *wanted, const char *process)
   if (code != 0) {
     return failed(&diag);
   }
-  tell(wanted, &summary);
+  report(wanted, &summary);
   return CT_EXIT_OK;
 }
 
@@ -319,7 +319,7 @@ trace_program(const struct itrace *wanted, char **argv)
   if (code != 0) {
     return failed(&diag);
   }
-  tell(wanted, &summary);
+  report(wanted, &summary);
   if (WIFSIGNALED(summary.wait_status)) {
     ct_signals_die_of(signals, WTERMSIG(summary.wait_status));
     return 128 + WTERMSIG(summary.wait_status);
@@ -384,8 +384,8 @@ run_itrace(int argc, char **argv)
   if ((wanted.from == NULL) != (wanted.to == NULL) || (wanted.from != NULL && wanted.function != NULL)) {
     return ct_usage_error(&ct_command_itrace, "--from and --to go together, and not with --function");
   }
-  bool chosen = wanted.from != NULL || wanted.function != NULL;
-  if (!chosen && (wanted.condition != NULL || wanted.stretches != 0)) {
+  bool selected = wanted.from != NULL || wanted.function != NULL;
+  if (!selected && (wanted.condition != NULL || wanted.stretches != 0)) {
     return ct_usage_error(&ct_command_itrace, "--when and --limit go with --function, or with --from and --to");
   }
   if (!make_directory(wanted.directory, &made, &diag)) {

@@ -213,7 +213,7 @@ wait_for_calls(const struct ct_itrace_session *wanted, const struct ct_signals *
 }
 
 static void
-tell(const struct ct_itrace_session *wanted, const char *id, const struct outcome *outcome)
+report(const struct ct_itrace_session *wanted, const char *id, const struct outcome *outcome)
 {
   char calls[CT_COUNT_CHARS], steps[CT_COUNT_CHARS], cut[CT_COUNT_CHARS];
   uint64_t ended = outcome->recorded + outcome->cut;
@@ -276,7 +276,7 @@ ct_itrace_session_run(const struct ct_itrace_session *wanted)
     if (is_reason(&outcome, "failed")) {
       code = ct_command_failed(&ct_command_itrace, "%s", diag.text);
     } else {
-      tell(wanted, id, &outcome);
+      report(wanted, id, &outcome);
     }
   }
   ct_signals_stop(signals);

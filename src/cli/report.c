@@ -119,15 +119,15 @@ static const struct ct_option options[] = {
 };
 
 static int
-write_report(void *context, struct ct_trace *trace, const struct ct_filter *chosen,
+write_report(void *context, struct ct_trace *trace, const struct ct_filter *passed,
              const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
   const struct ct_view_selection *selected = &wanted->selected;
-  if (wanted->family && ct_check_family_is_whole(trace, chosen, diag) != CT_OK) {
+  if (wanted->family && ct_check_family_is_whole(trace, passed, diag) != CT_OK) {
     return CT_EINVAL;
   }
-  struct ct_filter filter = *chosen;
+  struct ct_filter filter = *passed;
   filter.limit = selected->has_limit || selected->json ? filter.limit : DEFAULT_ROWS;
   struct ct_report_options report = {
       .struct_size = sizeof(report),

@@ -222,7 +222,7 @@ begins(const char *line, size_t length, const char *word)
   return length >= strlen(word) && memcmp(line, word, strlen(word)) == 0;
 }
 
-/* A heading of a table, a warning, a remark after " -- ", what the program wrote. Without its end. */
+/* A heading of a table, a warning, a note after " -- ", what the program wrote. Without its end. */
 static bool
 paint(struct shown *shown, const char *line, size_t length)
 {
@@ -246,8 +246,8 @@ paint(struct shown *shown, const char *line, size_t length)
   if (begins(line, length, "... and ")) {
     return put_in(shown, DIM, line, length);
   }
-  const char *remark = memmem(line, length, " -- ", 4), *output = memmem(line, length, "  stdout | ", 11);
-  const char *errors = memmem(line, length, "  stderr | ", 11), *at = remark;
+  const char *note = memmem(line, length, " -- ", 4), *output = memmem(line, length, "  stdout | ", 11);
+  const char *errors = memmem(line, length, "  stderr | ", 11), *at = note;
   const char *color = YELLOW;
   if (output != NULL || errors != NULL) {
     at = output != NULL ? output : errors;
@@ -268,9 +268,9 @@ paint_step(struct shown *shown, const char *line, size_t length)
     digits++;
   }
   bool has_number = digits > 0 && line[digits - 1] == ' ' && memmem(line, digits, "  ", 2) != NULL;
-  const char *remark = memmem(line, length, " -- ", 4);
-  if (remark != NULL) {
-    return put(shown, line, (size_t)(remark - line)) && put_in(shown, YELLOW, remark, length - (size_t)(remark - line));
+  const char *note = memmem(line, length, " -- ", 4);
+  if (note != NULL) {
+    return put(shown, line, (size_t)(note - line)) && put_in(shown, YELLOW, note, length - (size_t)(note - line));
   }
   return has_number ? put_in(shown, DIM, line, digits) && put(shown, line + digits, length - digits)
                     : put(shown, line, length);

@@ -88,7 +88,7 @@ interrupt(int signal)
 }
 
 static void
-tell_heading(void *arg, FILE *out)
+report_heading(void *arg, FILE *out)
 {
   (void)arg;
   ct_shown_heading(out);
@@ -519,7 +519,7 @@ run(int argc, char **argv)
                                        : 0,
       .timeout_ms = wanted.timeout_s * 1000,
       .workers = ct_reading_workers(),
-      .heading = tell_heading,
+      .heading = report_heading,
       .progress = {ct_progress_update, ct_progress_end, &line},
   };
   look = wanted.json || wanted.csv ? NULL : &wanted.look;

@@ -201,7 +201,7 @@ open_output(const struct wanted *wanted, struct ct_diag *diag)
 
 /* What there is to say besides; the status. */
 static int
-tell(const struct ct_steps_options *chosen, const struct ct_steps_notes *notes)
+report(const struct ct_steps_options *selected, const struct ct_steps_notes *notes)
 {
   if (notes->damage[0] != 0) {
     ct_command_failed(&ct_command_steps, "DAMAGED: %s", notes->damage);
@@ -217,9 +217,9 @@ tell(const struct ct_steps_options *chosen, const struct ct_steps_notes *notes)
                       notes->inconsistent);
   }
   if (notes->shown == 0 && !notes->stopped) {
-    ct_command_failed(&ct_command_steps, chosen->last_write != NULL ? "nothing in the trace wrote that"
-                                         : chosen->memory != NULL   ? "nothing in the trace shows that memory"
-                                                                    : "no such step");
+    ct_command_failed(&ct_command_steps, selected->last_write != NULL ? "nothing in the trace wrote that"
+                                         : selected->memory != NULL   ? "nothing in the trace shows that memory"
+                                                                      : "no such step");
     return CT_EXIT_FAILED;
   }
   return CT_EXIT_OK;
@@ -249,7 +249,7 @@ show(const char *path, struct wanted *wanted)
   if (code == CT_EIO && saved == EPIPE) { /* the pager has been left, or a pipe */
     return was_shown ? CT_EXIT_OK : CT_EXIT_FAILED;
   }
-  return code != CT_OK ? ct_command_failed(&ct_command_steps, "%s", diag.text) : tell(&wanted->steps, &notes);
+  return code != CT_OK ? ct_command_failed(&ct_command_steps, "%s", diag.text) : report(&wanted->steps, &notes);
 }
 
 static int

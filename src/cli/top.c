@@ -224,13 +224,13 @@ static void
 put_table(const struct ct_top *top)
 {
   put_heading(top);
-  unsigned width = ct_terminal_columns(), chosen = ct_top_columns(top->sort, width);
+  unsigned width = ct_terminal_columns(), selected = ct_top_columns(top->sort, width);
   char line[CT_TOP_COLUMNS_BYTES];
-  ct_top_heading(chosen, line);
+  ct_top_heading(selected, line);
   printf("%sfunction\n", line);
   for (size_t i = 0; i < top->row_count && (top->limit == 0 || i < top->limit); i++) {
     const struct ct_live_row *row = ct_live_row(top->live, i);
-    ct_top_row(chosen, row, top->state.last_is_known, line);
+    ct_top_row(selected, row, top->state.last_is_known, line);
     fputs(line, stdout);
     char name[CT_SCREEN_TEXT_BYTES];
     put_function(ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), row->module,

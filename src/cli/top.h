@@ -50,8 +50,8 @@ enum { CT_TOP_COLUMNS_BYTES = 160 };
 /* The set of those that fit into lines of this width (0: any) beside the name; that which is sorted by is the last to
  * go. */
 unsigned ct_top_columns(enum ct_live_sort sort, unsigned width);
-void ct_top_heading(unsigned chosen, char line[CT_TOP_COLUMNS_BYTES]);
-void ct_top_row(unsigned chosen, const struct ct_live_row *row, bool last_is_known, char line[CT_TOP_COLUMNS_BYTES]);
+void ct_top_heading(unsigned selected, char line[CT_TOP_COLUMNS_BYTES]);
+void ct_top_row(unsigned selected, const struct ct_live_row *row, bool last_is_known, char line[CT_TOP_COLUMNS_BYTES]);
 
 /* Until the session ends or a key says so, on the terminal; -1: there is none that could be used. */
 int ct_top_screen(struct ct_top *top);

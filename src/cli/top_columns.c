@@ -34,15 +34,15 @@ unsigned
 ct_top_columns(enum ct_live_sort sort, unsigned width)
 {
   unsigned least = width / 2 < NAME_LEAST + LINE_END ? width / 2 : NAME_LEAST + LINE_END;
-  unsigned chosen = 0, left = width == 0 ? UINT32_MAX : width > least ? width - least : 0;
+  unsigned selected = 0, left = width == 0 ? UINT32_MAX : width > least ? width - least : 0;
   for (int i = -1; i < COLUMNS; i++) {
     enum column column = i < 0 ? sorted_by[sort] : by_use[i];
-    if ((chosen & 1u << column) == 0 && columns[column].width <= left) {
-      chosen |= 1u << column;
+    if ((selected & 1u << column) == 0 && columns[column].width <= left) {
+      selected |= 1u << column;
       left -= columns[column].width;
     }
   }
-  return chosen;
+  return selected;
 }
 
 static void
@@ -53,11 +53,11 @@ put(char *line, size_t size, unsigned width, const char *text)
 }
 
 void
-ct_top_heading(unsigned chosen, char line[CT_TOP_COLUMNS_BYTES])
+ct_top_heading(unsigned selected, char line[CT_TOP_COLUMNS_BYTES])
 {
   line[0] = '\0';
   for (int column = 0; column < COLUMNS; column++) {
-    if ((chosen & 1u << column) != 0) {
+    if ((selected & 1u << column) != 0) {
       put(line, CT_TOP_COLUMNS_BYTES, columns[column].width, columns[column].heading);
     }
   }
@@ -65,7 +65,7 @@ ct_top_heading(unsigned chosen, char line[CT_TOP_COLUMNS_BYTES])
 }
 
 void
-ct_top_row(unsigned chosen, const struct ct_live_row *row, bool last_is_known, char line[CT_TOP_COLUMNS_BYTES])
+ct_top_row(unsigned selected, const struct ct_live_row *row, bool last_is_known, char line[CT_TOP_COLUMNS_BYTES])
 {
   char text[COLUMNS][CT_COUNT_CHARS + CT_DURATION_CHARS] = {"-", "-", "-", "", "", "-", ""};
   if (last_is_known) {
@@ -84,7 +84,7 @@ ct_top_row(unsigned chosen, const struct ct_live_row *row, bool last_is_known, c
   snprintf(text[OPEN], sizeof(text[OPEN]), "%" PRIu64, row->open);
   line[0] = '\0';
   for (int column = 0; column < COLUMNS; column++) {
-    if ((chosen & 1u << column) != 0) {
+    if ((selected & 1u << column) != 0) {
       put(line, CT_TOP_COLUMNS_BYTES, columns[column].width, text[column]);
     }
   }

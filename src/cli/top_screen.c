@@ -17,7 +17,7 @@ enum { PATTERN_BYTES = 256, NAME_BYTES = CT_SCREEN_TEXT_BYTES, HEAD_LINES = 3 };
 
 struct screen {
   struct ct_top *top;
-  size_t first, chosen; /* rows: the uppermost one, and that with the bar */
+  size_t first, selected; /* rows: the uppermost one, and that with the bar */
   bool shows_threads, shows_keys, is_held;
   char pattern[PATTERN_BYTES]; /* of the filter */
   char said[NAME_BYTES + 64];  /* the line at the bottom, until the next key */
@@ -74,28 +74,30 @@ draw_rows(struct screen *screen)
 {
   const struct ct_top *top = screen->top;
   size_t lines = (size_t)body_lines();
-  screen->chosen = top->row_count == 0 ? 0 : screen->chosen < top->row_count ? screen->chosen : top->row_count - 1;
-  screen->first = screen->chosen < screen->first            ? screen->chosen
-                  : screen->chosen >= screen->first + lines ? screen->chosen - lines + 1
-                                                            : screen->first;
+  screen->selected = top->row_count == 0                 ? 0
+                     : screen->selected < top->row_count ? screen->selected
+                                                         : top->row_count - 1;
+  screen->first = screen->selected < screen->first            ? screen->selected
+                  : screen->selected >= screen->first + lines ? screen->selected - lines + 1
+                                                              : screen->first;
   attron(A_REVERSE);
   mvhline(HEAD_LINES - 1, 0, ' ', COLS);
   char line[CT_TOP_COLUMNS_BYTES];
-  unsigned chosen = ct_top_columns(top->sort, (unsigned)COLS);
-  ct_top_heading(chosen, line);
+  unsigned selected = ct_top_columns(top->sort, (unsigned)COLS);
+  ct_top_heading(selected, line);
   ct_screen_line(HEAD_LINES - 1, "%sfunction", line);
   attroff(A_REVERSE);
   for (size_t i = 0; i < lines && screen->first + i < top->row_count; i++) {
     const struct ct_live_row *row = ct_live_row(top->live, screen->first + i);
     char name[CT_SCREEN_TEXT_BYTES];
-    if (screen->first + i == screen->chosen) {
+    if (screen->first + i == screen->selected) {
       attron(A_BOLD);
     }
-    ct_top_row(chosen, row, top->state.last_is_known, line);
+    ct_top_row(selected, row, top->state.last_is_known, line);
     ct_screen_line(HEAD_LINES + (int)i, "%s%s [%s]", line,
                    ct_screen_name(name, row->name, ct_shown_short_names(&top->look)), row->module);
     attroff(A_BOLD);
-    if (screen->first + i == screen->chosen) {
+    if (screen->first + i == screen->selected) {
       mvaddch(HEAD_LINES + (int)i, 0, '>');
     }
   }
@@ -162,8 +164,8 @@ change(struct screen *screen, const char *method, const char *question)
   if (!ct_screen_ask(question, pattern, PATTERN_BYTES)) {
     return;
   }
-  if (pattern[0] == '\0' && screen->chosen < top->row_count) {
-    snprintf(pattern, sizeof(pattern), "%s", ct_live_row(top->live, screen->chosen)->name);
+  if (pattern[0] == '\0' && screen->selected < top->row_count) {
+    snprintf(pattern, sizeof(pattern), "%s", ct_live_row(top->live, screen->selected)->name);
   }
   json_t *json = json_pack("{s:[o]}", "patterns", ct_json_text(pattern));
   char *params = json_dumps(json, JSON_COMPACT);
@@ -195,7 +197,7 @@ choose_functions(struct screen *screen)
   }
   memcpy(screen->pattern, pattern, sizeof(pattern));
   top->pattern = pattern[0] != '\0' ? screen->pattern : NULL;
-  screen->first = screen->chosen = 0;
+  screen->first = screen->selected = 0;
 }
 
 static void
@@ -210,8 +212,8 @@ sort_by(struct screen *screen, int step)
 static void
 move_bar(struct screen *screen, long by)
 {
-  long to = (long)screen->chosen + by;
-  screen->chosen = to < 0 ? 0 : (size_t)to; /* draw_rows keeps it among the rows */
+  long to = (long)screen->selected + by;
+  screen->selected = to < 0 ? 0 : (size_t)to; /* draw_rows keeps it among the rows */
 }
 
 /* False: leave. */
@@ -250,7 +252,7 @@ press(struct screen *screen, int key)
     break;
   case 't':
     screen->shows_threads = !screen->shows_threads;
-    screen->first = screen->chosen = 0;
+    screen->first = screen->selected = 0;
     break;
   case ' ':
     screen->is_held = !screen->is_held;

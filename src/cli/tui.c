@@ -135,7 +135,7 @@ tui_choose_rows(struct tui *tui, const char *pattern, struct ct_diag *diag)
 
 /* ---- opening, and again ---- */
 
-/* As it is asked by SQL: the process that was chosen, its piece and thread. */
+/* As it is asked by SQL: the process that was selected, its piece and thread. */
 static char *
 name_of(const struct tui *tui, const char *argument)
 {
@@ -211,14 +211,14 @@ read_data(struct tui *tui, const struct ct_view_progress *progress, struct ct_di
 int
 tui_refresh(struct tui *tui, struct ct_diag *diag)
 {
-  int64_t chosen = tui->row_chosen < tui->row_count ? tui->rows[tui->row_chosen]->id : TUI_NO_FUNCTION;
+  int64_t selected = tui->row_selected < tui->row_count ? tui->rows[tui->row_selected]->id : TUI_NO_FUNCTION;
   int rc = ct_trace_refresh(tui->view.trace, diag);
   rc = rc == CT_OK ? read_data(tui, NULL, diag) : rc;
   if (rc != CT_OK) {
     return rc;
   }
   for (size_t i = 0; i < tui->row_count; i++) {
-    tui->row_chosen = tui->rows[i]->id == chosen ? i : tui->row_chosen;
+    tui->row_selected = tui->rows[i]->id == selected ? i : tui->row_selected;
   }
   struct tui_sums sums = tui_sums(tui);
   rc = tui_graph_renew(&tui->graph, &sums);

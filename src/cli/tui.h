@@ -131,7 +131,7 @@ struct tui_graph {
   bool up;       /* callers below what they call */
   bool of_paths; /* else of edges */
   int64_t whole; /* of which totals are parts */
-  size_t first, chosen;
+  size_t first, selected;
 };
 
 /* What it is made of. paths NULL: edges; it is of paths only where they are from its root down. */
@@ -142,7 +142,7 @@ struct tui_sums {
 
 /* Makes it anew, with a part of it unfolded. CT_ENOMEM. */
 int tui_graph_begin(struct tui_graph *graph, const struct tui_sums *sums, int64_t root, bool up);
-/* The numbers of new sums, with what was unfolded and chosen. CT_ENOMEM: as it was. */
+/* The numbers of new sums, with what was unfolded and selected. CT_ENOMEM: as it was. */
 int tui_graph_renew(struct tui_graph *graph, const struct tui_sums *sums);
 int tui_graph_unfold(struct tui_graph *graph, const struct tui_sums *sums, size_t at);
 void tui_graph_fold(struct tui_graph *graph, size_t at);
@@ -185,7 +185,7 @@ struct tui_replay {
   struct ct_filter filter; /* tids */
   int64_t from, to;        /* of the piece that is shown, ns */
   struct tui_lines window;
-  size_t first, chosen;
+  size_t first, selected;
   bool is_at_begin, is_at_end;
   int64_t resume_ns, resume_id; /* the next page: what comes after this call's first line (0: from ns on) ... */
   size_t resume_skip;           /* ... without so many lines */
@@ -276,7 +276,7 @@ struct tui {
   struct tui_replay replay;
   struct tui_source source;
   const struct tui_function **rows; /* of the report: those that pass the filter, sorted */
-  size_t row_count, row_first, row_chosen;
+  size_t row_count, row_first, row_selected;
   char pattern[256]; /* of the report; "": all */
   int64_t shown;     /* the function that source and title are about; TUI_NO_FUNCTION */
   bool is_growing;

@@ -170,7 +170,8 @@ tui_graph_fold(struct tui_graph *graph, size_t at)
   memmove(graph->nodes + at + 1, graph->nodes + end, (graph->count - end) * sizeof(*graph->nodes));
   graph->count -= end - at - 1;
   graph->nodes[at].is_open = false;
-  graph->chosen = graph->chosen > at ? (graph->chosen < end ? at : graph->chosen - (end - at - 1)) : graph->chosen;
+  graph->selected =
+      graph->selected > at ? (graph->selected < end ? at : graph->selected - (end - at - 1)) : graph->selected;
 }
 
 /* The way down on which most of the time is spent. */
@@ -198,7 +199,7 @@ begin_nodes(struct tui_graph *graph, const struct tui_sums *sums, int64_t root, 
 {
   const struct tui_data *data = sums->data;
   const struct tui_function *function = tui_data_function(data, root);
-  graph->count = graph->first = graph->chosen = 0;
+  graph->count = graph->first = graph->selected = 0;
   graph->root = function != NULL ? root : TUI_NO_FUNCTION;
   graph->up = up && function != NULL;
   graph->whole = 0;
@@ -273,8 +274,8 @@ tui_graph_renew(struct tui_graph *graph, const struct tui_sums *sums)
   for (size_t i = 0; rc == CT_OK && i < new.count; i++) {
     size_t origin = origin_of(&new, i, graph);
     new.nodes[i].origin = origin;
-    if (origin != 0 && origin - 1 == graph->chosen) {
-      new.chosen = i;
+    if (origin != 0 && origin - 1 == graph->selected) {
+      new.selected = i;
     }
     if (origin != 0 && graph->nodes[origin - 1].is_open) {
       rc = tui_graph_unfold(&new, sums, i);

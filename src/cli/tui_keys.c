@@ -16,7 +16,7 @@
 enum { FOUND_MAX = 200, CALLERS_MAX = 40 };
 
 const struct tui_function *
-tui_chosen_function(const struct screen *screen)
+tui_selected_function(const struct screen *screen)
 {
   const struct tui *tui = screen->tui;
   enum tui_pane pane = screen->focus == TUI_SOURCE ? screen->last_left : screen->focus;
@@ -24,23 +24,24 @@ tui_chosen_function(const struct screen *screen)
     return tui_data_function(&tui->data, tui->shown);
   }
   if (pane == TUI_REPORT) {
-    return tui->row_chosen < tui->row_count ? tui->rows[tui->row_chosen] : NULL;
+    return tui->row_selected < tui->row_count ? tui->rows[tui->row_selected] : NULL;
   }
   if (pane == TUI_GRAPH) {
     const struct tui_graph *graph = &tui->graph;
-    return graph->chosen < graph->count ? tui_data_function(&tui->data, graph->nodes[graph->chosen].function) : NULL;
+    return graph->selected < graph->count ? tui_data_function(&tui->data, graph->nodes[graph->selected].function)
+                                          : NULL;
   }
   const struct tui_lines *window = &tui->replay.window;
-  const struct tui_line *line = tui->replay.chosen < window->count ? &window->lines[tui->replay.chosen] : NULL;
+  const struct tui_line *line = tui->replay.selected < window->count ? &window->lines[tui->replay.selected] : NULL;
   return line != NULL ? tui_data_named(&tui->data, line->name, line->module) : NULL;
 }
 
 /* ---- the bar ---- */
 
 static void
-move_to(size_t *chosen, size_t count, int64_t to)
+move_to(size_t *selected, size_t count, int64_t to)
 {
-  *chosen = to < 0 || count == 0 ? 0 : (size_t)to < count ? (size_t)to : count - 1;
+  *selected = to < 0 || count == 0 ? 0 : (size_t)to < count ? (size_t)to : count - 1;
 }
 
 static void
@@ -49,7 +50,7 @@ move_in_replay(struct screen *screen, int64_t by)
   struct tui_replay *replay = &screen->tui->replay;
   struct ct_diag diag = {""};
   size_t page = (size_t)(screen->panes[TUI_REPLAY].height + 1);
-  int64_t to = (int64_t)replay->chosen + by;
+  int64_t to = (int64_t)replay->selected + by;
   screen->follows = false;
   if (to < (int64_t)page) {
     size_t before = replay->window.count;
@@ -57,11 +58,11 @@ move_in_replay(struct screen *screen, int64_t by)
     to += (int64_t)(replay->window.count > before ? replay->window.count - before : 0);
   }
   if (to + (int64_t)page > (int64_t)replay->window.count) {
-    size_t chosen = replay->chosen;
+    size_t selected = replay->selected;
     tui_replay_extend(replay, &screen->tui->data, 2 * page, &diag);
-    to -= (int64_t)(chosen - replay->chosen);
+    to -= (int64_t)(selected - replay->selected);
   }
-  move_to(&replay->chosen, replay->window.count, to);
+  move_to(&replay->selected, replay->window.count, to);
   tui_say(screen, &diag);
 }
 
@@ -72,10 +73,10 @@ move_by(struct screen *screen, int64_t by)
   int64_t first = (int64_t)screen->source_first + by;
   switch (screen->focus) {
   case TUI_REPORT:
-    move_to(&tui->row_chosen, tui->row_count, (int64_t)tui->row_chosen + by);
+    move_to(&tui->row_selected, tui->row_count, (int64_t)tui->row_selected + by);
     break;
   case TUI_GRAPH:
-    move_to(&tui->graph.chosen, tui->graph.count, (int64_t)tui->graph.chosen + by);
+    move_to(&tui->graph.selected, tui->graph.count, (int64_t)tui->graph.selected + by);
     break;
   case TUI_REPLAY:
     move_in_replay(screen, by);
@@ -141,16 +142,16 @@ name_at(const struct screen *screen, size_t at)
 
 /* Among the lines of a pane, round its end. */
 static void
-search_lines(struct screen *screen, size_t *chosen, size_t count, bool forward)
+search_lines(struct screen *screen, size_t *selected, size_t count, bool forward)
 {
   for (size_t i = 1; i <= count; i++) {
-    size_t at = (*chosen + (forward ? i : count - i)) % count;
+    size_t at = (*selected + (forward ? i : count - i)) % count;
     if (has_text(name_at(screen, at), screen->searched)) {
       snprintf(screen->said, sizeof(screen->said), "%s",
-               forward && at <= *chosen    ? "from the begin again"
-               : !forward && at >= *chosen ? "from the end again"
-                                           : "");
-      *chosen = at;
+               forward && at <= *selected    ? "from the begin again"
+               : !forward && at >= *selected ? "from the end again"
+                                             : "");
+      *selected = at;
       return;
     }
   }
@@ -165,7 +166,8 @@ find_call(struct screen *screen, const int64_t *functions, size_t count, bool fo
   struct tui_replay *replay = &tui->replay;
   struct ct_diag diag = {""};
   struct tui_call call;
-  const struct tui_line *line = replay->chosen < replay->window.count ? &replay->window.lines[replay->chosen] : NULL;
+  const struct tui_line *line =
+      replay->selected < replay->window.count ? &replay->window.lines[replay->selected] : NULL;
   int64_t ns = line != NULL ? line->ns : replay->from;
   int64_t until = forward ? replay->to + 1 : replay->from - 1;
   if (tui_data_find(&tui->data, functions, count, ns, until, forward, &call, &diag)) {
@@ -209,9 +211,9 @@ tui_search(struct screen *screen, bool forward)
   } else if (screen->focus == TUI_REPLAY) {
     search_replay(screen, forward);
   } else if (screen->focus == TUI_REPORT) {
-    search_lines(screen, &tui->row_chosen, tui->row_count, forward);
+    search_lines(screen, &tui->row_selected, tui->row_count, forward);
   } else if (screen->focus == TUI_GRAPH) {
-    search_lines(screen, &tui->graph.chosen, tui->graph.count, forward);
+    search_lines(screen, &tui->graph.selected, tui->graph.count, forward);
   } else {
     search_lines(screen, &screen->source_first, tui->source.count, forward);
   }
@@ -225,12 +227,12 @@ fold(struct screen *screen, bool fold)
   struct tui *tui = screen->tui;
   struct ct_diag diag = {""};
   if (screen->focus == TUI_GRAPH && fold) {
-    tui_graph_fold(&tui->graph, tui->graph.chosen);
+    tui_graph_fold(&tui->graph, tui->graph.selected);
   } else if (screen->focus == TUI_GRAPH) {
     struct tui_sums sums = tui_sums(tui);
-    tui_graph_unfold(&tui->graph, &sums, tui->graph.chosen);
+    tui_graph_unfold(&tui->graph, &sums, tui->graph.selected);
   } else if (screen->focus == TUI_REPLAY) {
-    tui_replay_fold(&tui->replay, &tui->data, tui->replay.chosen, fold, &diag);
+    tui_replay_fold(&tui->replay, &tui->data, tui->replay.selected, fold, &diag);
   }
   tui_say(screen, &diag);
 }
@@ -239,7 +241,7 @@ static void
 show_function(struct screen *screen)
 {
   struct tui *tui = screen->tui;
-  const struct tui_function *function = tui_chosen_function(screen);
+  const struct tui_function *function = tui_selected_function(screen);
   struct ct_diag diag = {""};
   struct tui_call call;
   if (function == NULL) {
@@ -260,8 +262,8 @@ press_enter(struct screen *screen)
   const struct tui_replay *replay = &screen->tui->replay;
   if (screen->focus != TUI_REPLAY) {
     show_function(screen);
-  } else if (replay->chosen < replay->window.count) {
-    fold(screen, !replay->window.lines[replay->chosen].is_folded);
+  } else if (replay->selected < replay->window.count) {
+    fold(screen, !replay->window.lines[replay->selected].is_folded);
   }
 }
 
@@ -271,7 +273,8 @@ static void
 choose_thread(struct screen *screen)
 {
   struct tui_replay *replay = &screen->tui->replay;
-  const struct tui_line *line = replay->chosen < replay->window.count ? &replay->window.lines[replay->chosen] : NULL;
+  const struct tui_line *line =
+      replay->selected < replay->window.count ? &replay->window.lines[replay->selected] : NULL;
   struct ct_diag diag = {""};
   if (line != NULL || replay->one_tid != 0) {
     struct tui_call here = {line != NULL ? line->id : 0, line != NULL ? line->ns : 0, 0};
@@ -286,7 +289,8 @@ static void
 set_levels(struct screen *screen, bool all)
 {
   struct tui_replay *replay = &screen->tui->replay;
-  const struct tui_line *line = replay->chosen < replay->window.count ? &replay->window.lines[replay->chosen] : NULL;
+  const struct tui_line *line =
+      replay->selected < replay->window.count ? &replay->window.lines[replay->selected] : NULL;
   struct ct_diag diag = {""};
   if (line == NULL) {
     return;
@@ -320,7 +324,7 @@ static void
 set_graph(struct screen *screen, bool outermost)
 {
   struct tui_graph *graph = &screen->tui->graph;
-  const struct tui_function *function = tui_chosen_function(screen);
+  const struct tui_function *function = tui_selected_function(screen);
   int64_t root = outermost                                                      ? TUI_NO_FUNCTION
                  : graph->root != TUI_NO_FUNCTION && screen->focus != TUI_GRAPH ? graph->root
                  : function != NULL                                             ? function->id
@@ -377,7 +381,7 @@ tui_press_pane(struct screen *screen, int key)
     break;
   case 'c':
   case 'C':
-    function = tui_chosen_function(screen);
+    function = tui_selected_function(screen);
     if (function != NULL) {
       find_call(screen, &function->id, 1, key == 'c');
     }
@@ -485,9 +489,9 @@ json_t *
 tui_about(struct screen *screen)
 {
   const struct tui_replay *replay = &screen->tui->replay;
-  const struct tui_function *function = tui_chosen_function(screen);
-  if (screen->focus == TUI_REPLAY && replay->chosen < replay->window.count) {
-    return about_call(screen, &replay->window.lines[replay->chosen]);
+  const struct tui_function *function = tui_selected_function(screen);
+  if (screen->focus == TUI_REPLAY && replay->selected < replay->window.count) {
+    return about_call(screen, &replay->window.lines[replay->selected]);
   }
   return function != NULL ? about_function(function) : NULL;
 }

@@ -60,20 +60,20 @@ shown_name(const struct tui *tui, char buf[CT_SCREEN_TEXT_BYTES], const char *na
 
 /* The uppermost line, so that the one with the bar is on the pane. */
 static void
-keep_in(size_t *first, size_t *chosen, size_t count, int lines)
+keep_in(size_t *first, size_t *selected, size_t count, int lines)
 {
-  *chosen = count == 0 ? 0 : *chosen < count ? *chosen : count - 1;
-  if (*chosen < *first) {
-    *first = *chosen;
-  } else if (lines > 0 && *chosen >= *first + (size_t)lines) {
-    *first = *chosen - (size_t)lines + 1;
+  *selected = count == 0 ? 0 : *selected < count ? *selected : count - 1;
+  if (*selected < *first) {
+    *first = *selected;
+  } else if (lines > 0 && *selected >= *first + (size_t)lines) {
+    *first = *selected - (size_t)lines + 1;
   }
 }
 
 static void
-begin_line(const struct screen *screen, enum tui_pane which, int line, bool is_chosen)
+begin_line(const struct screen *screen, enum tui_pane which, int line, bool is_selected)
 {
-  if (is_chosen) {
+  if (is_selected) {
     attron(which == screen->focus ? A_REVERSE : A_BOLD);
     mvhline(screen->panes[which].y + line, screen->panes[which].x, ' ', screen->panes[which].width);
   }
@@ -105,7 +105,7 @@ enum { REPORT_COLUMNS = sizeof(report_columns) / sizeof(report_columns[0]) };
 
 /* Those that there is room for, besides a name; how many. */
 static int
-choose_columns(const struct tui *tui, int width, const struct column *chosen[REPORT_COLUMNS])
+choose_columns(const struct tui *tui, int width, const struct column *selected[REPORT_COLUMNS])
 {
   int count = 0, used = NAME_LEAST;
   for (int pass = 0; pass < 2; pass++) {
@@ -113,7 +113,7 @@ choose_columns(const struct tui *tui, int width, const struct column *chosen[REP
       const struct column *column = &report_columns[i];
       if ((pass == 0) == (column->sort == tui->sort) && used + column->width < width) {
         used += column->width + 1;
-        chosen[count++] = column;
+        selected[count++] = column;
       } else if (pass == 1 && column->sort != tui->sort) {
         return count;
       }
@@ -161,10 +161,10 @@ draw_report(struct screen *screen)
   attron(A_UNDERLINE);
   put(screen, TUI_REPORT, 1, "%s", text);
   attroff(A_UNDERLINE);
-  keep_in(&tui->row_first, &tui->row_chosen, tui->row_count, lines);
+  keep_in(&tui->row_first, &tui->row_selected, tui->row_count, lines);
   for (int i = 0; i < lines && tui->row_first + (size_t)i < tui->row_count; i++) {
     size_t row = tui->row_first + (size_t)i;
-    begin_line(screen, TUI_REPORT, i + 2, row == tui->row_chosen);
+    begin_line(screen, TUI_REPORT, i + 2, row == tui->row_selected);
     report_line(tui, text, sizeof(text), tui->rows[row], columns, column_count);
     put(screen, TUI_REPORT, i + 2, "%s", text);
     end_line();
@@ -251,11 +251,11 @@ draw_graph(struct screen *screen)
     put_heading(screen, TUI_GRAPH, " graph: %s %s (%s)", graph->up ? "who calls" : "called by",
                 shown_name(tui, text, root->name), kind);
   }
-  keep_in(&graph->first, &graph->chosen, graph->count, lines);
+  keep_in(&graph->first, &graph->selected, graph->count, lines);
   for (int i = 0; i < lines && graph->first + (size_t)i < graph->count; i++) {
     size_t at = graph->first + (size_t)i;
     graph_line(tui, &graph->nodes[at], columns, text, sizeof(text));
-    begin_line(screen, TUI_GRAPH, i + 1, at == graph->chosen);
+    begin_line(screen, TUI_GRAPH, i + 1, at == graph->selected);
     put(screen, TUI_GRAPH, i + 1, "%s", text);
     end_line();
   }
@@ -332,12 +332,12 @@ draw_replay(struct screen *screen)
     snprintf(levels, sizeof(levels), ", folded from depth %" PRIu32 " on", replay->levels - 1);
   }
   put_heading(screen, TUI_REPLAY, " replay: %s%s%s", thread, levels, screen->follows ? ", at the end" : "");
-  keep_in(&replay->first, &replay->chosen, replay->window.count, lines);
+  keep_in(&replay->first, &replay->selected, replay->window.count, lines);
   uint32_t least = least_depth(replay, lines);
   for (int i = 0; i < lines && replay->first + (size_t)i < replay->window.count; i++) {
     size_t at = replay->first + (size_t)i;
     replay_line(screen->tui, &replay->window.lines[at], least, pane->width, text, sizeof(text));
-    begin_line(screen, TUI_REPLAY, i + 1, at == replay->chosen);
+    begin_line(screen, TUI_REPLAY, i + 1, at == replay->selected);
     put(screen, TUI_REPLAY, i + 1, "%s", text);
     end_line();
   }
@@ -387,7 +387,7 @@ static void
 draw_source(struct screen *screen)
 {
   struct tui *tui = screen->tui;
-  const struct tui_function *function = tui_chosen_function(screen);
+  const struct tui_function *function = tui_selected_function(screen);
   const struct pane *pane = &screen->panes[TUI_SOURCE];
   if (function == NULL) {
     put_heading(screen, TUI_SOURCE, " source");

@@ -34,6 +34,6 @@ void tui_search(struct screen *screen, bool forward);
 /* Lines about the call or the function with the bar; NULL: there is nothing to tell. */
 json_t *tui_about(struct screen *screen);
 /* The function that the bar of a pane is on; NULL: none. */
-const struct tui_function *tui_chosen_function(const struct screen *screen);
+const struct tui_function *tui_selected_function(const struct screen *screen);
 
 #endif

@@ -293,14 +293,14 @@ tui_replay_extend(struct tui_replay *replay, struct tui_data *data, size_t wante
       pass_over(replay, data);
     }
   }
-  if (replay->window.count > WINDOW_MAX && replay->chosen > WINDOW_TRIM) {
+  if (replay->window.count > WINDOW_MAX && replay->selected > WINDOW_TRIM) {
     struct tui_lines *lines = &replay->window;
     for (size_t i = 0; i < WINDOW_TRIM; i++) {
       tui_line_free(&lines->lines[i]);
     }
     lines->count -= WINDOW_TRIM;
     memmove(lines->lines, lines->lines + WINDOW_TRIM, lines->count * sizeof(*lines->lines));
-    replay->chosen -= WINDOW_TRIM;
+    replay->selected -= WINDOW_TRIM;
     replay->first -= replay->first < WINDOW_TRIM ? replay->first : WINDOW_TRIM;
     replay->is_at_begin = false;
   }
@@ -367,8 +367,8 @@ put_before(struct tui_replay *replay, struct tui_lines *lines)
   free(lines->folds);
   *lines = (struct tui_lines){0};
   replay->first += more;
-  replay->chosen += more;
-  for (size_t at = WINDOW_MAX - WINDOW_TRIM; window->count > WINDOW_MAX && at > replay->chosen; at--) {
+  replay->selected += more;
+  for (size_t at = WINDOW_MAX - WINDOW_TRIM; window->count > WINDOW_MAX && at > replay->selected; at--) {
     if (is_begin(&window->lines[at]) && !window->lines[at].is_folded) {
       end_window(replay, at);
       break;
@@ -422,7 +422,7 @@ int
 tui_replay_go(struct tui_replay *replay, struct tui_data *data, int64_t ns, struct ct_diag *diag)
 {
   clear(&replay->window);
-  replay->first = replay->chosen = 0;
+  replay->first = replay->selected = 0;
   replay->resume_ns = ns > replay->from ? ns : replay->from;
   replay->resume_id = 0;
   replay->resume_skip = 0;
@@ -436,7 +436,7 @@ static int
 take_first_page(struct tui_replay *replay, int64_t ns, struct tui_page *page)
 {
   clear(&replay->window);
-  replay->first = replay->chosen = 0;
+  replay->first = replay->selected = 0;
   replay->resume_ns = ns > replay->from ? ns : replay->from;
   replay->resume_id = 0;
   replay->resume_skip = 0;
@@ -475,9 +475,9 @@ tui_replay_go_to_end(struct tui_replay *replay, struct tui_data *data, struct ct
   }
   for (int i = 0; i < PAGES_MAX && rc == CT_OK && !replay->is_at_end; i++) {
     rc = tui_replay_extend(replay, data, WINDOW_TRIM, diag);
-    replay->chosen = replay->window.count != 0 ? replay->window.count - 1 : 0;
+    replay->selected = replay->window.count != 0 ? replay->window.count - 1 : 0;
   }
-  replay->chosen = replay->window.count != 0 ? replay->window.count - 1 : 0;
+  replay->selected = replay->window.count != 0 ? replay->window.count - 1 : 0;
   return rc;
 }
 
@@ -487,7 +487,7 @@ tui_replay_show(struct tui_replay *replay, struct tui_data *data, const struct t
   for (int attempt = 0;; attempt++) {
     for (size_t i = 0; i < replay->window.count; i++) {
       if (replay->window.lines[i].id == call->id && replay->window.lines[i].kind != TUI_END) {
-        replay->chosen = i;
+        replay->selected = i;
         replay->first = attempt == 1 ? (i > ABOVE ? i - ABOVE : 0) : replay->first;
         return CT_OK;
       }
@@ -521,7 +521,7 @@ tui_replay_fold(struct tui_replay *replay, struct tui_data *data, size_t at, boo
   if (fold && !open_fold(&replay->window, &replay->window.lines[at])) {
     return CT_ENOMEM;
   }
-  replay->chosen = at;
+  replay->selected = at;
   if (fold) {
     pass_over(replay, data);
   }
@@ -534,7 +534,7 @@ int
 tui_replay_reread(struct tui_replay *replay, struct tui_data *data, struct ct_diag *diag)
 {
   size_t count = replay->window.count, at = count;
-  int64_t chosen = (int64_t)replay->chosen;
+  int64_t selected = (int64_t)replay->selected;
   while (at > 0 && (!is_begin(&replay->window.lines[at - 1]) || replay->window.lines[at - 1].is_folded)) {
     at--;
   }
@@ -545,7 +545,7 @@ tui_replay_reread(struct tui_replay *replay, struct tui_data *data, struct ct_di
     end_window(replay, at - 1);
     rc = tui_replay_extend(replay, data, count - at + END_LINES, diag);
   }
-  replay->chosen = chosen < (int64_t)replay->window.count ? (size_t)chosen : replay->chosen;
+  replay->selected = selected < (int64_t)replay->window.count ? (size_t)selected : replay->selected;
   return rc;
 }
 

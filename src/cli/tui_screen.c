@@ -81,15 +81,15 @@ draw_heading(const struct screen *screen)
   for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
     dropped += ct_trace_thread(trace, i)->dropped;
   }
-  size_t used = 0, told = json_array_size(tui->replay.warnings) + (tui->replay.notes.damaged_threads != 0);
+  size_t used = 0, warnings = json_array_size(tui->replay.warnings) + (tui->replay.notes.damaged_threads != 0);
   if (tui->is_growing) {
     used += (size_t)snprintf(rest + used, sizeof(rest) - used, "  it goes on");
   }
   if (dropped != 0) {
     used += (size_t)snprintf(rest + used, sizeof(rest) - used, "  %s dropped", ct_format_count(lost, dropped));
   }
-  if (told != 0 || tui->replay.notes.damaged_threads != 0) {
-    snprintf(rest + used, sizeof(rest) - used, "  %zu warning%s: w%s", told, told == 1 ? "" : "s",
+  if (warnings != 0 || tui->replay.notes.damaged_threads != 0) {
+    snprintf(rest + used, sizeof(rest) - used, "  %zu warning%s: w%s", warnings, warnings == 1 ? "" : "s",
              ct_trace_damage_count(trace) + tui->replay.notes.damaged_threads != 0 ? "  DAMAGED" : "");
   }
   attron(A_BOLD);
@@ -228,7 +228,7 @@ choose_pattern(struct screen *screen)
   char text[sizeof(tui->pattern)];
   memcpy(text, tui->pattern, sizeof(text));
   if (ct_screen_ask("only functions that match: ", text, sizeof(text)) && tui_choose_rows(tui, text, &diag) == CT_OK) {
-    tui->row_first = tui->row_chosen = 0;
+    tui->row_first = tui->row_selected = 0;
   }
   tui_say(screen, &diag);
 }
@@ -261,7 +261,7 @@ press_any(struct screen *screen, int key)
   case 'S':
     tui->sort = (enum tui_sort)(((int)tui->sort + (key == 's' ? 1 : -1) + TUI_SORTS) % TUI_SORTS);
     tui_sort_rows(tui);
-    tui->row_first = tui->row_chosen = 0;
+    tui->row_first = tui->row_selected = 0;
     break;
   case 'f':
     choose_pattern(screen);

@@ -311,7 +311,7 @@ warn_sources(struct ct_trace *trace)
 
 /* What --function, --module and --file say matches no function of the trace; or it does, and none was called. */
 static void
-tell_unmatched(struct ct_trace *trace, const struct ct_filter *filter, bool about_calls)
+warn_unmatched(struct ct_trace *trace, const struct ct_filter *filter, bool about_calls)
 {
   enum { LIKELY = 3 };
   const char *likely[LIKELY];
@@ -357,7 +357,7 @@ report_unmatched(const struct ct_command *command, const struct ct_trace_view *v
   fflush(stdout);
   fprintf(stderr, "contrail %s: ", command->name);
   if (about_functions) {
-    tell_unmatched(view->trace, filter, about_calls);
+    warn_unmatched(view->trace, filter, about_calls);
   } else {
     fputs("nothing: nothing passes the filters", stderr);
   }
@@ -428,19 +428,19 @@ choose_range(const struct ct_command *command, struct ct_trace *trace, const str
 static int
 choose_process(const struct ct_command *command, const struct ct_id_list *pids, struct ct_trace **trace)
 {
-  struct ct_trace *chosen = *trace;
+  struct ct_trace *selected = *trace;
   struct ct_diag diag = {""};
   if (pids->count > 1) {
     return ct_usage_error(command, "one --process at a time");
   }
-  int rc = pids->count != 0 ? ct_filter_open_process(*trace, pids->ids[0], &chosen, &diag) : CT_OK;
+  int rc = pids->count != 0 ? ct_filter_open_process(*trace, pids->ids[0], &selected, &diag) : CT_OK;
   if (rc != CT_OK) {
     ct_command_failed(command, "%s", diag.text);
     return rc == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
   }
-  if (chosen != *trace) {
+  if (selected != *trace) {
     ct_trace_close(*trace);
-    *trace = chosen;
+    *trace = selected;
   }
   return CT_EXIT_OK;
 }

@@ -505,8 +505,8 @@ reason_of(const json_t *row, const struct session_itrace_wait *wait, bool is_ove
 
 /* The rows of itrace.list, and what has become of what was waited for. */
 static json_t *
-tell_itrace(struct ct_control *control, const struct session_itrace_wait *wait, bool is_over, enum ct_rpc_turn turn,
-            struct ct_rpc_fault *fault)
+report_itrace(struct ct_control *control, const struct session_itrace_wait *wait, bool is_over, enum ct_rpc_turn turn,
+              struct ct_rpc_fault *fault)
 {
   json_t *json = list_itrace(control, NULL, fault); /* before the calls: what these rows count is among them */
   char *text = session_itrace_ended(control->session, wait);
@@ -535,7 +535,7 @@ look_for_itrace(void *context, const uint64_t what[3], enum ct_rpc_turn turn, st
     fault->code = CT_RPC_LATER;
     return NULL;
   }
-  return tell_itrace(control, &wait, is_over, turn, fault);
+  return report_itrace(control, &wait, is_over, turn, fault);
 }
 
 /* A number that may be missing. False: it is none, or out of range. */

@@ -38,7 +38,7 @@ line_of(const struct ct_itrace_subscription *own, const struct ct_itrace_event *
   return ct_rpc_notification("itrace.event", json);
 }
 
-/* A ct_rpc_feed's. What is over for a subscriber of one wish has been told then: also that nobody asks again. */
+/* A ct_rpc_feed's. What is over for a subscriber of one probe has been told then: also that nobody asks again. */
 static char *
 next_line(void *state, bool is_last, bool *is_over)
 {
@@ -47,7 +47,7 @@ next_line(void *state, bool is_last, bool *is_over)
   int code = own->is_unwanted ? CT_ESRCH : ct_itrace_feed_next(own->feed, &event);
   *is_over = code != CT_OK && (code != CT_ENOENT || is_last);
   if (code == CT_ENOENT && is_last && own->number != CT_ITRACE_EVERY) {
-    event = (struct ct_itrace_event){.kind = CT_ITRACE_WISH_OVER, .number = own->number, .outcome = "ended"};
+    event = (struct ct_itrace_event){.kind = CT_ITRACE_PROBE_OVER, .number = own->number, .outcome = "ended"};
     code = CT_OK;
   }
   return code == CT_OK ? line_of(own, &event) : NULL;

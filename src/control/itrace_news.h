@@ -13,7 +13,7 @@ struct ct_itrace_news {
   uint64_t count; /* that there ever were */
 };
 
-/* number: of a wish, or CT_ITRACE_EVERY. *id: what it is called. 0, or as of ct_session_itrace_subscribe. */
+/* number: of a probe, or CT_ITRACE_EVERY. *id: what it is called. 0, or as of ct_session_itrace_subscribe. */
 int ct_itrace_news_begin(struct ct_itrace_news *news, struct ct_session *session, uint32_t number,
                          struct ct_rpc_feed *feed, uint64_t *id, struct ct_diag *diag);
 /* CT_ENOENT: there is none of that id, or it is over. */

@@ -194,7 +194,7 @@ look_again(struct ct_server *server, struct client *client)
 
 /* Tells what is new in its feeds. */
 static void
-tell_news(struct ct_server *server, struct client *client)
+report_news(struct ct_server *server, struct client *client)
 {
   for (size_t i = 0; i < client->feed_count && !client->closing;) {
     struct ct_rpc_feed *feed = &client->feeds[i];
@@ -396,7 +396,7 @@ serve(struct ct_server *server, struct client *client, short events, bool *more)
     }
   }
   look_again(server, client);
-  tell_news(server, client);
+  report_news(server, client);
   client->closing |=
       client->ended && !client->line_waits && client->wait_count + client->feed_count == 0 && !server->stopping;
   if (!give_out(client)) {

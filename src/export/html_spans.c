@@ -126,7 +126,7 @@ close_run(struct ct_html_spans *spans, struct ct_html_lane *lane, uint32_t depth
 
 /* What is deeper has ended: it is in the run of the call that it is in, or closed. Gives how many calls are in it. */
 static uint64_t
-settle_deeper(struct ct_html_spans *spans, struct ct_html_lane *lane, uint32_t depth, bool joins, uint8_t *uncertain)
+reconcile_deeper(struct ct_html_spans *spans, struct ct_html_lane *lane, uint32_t depth, bool joins, uint8_t *uncertain)
 {
   uint64_t calls = 0;
   while (lane->deepest > depth) {
@@ -193,7 +193,7 @@ ct_html_add(struct ct_html_spans *spans, struct ct_html_lane *lane, const struct
   entry.end_ns = entry.end_ns > entry.begin_ns ? entry.end_ns : entry.begin_ns;
   bool is_short = entry.end_ns - entry.begin_ns < spans->bound_ns && !ct_span_is_unfinished(span->end);
   uint8_t uncertain = 0;
-  uint64_t deeper = settle_deeper(spans, lane, entry.depth, is_short, &uncertain);
+  uint64_t deeper = reconcile_deeper(spans, lane, entry.depth, is_short, &uncertain);
   if (is_short) {
     entry.more |= (uint32_t)uncertain << 5;
     add_to_run(spans, lane, &entry, deeper + 1);
@@ -210,7 +210,7 @@ ct_html_lane_finish(struct ct_html_spans *spans, struct ct_html_lane *lane)
 {
   uint8_t uncertain = 0;
   if (lane->depths != 0) {
-    settle_deeper(spans, lane, 0, false, &uncertain);
+    reconcile_deeper(spans, lane, 0, false, &uncertain);
     close_run(spans, lane, 0);
     flush(spans, lane);
   }

@@ -170,7 +170,7 @@ put_page(struct ct_parquet *file, enum page_type type, const struct ct_parquet_p
 }
 
 static void
-tell_statistics(struct ct_thrift *meta, const struct ct_parquet_chunk *chunk)
+report_statistics(struct ct_thrift *meta, const struct ct_parquet_chunk *chunk)
 {
   int outer = ct_thrift_begin_field(meta, 12);
   ct_thrift_number(meta, 3, CT_THRIFT_I64, 0); /* nulls */
@@ -188,7 +188,7 @@ tell_statistics(struct ct_thrift *meta, const struct ct_parquet_chunk *chunk)
 
 /* How many pages there are of each kind: who reads knows whether all values are in the dictionary. */
 static void
-tell_pages(struct ct_thrift *meta, const struct ct_parquet_chunk *chunk)
+report_pages(struct ct_thrift *meta, const struct ct_parquet_chunk *chunk)
 {
   ct_thrift_list(meta, 13, CT_THRIFT_STRUCT, chunk->count + chunk->has_dictionary);
   for (unsigned i = chunk->has_dictionary ? 0 : 1; i <= chunk->count; i++) {
@@ -202,8 +202,8 @@ tell_pages(struct ct_thrift *meta, const struct ct_parquet_chunk *chunk)
 }
 
 static void
-tell_chunk(const struct ct_parquet *file, const struct ct_parquet_column *info, const struct ct_parquet_chunk *chunk,
-           struct ct_thrift *meta, const struct sizes *sizes, uint64_t data_at)
+report_chunk(const struct ct_parquet *file, const struct ct_parquet_column *info, const struct ct_parquet_chunk *chunk,
+             struct ct_thrift *meta, const struct sizes *sizes, uint64_t data_at)
 {
   uint64_t begin = file->offset - sizes->packed;
   int outer = ct_thrift_begin(meta);
@@ -228,8 +228,8 @@ tell_chunk(const struct ct_parquet *file, const struct ct_parquet_column *info, 
   if (chunk->has_dictionary) {
     ct_thrift_number(meta, 11, CT_THRIFT_I64, (int64_t)begin);
   }
-  tell_statistics(meta, chunk);
-  tell_pages(meta, chunk);
+  report_statistics(meta, chunk);
+  report_pages(meta, chunk);
   ct_thrift_end(meta, inner);
   ct_thrift_end(meta, outer);
 }
@@ -250,7 +250,7 @@ put_column(struct ct_parquet *file, unsigned number, struct ct_thrift *meta, str
     rc = put_page(file, DATA_PAGE, &chunk.pages[i], &sizes);
   }
   if (rc == CT_OK) {
-    tell_chunk(file, &file->columns[number], &chunk, meta, &sizes, data_at);
+    report_chunk(file, &file->columns[number], &chunk, meta, &sizes, data_at);
   }
   total->packed += sizes.packed;
   total->unpacked += sizes.unpacked;

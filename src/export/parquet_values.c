@@ -34,7 +34,7 @@ enum {
   PAYS = 4,
   TEXTS_MAX = ENTRIES_MAX - 2 * (CT_PARQUET_WINDOW + 1),
   TEXT_BYTES_MAX = 4 << 20,
-  TOLD_MAX = 256, /* longer texts are not in the statistics */
+  REPORTED_MAX = 256, /* longer texts are not in the statistics */
 };
 
 /* ---- delta ---- */
@@ -467,7 +467,7 @@ compare(const uint8_t *a, uint32_t a_bytes, const uint8_t *b, uint32_t b_bytes)
 }
 
 static void
-tell_texts(const struct ct_parquet_values *values, struct ct_parquet_chunk *chunk)
+report_texts(const struct ct_parquet_values *values, struct ct_parquet_chunk *chunk)
 {
   uint32_t least_bytes = 0, greatest_bytes = 0, bytes;
   const uint8_t *least = text_of(values, values->entries[0], &least_bytes), *greatest = least;
@@ -482,14 +482,14 @@ tell_texts(const struct ct_parquet_values *values, struct ct_parquet_chunk *chun
       greatest_bytes = bytes;
     }
   }
-  chunk->least = least_bytes <= TOLD_MAX ? least : NULL;
+  chunk->least = least_bytes <= REPORTED_MAX ? least : NULL;
   chunk->least_bytes = least_bytes;
-  chunk->greatest = greatest_bytes <= TOLD_MAX ? greatest : NULL;
+  chunk->greatest = greatest_bytes <= REPORTED_MAX ? greatest : NULL;
   chunk->greatest_bytes = greatest_bytes;
 }
 
 static void
-tell_numbers(struct ct_parquet_values *values, struct ct_parquet_chunk *chunk)
+report_numbers(struct ct_parquet_values *values, struct ct_parquet_chunk *chunk)
 {
   if (values->delta_rows == 0) {
     values->least = values->greatest = (int64_t)values->entries[0];
@@ -528,9 +528,9 @@ ct_parquet_values_end(struct ct_parquet_values *values, struct ct_parquet_chunk 
   }
   if (rc == CT_OK && chunk->count != 0) {
     if (is_text) {
-      tell_texts(values, chunk);
+      report_texts(values, chunk);
     } else {
-      tell_numbers(values, chunk);
+      report_numbers(values, chunk);
     }
   }
   return rc;

@@ -170,7 +170,7 @@ write_speedscope(const struct ct_export_job *job, struct ct_sink *out, struct ct
   ct_out_literal(out, ",\"contrail\":{");
   ct_json_about(out, job, sums.lost);
   ct_out_literal(out, "}}\n");
-  ct_walk_tell(&sums, job->summary);
+  ct_walk_report(&sums, job->summary);
   ct_export_frames_destroy(&speedscope.frames);
   ct_running_clear(&speedscope.running);
   return err;

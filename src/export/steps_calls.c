@@ -168,13 +168,13 @@ convert_thread(struct conversion *c, uint32_t index, struct ct_diag *diag)
 {
   struct ct_steps_calls_facts facts;
   struct ct_diag head = {""};
-  struct ct_steps_calls_visitor visitor = {take_function, take_event, c};
+  struct ct_steps_calls_callbacks callbacks = {take_function, take_event, c};
   const char *dot = strrchr(c->job->files[index], '.');
   uint32_t tid = dot != NULL ? (uint32_t)strtoul(dot + 1, NULL, 10) : 0;
   c->thread_lost = 0;
   int code = ct_trace_writer_thread(c->writer, index, tid, tid, &c->encoder);
   if (code == 0) {
-    code = ct_steps_calls_read(c->job->files[index], &visitor, &facts, &head);
+    code = ct_steps_calls_read(c->job->files[index], &callbacks, &facts, &head);
   }
   if (code != 0) {
     return ct_fail(diag, code, "%s", head.text[0] != '\0' ? head.text : ct_err_text(code));

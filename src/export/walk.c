@@ -28,8 +28,8 @@ struct walk {
   uint64_t done;            /* bytes */
   uint64_t total;           /* of all files */
   uint64_t said_lost;
-  uint64_t end_tsc;       /* of the edges that have come of the thread at hand */
-  struct ct_span *chosen; /* room for a batch */
+  uint64_t end_tsc;         /* of the edges that have come of the thread at hand */
+  struct ct_span *selected; /* room for a batch */
   size_t capacity;
 };
 
@@ -50,7 +50,7 @@ count(struct ct_walk_sums *sums, const struct ct_span *span)
 
 /* Events were lost since this was asked last. */
 static int
-tell_lost(struct walk *walk, const struct ct_spans *spans, uint64_t tsc)
+report_lost(struct walk *walk, const struct ct_spans *spans, uint64_t tsc)
 {
   uint64_t lost = ct_spans_lost(spans), more = lost - walk->said_lost;
   if (CT_LIKELY(more == 0)) {
@@ -68,7 +68,7 @@ has_time(const struct ct_span *span)
   return span->end < CT_SPAN_ORPHAN;
 }
 
-/* Those of the batch whose functions are chosen. 0 or CT_ENOMEM. */
+/* Those of the batch whose functions are selected. 0 or CT_ENOMEM. */
 static int
 choose(struct walk *walk, const struct ct_span **batch, size_t *count)
 {
@@ -76,20 +76,20 @@ choose(struct walk *walk, const struct ct_span **batch, size_t *count)
     return 0;
   }
   if (*count > walk->capacity) {
-    struct ct_span *chosen = reallocarray(walk->chosen, *count, sizeof(*chosen));
-    if (chosen == NULL) {
+    struct ct_span *selected = reallocarray(walk->selected, *count, sizeof(*selected));
+    if (selected == NULL) {
       return CT_ENOMEM;
     }
-    walk->chosen = chosen;
+    walk->selected = selected;
     walk->capacity = *count;
   }
   size_t n = 0;
   for (const struct ct_span *span = *batch; span < *batch + *count; span++) {
     if (ct_filter_has_function(walk->functions, span->fn)) {
-      walk->chosen[n++] = *span;
+      walk->selected[n++] = *span;
     }
   }
-  *batch = walk->chosen;
+  *batch = walk->selected;
   *count = n;
   return 0;
 }
@@ -121,7 +121,7 @@ give_batches(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc)
       count(walk->sums, &batch[i]);
     }
     walk->left -= n;
-    rc = rc == 0 ? tell_lost(walk, spans, *end_tsc) : rc;
+    rc = rc == 0 ? report_lost(walk, spans, *end_tsc) : rc;
     rc = rc == 0 && n != 0 ? walk->handler->spans(walk->arg, &walk->place, batch, n) : rc;
     rc = rc == 0 ? put_progress(walk, spans) : rc;
     if (rc != 0) {
@@ -150,7 +150,7 @@ entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
     return 0;
   }
   walk->left--;
-  int rc = tell_lost(walk, spans, frame->enter_tsc);
+  int rc = report_lost(walk, spans, frame->enter_tsc);
   return rc == 0 ? walk->handler->entered(walk->arg, &walk->place, frame, stack->context) : rc;
 }
 
@@ -171,7 +171,7 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   }
   walk->left -= !was_entered;
   count(walk->sums, span);
-  int rc = tell_lost(walk, spans, span->end_tsc);
+  int rc = report_lost(walk, spans, span->end_tsc);
   return rc == 0 ? walk->handler->ended(walk->arg, &walk->place, span, was_entered) : rc;
 }
 
@@ -191,7 +191,7 @@ entered_all(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack
 {
   struct walk *walk = arg;
   const struct ct_span_frame *frame = &stack->frames[stack->count - 1];
-  int rc = tell_lost(walk, spans, frame->enter_tsc);
+  int rc = report_lost(walk, spans, frame->enter_tsc);
   return rc == 0 ? walk->handler->entered(walk->arg, &walk->place, frame, stack->context) : rc;
 }
 
@@ -201,7 +201,7 @@ ended_all(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, 
   struct walk *walk = arg;
   (void)stack;
   count(walk->sums, call->span);
-  int rc = tell_lost(walk, spans, call->span->end_tsc);
+  int rc = report_lost(walk, spans, call->span->end_tsc);
   return rc == 0 ? walk->handler->ended(walk->arg, &walk->place, call->span, call->note != NULL) : rc;
 }
 
@@ -209,7 +209,7 @@ static int
 edges_all(void *arg, const struct ct_spans *spans, uint64_t context, const struct ct_span_edge *edges, size_t count)
 {
   struct walk *walk = arg;
-  int rc = tell_lost(walk, spans, edges[0].tsc);
+  int rc = report_lost(walk, spans, edges[0].tsc);
   uint64_t ends = 0, end_tsc = 0;
   for (size_t i = 0; i < count; i++) {
     bool is_end = edges[i].what != CT_SPAN_EDGE_BEGIN;
@@ -320,7 +320,7 @@ walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
   if (rc == 0) {
     rc = handler->spans != NULL ? give_batches(walk, spans, &end_tsc) : give_in_order(walk, spans, &end_tsc, diag);
   }
-  rc = rc == 0 ? tell_lost(walk, spans, end_tsc) : rc;
+  rc = rc == 0 ? report_lost(walk, spans, end_tsc) : rc;
   rc = rc == 0 && handler->end_thread != NULL ? handler->end_thread(walk->arg, place, end_tsc) : rc;
   if (rc == CT_ENOMEM) {
     ct_fail(diag, rc, "out of memory for the calls of the trace");
@@ -443,7 +443,7 @@ ct_walk(const struct ct_export_job *job, const struct ct_walk_handler *handler, 
   }
   rc = rc == 0 ? walk_children(&walk, diag) : rc;
   rc = rc == 0 ? check_found(job, diag) : rc;
-  free(walk.chosen);
+  free(walk.selected);
   job->summary->events = sums->spans;
   job->summary->lost = sums->lost;
   job->notes->shown = sums->spans;
@@ -463,7 +463,7 @@ ct_export_say(struct ct_export_summary *summary, const char *what, uint64_t coun
 }
 
 void
-ct_walk_tell(const struct ct_walk_sums *sums, struct ct_export_summary *summary)
+ct_walk_report(const struct ct_walk_sums *sums, struct ct_export_summary *summary)
 {
   ct_export_say(summary, "calls that were still open at the end, and are closed there", sums->open);
   ct_export_say(summary, "that were open before the begin", sums->before);

@@ -61,7 +61,7 @@ int ct_walk(const struct ct_export_job *job, const struct ct_walk_handler *handl
             struct ct_walk_sums *sums, struct ct_diag *diag);
 
 /* For formats without attributes: how many calls have any, in the summary's line. */
-void ct_walk_tell(const struct ct_walk_sums *sums, struct ct_export_summary *summary);
+void ct_walk_report(const struct ct_walk_sums *sums, struct ct_export_summary *summary);
 /* Adds "count what" to that line, if there are any. */
 void ct_export_say(struct ct_export_summary *summary, const char *what, uint64_t count);
 

@@ -393,7 +393,7 @@ static enum ct_refusal
 emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint64_t more,
          uint32_t fn)
 {
-  uint8_t wish = ct_planned_wish(build->plan, build->filter_result, (size_t)(planned - build->plan->functions));
+  uint8_t probe = ct_planned_probe(build->plan, build->filter_result, (size_t)(planned - build->plan->functions));
   uint64_t base = build->installed->base;
   uint64_t patched = planned->address + planned->patch_offset;
   while (ct_code_pc(&build->code) % (build->layout->has_gates ? CT_GATE_ALIGN : 16) != 0 && !build->code.overflow) {
@@ -416,8 +416,8 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .counter = is_counted ? number * (uint32_t)sizeof(struct ct_counter) : 0,
       .fn = fn,
       .mode = ct_planned_mode(planned, requested),
-      .callout = wish != 0 ? CT_CALLOUT_ITRACE : planned->callout,
-      .itrace = wish,
+      .callout = probe != 0 ? CT_CALLOUT_ITRACE : planned->callout,
+      .itrace = probe,
       .self_branch = planned->self_branch,
       .values = ct_planned_values(planned, requested),
       .detail = build->layout->detail,

@@ -19,7 +19,7 @@
 /* Pages that nobody has a copy of are given up with others when they are so few: one fault brings them back (the kernel
  * maps 64 KiB around a fault, fault_around_bytes). */
 #define GAP_BYTES    (16 * CT_PAGE_BYTES)
-#define SEARCH_BYTES (64ull << 20) /* of a mapping, whose size the program has chosen */
+#define SEARCH_BYTES (64ull << 20) /* of a mapping, whose size the program has selected */
 #define RUNS_MAX     131072u       /* of return stores: a process has some 65,000 mappings */
 
 int

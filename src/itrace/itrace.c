@@ -59,7 +59,7 @@ add_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call)
                                .next = all->first};
   tracer->code->process = &tracer->process;
   tracer->space = &tracer->spaces[0];
-  tracer->bell = &tracer->no_bell;
+  tracer->doorbell = &tracer->no_doorbell;
   if (call != NULL) {
     tracer->wanted = *call;
     tracer->own_patch = call->own != NULL ? *call->own : (struct ct_itrace_patch){.length = 0};
@@ -67,7 +67,7 @@ add_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call)
     code->hidden = call->hidden;
     code->hidden_count = call->hidden_count;
   }
-  pthread_mutex_init(&tracer->bell_lock, NULL);
+  pthread_mutex_init(&tracer->doorbell_lock, NULL);
   all->first = tracer;
   all->running++;
   pthread_mutex_unlock(&all->lock);

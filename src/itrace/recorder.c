@@ -257,8 +257,8 @@ rewrite(struct ct_recorder *recorder, const struct ct_effects *effects, const st
 
 /* The bytes of the values of the first `done` instructions; those of the last one are made sure of. */
 static uint32_t
-settle(struct ct_recorder *recorder, const struct ct_logged_unit *unit, uint32_t done, bool may_be_open,
-       const struct user_regs_struct *regs, uint8_t *record)
+reconcile(struct ct_recorder *recorder, const struct ct_logged_unit *unit, uint32_t done, bool may_be_open,
+          const struct user_regs_struct *regs, uint8_t *record)
 {
   uint32_t at = 0, code_at = 0;
   bool has_vectors = false;
@@ -316,7 +316,7 @@ ct_recorder_close(struct ct_recorder *recorder, const struct ct_recovery *recove
     return;
   }
   if (recovery->is_advanced) {
-    uint32_t all = settle(recorder, &unit, unit.insns, false, regs, NULL) + 4;
+    uint32_t all = reconcile(recorder, &unit, unit.insns, false, regs, NULL) + 4;
     if (all > recorder->used) {
       return;
     }
@@ -326,7 +326,7 @@ ct_recorder_close(struct ct_recorder *recorder, const struct ct_recovery *recove
     }
   }
   uint8_t *record = here(recorder);
-  uint32_t bytes = settle(recorder, &unit, recovery->done, !recovery->is_advanced, regs, record);
+  uint32_t bytes = reconcile(recorder, &unit, recovery->done, !recovery->is_advanced, regs, record);
   if (recovery->done == unit.insns) {
     memcpy(record, &recovery->unit, sizeof(recovery->unit));
     recorder->used += 4 + bytes;

@@ -117,7 +117,7 @@ waits_by(const struct ct_tracer *tracer, const struct ct_recovery *recovery, enu
 
 /* The thread has stopped, and its records are closed: what its last system call has written belongs to them. */
 static void
-settle_call(struct ct_tracer *tracer, bool is_made, const struct user_regs_struct *regs)
+reconcile_call(struct ct_tracer *tracer, bool is_made, const struct user_regs_struct *regs)
 {
   struct ct_itrace_slots *slots = tracer->space->slots;
   bool writes = slots->call_kind == CT_ITRACE_CALL_WRITES;
@@ -168,10 +168,10 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
 }
 
 static void
-settle(struct ct_tracer *tracer, const struct ct_found_state *found, const struct user_regs_struct *regs)
+reconcile(struct ct_tracer *tracer, const struct ct_found_state *found, const struct user_regs_struct *regs)
 {
   ct_recorder_close(tracer->recorder, &found->recovery, found->place, regs);
-  settle_call(tracer, found->waits || found->recovery.done != 0, regs);
+  reconcile_call(tracer, found->waits || found->recovery.done != 0, regs);
   if (found->is_sequence) {
     ct_recorder_context(tracer->recorder, regs, CT_CONTEXT_GAP);
   }
@@ -196,7 +196,7 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
     tracer->held.found = found;
     tracer->held.is_translated = true;
   } else {
-    settle(tracer, &found, regs);
+    reconcile(tracer, &found, regs);
   }
   return true;
 }
@@ -371,7 +371,7 @@ stops_by_default(int signal)
 
 /* Faults of these kinds have the address of the instruction, not that of what it wanted. */
 static bool
-tells_pc(const siginfo_t *info)
+reports_pc(const siginfo_t *info)
 {
   return info->si_code > 0 && (info->si_signo == SIGILL || info->si_signo == SIGFPE || info->si_signo == SIGTRAP);
 }
@@ -437,7 +437,7 @@ note_signal(struct ct_tracer *tracer, const struct user_regs_struct *regs)
 }
 
 void
-ct_tracer_settle_held(struct ct_tracer *tracer, const ucontext_t *frame)
+ct_tracer_reconcile_held(struct ct_tracer *tracer, const ucontext_t *frame)
 {
   struct ct_held_signal *held = &tracer->held;
   if (!held->is_held) {
@@ -449,7 +449,7 @@ ct_tracer_settle_held(struct ct_tracer *tracer, const ucontext_t *frame)
     held->regs.orig_rax = ~0ull;
   }
   if (held->is_translated) {
-    settle(tracer, &held->found, &held->regs);
+    reconcile(tracer, &held->found, &held->regs);
   }
   note_signal(tracer, &held->regs);
 }
@@ -481,7 +481,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
       return ct_fail(&tracer->diag, CT_EIO, "a signal came where the program's state is not known (0x%llx)",
                      (unsigned long long)pc);
     }
-    if (tells_pc(&event->info) && (uint64_t)event->info.si_addr == pc) {
+    if (reports_pc(&event->info) && (uint64_t)event->info.si_addr == pc) {
       event->info.si_addr = (void *)regs.rip;
       ct_traced_set_info(tracer->tid, &event->info);
     }
@@ -527,7 +527,7 @@ note_frame(struct ct_tracer *tracer)
   uint32_t extended = 0;
   bool is_there = ct_traced_regs(tracer->tid, &regs) == 0 &&
                   ct_process_read(&tracer->process, regs.rsp + sizeof(uint64_t), &context, CONTEXT_BYTES) == 0;
-  ct_tracer_settle_held(tracer, is_there ? &context : NULL);
+  ct_tracer_reconcile_held(tracer, is_there ? &context : NULL);
   if (!ct_tracer_records(tracer) || !is_there) {
     return;
   }

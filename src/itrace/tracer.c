@@ -4,9 +4,9 @@
  *
  *   the target's thread    runs units out of its code cache; where it does not know the way it waits in the shared
  * slots the tracer's thread    (tracer_main) translates, answers, delivers signals, makes all calls of ptrace the
- * waiter             (waiter_main) waits for stops of the thread, and rings the bell; takes no stop itself
+ * waiter             (waiter_main) waits for stops of the thread, and rings the doorbell; takes no stop itself
  *
- * The tracer waits for one word, the bell, which the target's thread and the waiter ring.
+ * The tracer waits for one word, the doorbell, which the target's thread and the waiter ring.
  *
  * A thread that is TRANSLATED comes to a stop for a signal, or because it was interrupted: to make one instruction
  * where it is (wants_step), or to be let go (is_leaving). What cannot be translated, system calls that change where the
@@ -43,10 +43,10 @@
 #define USER_CS_64    0x33
 
 static void
-ring(_Atomic uint32_t *bell)
+ring(_Atomic uint32_t *doorbell)
 {
-  atomic_fetch_add_explicit(bell, 1, memory_order_release); /* pairs with the look of the tracer before it sleeps */
-  syscall(SYS_futex, bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+  atomic_fetch_add_explicit(doorbell, 1, memory_order_release); /* pairs with the look of the tracer before it sleeps */
+  syscall(SYS_futex, doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* ---- the waiter ---- */
@@ -54,9 +54,9 @@ ring(_Atomic uint32_t *bell)
 void
 ct_tracer_ring(struct ct_tracer *tracer)
 {
-  pthread_mutex_lock(&tracer->bell_lock);
-  ring(tracer->bell);
-  pthread_mutex_unlock(&tracer->bell_lock);
+  pthread_mutex_lock(&tracer->doorbell_lock);
+  ring(tracer->doorbell);
+  pthread_mutex_unlock(&tracer->doorbell_lock);
 }
 
 static void *
@@ -97,18 +97,18 @@ event_is_taken(struct ct_tracer *tracer)
 
 /* The old one may be unmapped afterwards: the waiter does not ring it any more. */
 static void
-set_bell(struct ct_tracer *tracer, _Atomic uint32_t *bell)
+set_doorbell(struct ct_tracer *tracer, _Atomic uint32_t *doorbell)
 {
-  pthread_mutex_lock(&tracer->bell_lock);
-  tracer->bell = bell;
-  pthread_mutex_unlock(&tracer->bell_lock);
+  pthread_mutex_lock(&tracer->doorbell_lock);
+  tracer->doorbell = doorbell;
+  pthread_mutex_unlock(&tracer->doorbell_lock);
 }
 
 void
 ct_tracer_leave_space(struct ct_tracer *tracer)
 {
   struct ct_code_cache_stats stats;
-  set_bell(tracer, &tracer->no_bell);
+  set_doorbell(tracer, &tracer->no_doorbell);
   pthread_mutex_lock(&tracer->all->lock);
   tracer->is_made = false;
   pthread_mutex_unlock(&tracer->all->lock);
@@ -133,7 +133,7 @@ static void
 choose_space(struct ct_tracer *tracer, struct ct_itrace_space *space)
 {
   tracer->space = space;
-  set_bell(tracer, (_Atomic uint32_t *)&space->slots->doorbell);
+  set_doorbell(tracer, (_Atomic uint32_t *)&space->slots->doorbell);
 }
 
 /* The thread has stopped, and makes system calls for us until give_back; others wait meanwhile. */
@@ -473,11 +473,11 @@ stepped(struct ct_tracer *tracer)
 
 /* The thread ends where it is: what it was executing belongs to its records. */
 static void
-settle_records(struct ct_tracer *tracer)
+reconcile_records(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   bool spoilt;
-  ct_tracer_settle_held(tracer, NULL);
+  ct_tracer_reconcile_held(tracer, NULL);
   if (tracer->recorder != NULL && ct_traced_regs(tracer->tid, &regs) == 0) {
     ct_tracer_recover(tracer, &regs, &spoilt, NULL);
     ct_tracer_note_not_made(tracer, &regs);
@@ -515,7 +515,7 @@ handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
     tracer->summary.has_ended = true;
     tracer->is_reaped = event->is_reaped;
     tracer->summary.wait_status = event->status;
-    ct_tracer_settle_held(tracer, NULL);
+    ct_tracer_reconcile_held(tracer, NULL);
     if (tracer->recorder != NULL) {
       ct_recorder_end(tracer->recorder, WIFSIGNALED(event->status) ? CT_STREAM_KILLED : CT_STREAM_EXITED,
                       event->status);
@@ -551,7 +551,7 @@ handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
   case CT_TRACED_EXEC:
     return has_exec(tracer);
   case CT_TRACED_ENDS:
-    settle_records(tracer);
+    reconcile_records(tracer);
     return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
   default:
     return ct_tracer_go_on(tracer, event->signal);
@@ -604,7 +604,7 @@ await_end(struct ct_tracer *tracer)
     ct_tracer_see_to_stray(tracer);
     ct_traced_poll(tracer->tid, &event);
     if (event.stop == CT_TRACED_ENDS) {
-      settle_records(tracer);
+      reconcile_records(tracer);
     }
     if (event.stop != CT_TRACED_GONE && event.stop != CT_TRACED_RUNS) {
       ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
@@ -633,8 +633,8 @@ ct_tracer_loop(struct ct_tracer *tracer)
 {
   int code = start_waiter(tracer);
   while (code == 0 && tracer->state != CT_TRACER_DONE) {
-    _Atomic uint32_t *bell = tracer->bell;
-    uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
+    _Atomic uint32_t *doorbell = tracer->doorbell;
+    uint32_t rung = atomic_load_explicit(doorbell, memory_order_acquire);
     code = look(tracer);
     ct_tracer_see_to_children(tracer);
     if (tracer->space->slots != NULL) {
@@ -643,9 +643,9 @@ ct_tracer_loop(struct ct_tracer *tracer)
     if (tracer->is_leaving && tracer->state != CT_TRACER_DONE && ct_now_ns() - tracer->asked_ns > LEAVE_NS) {
       code = ct_fail(&tracer->diag, CT_ETIMEOUT, "the thread does not stop");
     }
-    if (code == 0 && tracer->state != CT_TRACER_DONE && tracer->bell == bell) {
+    if (code == 0 && tracer->state != CT_TRACER_DONE && tracer->doorbell == doorbell) {
       struct timespec wait = {0, tracer->child_count == 0 ? TICK_NS : CHILD_TICK_NS};
-      if (syscall(SYS_futex, bell, FUTEX_WAIT, rung, &wait, NULL, 0) != 0 && errno == ETIMEDOUT) {
+      if (syscall(SYS_futex, doorbell, FUTEX_WAIT, rung, &wait, NULL, 0) != 0 && errno == ETIMEDOUT) {
         ct_tracer_see_to_stray(tracer);
       }
     }

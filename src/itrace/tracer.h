@@ -157,24 +157,25 @@ struct ct_tracer {
   /* Between threads. */
   pthread_t thread, waiter;
   bool has_thread, has_waiter;
-  bool is_made, is_done;        /* under the lock of all: it has spaces; its thread is about to end */
-  _Atomic uint32_t flush_asked; /* counts: another thread has changed code that it may have translated ... */
-  _Atomic uint32_t flush_made;  /* ... and that is forgotten */
-  _Atomic uint32_t begun;       /* 1: yes, 2: it failed */
-  _Atomic uint32_t stop;        /* is asked for */
-  _Atomic bool is_released;     /* the thread has been let go */
-  _Atomic bool waiter_ends;     /* it waits for nothing any more */
-  _Atomic uint32_t event;       /* 1: the waiter has seen that there is something to be waited for */
-  pthread_mutex_t bell_lock;    /* set by the tracer, rung by the waiter */
-  _Atomic uint32_t *bell;       /* of the space, or no_bell: what the tracer waits for */
-  _Atomic uint32_t no_bell;
+  bool is_made, is_done;         /* under the lock of all: it has spaces; its thread is about to end */
+  _Atomic uint32_t flush_asked;  /* counts: another thread has changed code that it may have translated ... */
+  _Atomic uint32_t flush_made;   /* ... and that is forgotten */
+  _Atomic uint32_t begun;        /* 1: yes, 2: it failed */
+  _Atomic uint32_t stop;         /* is asked for */
+  _Atomic bool is_released;      /* the thread has been let go */
+  _Atomic bool waiter_ends;      /* it waits for nothing any more */
+  _Atomic uint32_t event;        /* 1: the waiter has seen that there is something to be waited for */
+  pthread_mutex_t doorbell_lock; /* set by the tracer, rung by the waiter */
+  _Atomic uint32_t *doorbell;    /* of the space, or no_doorbell: what the tracer waits for */
+  _Atomic uint32_t no_doorbell;
 };
 
 /* The program's state out of a stopped thread's. False: it was the program's. Nothing else changes. */
 bool ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *regs, struct ct_found_state *out);
 /*
- * The program's state out of a stopped thread's, which is going to have it; what it was recording is settled. False: it
- * was the program's. *spoilt: there is no way to tell. *is_before (may be NULL): a fault here is not the program's yet.
+ * The program's state out of a stopped thread's, which is going to have it; what it was recording is reconciled. False:
+ * it was the program's. *spoilt: there is no way to tell. *is_before (may be NULL): a fault here is not the program's
+ * yet.
  */
 bool ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before);
 /* Is what it executes recorded? */
@@ -204,7 +205,7 @@ void ct_tracer_note_not_made(struct ct_tracer *tracer, const struct user_regs_st
 /* After a stop that changes nothing it goes on, with a signal that has no handler, or 0. */
 int ct_tracer_go_on(struct ct_tracer *tracer, int signal);
 /* What waits for a handler's frame is recorded; NULL: there is none, the thread ends. */
-void ct_tracer_settle_held(struct ct_tracer *tracer, const ucontext_t *frame);
+void ct_tracer_reconcile_held(struct ct_tracer *tracer, const ucontext_t *frame);
 /* It is about to get a signal. */
 int ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event);
 
@@ -237,7 +238,7 @@ bool ct_live_is_call(const struct ct_tracer *tracer, uint64_t number);
 bool ct_live_wants_records(struct ct_tracer *tracer);
 /* Now and then, while the thread runs: it is called in, if its records are old. */
 void ct_live_serve(struct ct_tracer *tracer);
-/* The thread has stopped, and its records are settled. */
+/* The thread has stopped, and its records are reconciled. */
 void ct_live_hand_over(struct ct_tracer *tracer);
 
 /* ---- children.c ---- */

@@ -360,7 +360,7 @@ show(struct shown *shown, size_t which)
               shown->notes.damaged_threads == 1 ? " is" : "s are", shown->notes.first_damaged_tid);
   }
   if (shown->notes.shown == 0) {
-    mcp_tell_unmatched(call, &shown->view);
+    mcp_report_unmatched(call, &shown->view);
   }
   return true;
 }

@@ -212,7 +212,7 @@ closest_term(const struct mcp_call *call, const char *term)
 }
 
 static void
-tell_unknown(struct mcp_call *call, const char *term)
+report_unknown(struct mcp_call *call, const char *term)
 {
   json_t *closest = closest_term(call, term);
   const char *word = json_string_value(closest);
@@ -268,7 +268,7 @@ mcp_tool_explain(struct mcp_call *call)
     }
   }
   if (json_array_size(lines) == 0) {
-    tell_unknown(call, mcp_get_text(call->arguments, "term"));
+    report_unknown(call, mcp_get_text(call->arguments, "term"));
   } else {
     mcp_suggest(call, "resources/read contrail://docs/sql (or glossary, limits, agents): whole pages");
   }

@@ -64,28 +64,28 @@ mcp_remove_tree(const char *path)
 /* ---- the guardian's side ---- */
 
 static void
-note(struct entry *entries, const struct entry *told)
+note(struct entry *entries, const struct entry *received)
 {
   struct entry *place = NULL;
   for (size_t i = 0; i < ENTRIES_MAX; i++) {
-    if (entries[i].pid == told->pid) {
+    if (entries[i].pid == received->pid) {
       place = &entries[i];
       break;
     }
     place = place == NULL && entries[i].pid == 0 ? &entries[i] : place;
   }
   if (place != NULL) {
-    *place = told->kind == FORGET ? (struct entry){0} : *told;
+    *place = received->kind == FORGET ? (struct entry){0} : *received;
   }
 }
 
 static void
-note_pipe(char pipes[][PIPE_BYTES], const struct entry *told)
+note_pipe(char pipes[][PIPE_BYTES], const struct entry *received)
 {
   for (size_t i = 0; i < PIPES_MAX; i++) {
-    const char *wanted = told->kind == PIPE ? "" : told->pipe;
+    const char *wanted = received->kind == PIPE ? "" : received->pipe;
     if (strcmp(pipes[i], wanted) == 0) {
-      snprintf(pipes[i], PIPE_BYTES, "%s", told->kind == PIPE ? told->pipe : "");
+      snprintf(pipes[i], PIPE_BYTES, "%s", received->kind == PIPE ? received->pipe : "");
       return;
     }
   }
@@ -181,16 +181,16 @@ guard(int fd, const char *directory, pid_t server)
 {
   static struct entry entries[ENTRIES_MAX];
   static char pipes[PIPES_MAX][PIPE_BYTES];
-  struct entry told;
+  struct entry received;
   ssize_t got;
-  while ((got = read(fd, &told, sizeof(told))) == (ssize_t)sizeof(told) || (got < 0 && errno == EINTR)) {
-    if (got > 0 && told.kind == GOODBYE) {
+  while ((got = read(fd, &received, sizeof(received))) == (ssize_t)sizeof(received) || (got < 0 && errno == EINTR)) {
+    if (got > 0 && received.kind == GOODBYE) {
       return;
     }
-    if (got > 0 && (told.kind == PIPE || told.kind == NO_PIPE)) {
-      note_pipe(pipes, &told);
+    if (got > 0 && (received.kind == PIPE || received.kind == NO_PIPE)) {
+      note_pipe(pipes, &received);
     } else if (got > 0) {
-      note(entries, &told);
+      note(entries, &received);
     }
   }
   for (size_t i = 0; i < ENTRIES_MAX; i++) {
@@ -247,7 +247,7 @@ mcp_guardian_start(struct mcp_server *server)
 }
 
 static void
-tell_all(struct mcp_server *server, const struct entry *entry)
+send_whole(struct mcp_server *server, const struct entry *entry)
 {
   if (server->guard_fd >= 0 && write(server->guard_fd, entry, sizeof(*entry)) < 0) {
     /* it was killed: there is nobody to tell */
@@ -263,44 +263,44 @@ mcp_guard_pipe(struct mcp_server *server, int fd, bool is_ours)
   entry.kind = is_ours ? PIPE : NO_PIPE;
   snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
   if (fd >= 0 && readlink(link, entry.pipe, sizeof(entry.pipe) - 1) > 0) {
-    tell_all(server, &entry);
+    send_whole(server, &entry);
   }
 }
 
 static void
-tell(struct mcp_server *server, char kind, pid_t pid)
+send_entry(struct mcp_server *server, char kind, pid_t pid)
 {
   struct entry entry;
   memset(&entry, 0, sizeof(entry)); /* what lies between the members goes through a pipe */
   entry.kind = kind;
   entry.pid = pid;
   entry.started = kind == LAUNCHED || kind == ATTACHED ? mcp_started_at(pid) : 0;
-  tell_all(server, &entry);
+  send_whole(server, &entry);
 }
 
 void
 mcp_guard_launched(struct mcp_server *server, pid_t pid)
 {
-  tell(server, LAUNCHED, pid);
+  send_entry(server, LAUNCHED, pid);
 }
 
 void
 mcp_guard_attached(struct mcp_server *server, pid_t pid)
 {
-  tell(server, ATTACHED, pid);
+  send_entry(server, ATTACHED, pid);
 }
 
 void
 mcp_guard_forget(struct mcp_server *server, pid_t pid)
 {
-  tell(server, FORGET, pid);
+  send_entry(server, FORGET, pid);
 }
 
 void
 mcp_guardian_end(struct mcp_server *server, bool is_clean)
 {
   if (is_clean) {
-    tell(server, GOODBYE, 0);
+    send_entry(server, GOODBYE, 0);
   }
   if (server->guard_fd >= 0) {
     close(server->guard_fd);

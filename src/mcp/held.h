@@ -105,7 +105,7 @@ struct mcp_view {
 bool mcp_view_open(struct mcp_call *call, struct mcp_held *held, const json_t *filter, struct mcp_view *view);
 void mcp_view_close(struct mcp_view *view);
 /* Nothing was shown: what the filter may have meant, as a doubt. */
-void mcp_tell_unmatched(struct mcp_call *call, struct mcp_view *view);
+void mcp_report_unmatched(struct mcp_call *call, struct mcp_view *view);
 /* `contrail info --json` of it: to be decref'ed. NULL: it cannot be read (yet). */
 json_t *mcp_facts(struct mcp_held *held);
 /* Adds to the answer what is lost, sampled, open in the trace or session. */

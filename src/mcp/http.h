@@ -70,7 +70,7 @@ struct http_exchange {
   struct http_stream *stream;   /* NULL: it waits for nothing */
   struct http_bytes body, events;
   char *answer; /* JSON */
-  uint64_t begun_ms, told_ms;
+  uint64_t begun_ms, reported_ms;
   bool is_refused;                       /* answered before the body came */
   bool is_taken;                         /* it has been looked at */
   bool is_initialize;                    /* makes the session */

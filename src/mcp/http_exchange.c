@@ -144,7 +144,8 @@ http_exchanges_tick(struct http_server *server, uint64_t now_ms)
       continue;
     }
     bool waits = !one->is_stream && !one->is_initialize; /* an initialize's answer has a header of its own */
-    if (now_ms - (one->is_stream ? one->told_ms : one->begun_ms) >= (one->is_stream ? COMMENT_MS : STREAM_AFTER_MS) &&
+    if (now_ms - (one->is_stream ? one->reported_ms : one->begun_ms) >=
+            (one->is_stream ? COMMENT_MS : STREAM_AFTER_MS) &&
         (one->is_stream || waits)) {
       http_stream_say(one, comment);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages between requests of HTTP and sessions. What a POST brings is looked at here as far as its way back needs: an
+ * Messages between requests of HTTP and sessions. What a POST brings is looked at here as far as its answer needs: an
  * answer goes to the POST that has its id, a note of progress to the one that has its token. A message whose answer
  * would bear no id is refused here, so a session never says a thing that belongs to nobody.
  */

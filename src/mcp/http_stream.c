@@ -89,7 +89,7 @@ begin(struct http_exchange *exchange, unsigned after)
   char text[EVENT_BYTES];
   const struct http_stream *stream = exchange->stream;
   exchange->is_stream = true;
-  exchange->told_ms = http_now_ms();
+  exchange->reported_ms = http_now_ms();
   /* An event without data, so that its id is known before there is another: so since 2025-11-25. */
   if (stream != NULL && stream->session != NULL && strcmp(stream->session->version, "2025-11-25") >= 0) {
     int length = snprintf(text, sizeof(text), "id: %u.%u\ndata: \n\n", stream->number, after);
@@ -103,7 +103,7 @@ http_stream_say(struct http_exchange *exchange, const char *comment)
   if (!exchange->is_stream) {
     begin(exchange, exchange->stream != NULL ? exchange->stream->said : 0);
   }
-  exchange->told_ms = http_now_ms();
+  exchange->reported_ms = http_now_ms();
   http_append(&exchange->events, comment, strlen(comment));
   http_wake(exchange);
 }
@@ -119,7 +119,7 @@ send_event(struct http_exchange *reader, const struct http_event *event)
   }
   size_t before = events->length;
   int length = snprintf(head, sizeof(head), "id: %u.%u\nevent: message\ndata: ", reader->stream->number, event->number);
-  reader->told_ms = http_now_ms();
+  reader->reported_ms = http_now_ms();
   if (before - events->taken + event->length <= HTTP_QUEUE_MAX && http_append(events, head, (size_t)length) &&
       http_append(events, event->text, event->length) && http_append(events, "\n\n", 2)) {
     return true;
@@ -249,7 +249,7 @@ http_stream_resume(struct http_exchange *exchange, const char *last_event)
   http_stream_read(stream, exchange);
   exchange->is_listening = stream->is_listening;
   exchange->is_stream = true;
-  exchange->told_ms = http_now_ms();
+  exchange->reported_ms = http_now_ms();
   unsigned first = stream->first != NULL ? stream->first->number : stream->said + 1;
   int length = after + 1 < first
                    ? snprintf(lost, sizeof(lost), ": %u events are not kept any more\n\n", first - after - 1)

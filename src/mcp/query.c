@@ -157,7 +157,7 @@ explain_wrong(struct mcp_call *call, struct ct_sql *sql, const char *text)
 
 /* What the traces do not have, those of followed processes too. Of one that grows it is known that it is not whole. */
 static void
-tell_warnings(struct mcp_call *call, const struct ct_sql *sql, bool is_live)
+report_warnings(struct mcp_call *call, const struct ct_sql *sql, bool is_live)
 {
   enum { SHOWN = 6 };
   size_t shown = 0, more = 0;
@@ -215,7 +215,7 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
   FILE *out = open_bounded(&bounded);
   bool good = out != NULL && run_sql(call, sql, out, MCP_ROWS_MAX, &result);
   if (good) {
-    tell_warnings(call, sql, held->is_of_live);
+    report_warnings(call, sql, held->is_of_live);
   }
   mcp_sql_give(held);
   if (out != NULL) {
@@ -255,7 +255,7 @@ query_file(struct mcp_call *call, struct mcp_held *held)
   struct ct_sql *sql = out != NULL ? mcp_sql_take(call, held) : NULL;
   bool good = sql != NULL && run_sql(call, sql, out, 0, &result);
   if (good) {
-    tell_warnings(call, sql, held->is_of_live);
+    report_warnings(call, sql, held->is_of_live);
   }
   if (sql != NULL) {
     mcp_sql_give(held);
@@ -320,7 +320,7 @@ replay(struct mcp_call *call, struct mcp_view *view, FILE *out, uint64_t limit)
       .struct_size = sizeof(options), .filter = &view->filter, .progress = {on_progress, NULL, call->request}};
   int code = ct_replay_write(view->trace, &options, out, &notes, &diag);
   if (code == 0 && notes.shown == 0) {
-    mcp_tell_unmatched(call, view);
+    mcp_report_unmatched(call, view);
   }
   return code == 0 || mcp_fail(call, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(code));
 }

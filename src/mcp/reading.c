@@ -148,7 +148,7 @@ static bool
 open_own(struct mcp_call *call, const struct mcp_held *held, struct mcp_view *view)
 {
   struct ct_diag diag = {""};
-  struct ct_trace *chosen;
+  struct ct_trace *selected;
   if (ct_trace_open(held->directory, &view->trace, &diag) != 0) {
     return mcp_fail(call, "%s", diag.text);
   }
@@ -156,12 +156,12 @@ open_own(struct mcp_call *call, const struct mcp_held *held, struct mcp_view *vi
   if (view->pid == 0) {
     return true;
   }
-  if (ct_filter_open_process(view->trace, view->pid, &chosen, &diag) != 0) {
+  if (ct_filter_open_process(view->trace, view->pid, &selected, &diag) != 0) {
     return mcp_fail(call, "%s", diag.text);
   }
-  if (chosen != view->trace) {
+  if (selected != view->trace) {
     ct_trace_close(view->trace);
-    view->trace = chosen;
+    view->trace = selected;
   }
   return true;
 }
@@ -211,7 +211,7 @@ mcp_view_close(struct mcp_view *view)
 }
 
 void
-mcp_tell_unmatched(struct mcp_call *call, struct mcp_view *view)
+mcp_report_unmatched(struct mcp_call *call, struct mcp_view *view)
 {
   enum { LIKELY = 3 };
   const char *likely[LIKELY] = {"", "", ""};
@@ -330,18 +330,18 @@ doubt_samples(struct mcp_call *call, const json_t *facts)
   }
 }
 
-/* Patterns of a recording that is over which have chosen nothing. */
+/* Patterns of a recording that is over which have selected nothing. */
 static void
 doubt_patterns(struct mcp_call *call, const json_t *facts)
 {
-  enum { TOLD = 5 };
-  size_t i, told = 0;
+  enum { REPORTED = 5 };
+  size_t i, reported = 0;
   const json_t *pattern;
   json_array_foreach(json_object_get(facts, "patterns"), i, pattern)
   {
     bool is_matched = mcp_get_count(pattern, "matched", 1) != 0;
     const char *note = mcp_get_text(pattern, "note");
-    if ((is_matched && mcp_get_count(pattern, "hooked", 1) != 0) || told++ >= TOLD) {
+    if ((is_matched && mcp_get_count(pattern, "hooked", 1) != 0) || reported++ >= REPORTED) {
       continue;
     }
     mcp_doubt(call, "the pattern '%.200s' %s%s%s", mcp_get_text(pattern, "pattern"),
@@ -351,8 +351,8 @@ doubt_patterns(struct mcp_call *call, const json_t *facts)
                   : "matched no function",
               note != NULL ? ": " : "", note != NULL ? note : "");
   }
-  if (told > TOLD) {
-    mcp_doubt(call, "%zu patterns more matched nothing", told - TOLD);
+  if (reported > REPORTED) {
+    mcp_doubt(call, "%zu patterns more matched nothing", reported - REPORTED);
   }
 }
 

@@ -51,7 +51,7 @@ ct_plan_sources(const struct ct_plan *plan)
 }
 
 uint8_t
-ct_planned_wish(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i)
+ct_planned_probe(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i)
 {
   const struct ct_planned *planned = &plan->functions[i];
   bool is_free = planned->callout == CT_CALLOUT_NONE && !planned->event_last;
@@ -76,6 +76,7 @@ ct_planned_sort(const struct ct_plan *plan, const struct ct_filter_result *filte
     memcpy(&form, &filter_result->more[i], sizeof(form));
   }
   uint8_t has_rax = (form.results & CT_VALUES_RAX) != 0 ? HAS_RAX : 0;
-  uint32_t wish = ct_planned_wish(plan, filter_result, i);
-  return (uint16_t)(ct_planned_mode(planned, requested) + 1 + values * VALUES + has_rax + (wish << CT_SORT_WISH_SHIFT));
+  uint32_t probe = ct_planned_probe(plan, filter_result, i);
+  return (uint16_t)(ct_planned_mode(planned, requested) + 1 + values * VALUES + has_rax +
+                    (probe << CT_SORT_PROBE_SHIFT));
 }

@@ -114,7 +114,7 @@ struct ct_filter_result {
                                ct_trampoline_spec has it, and shifted by 16 its outs; CT_REQUESTED_VALUES: its struct
                                ct_values_form. NULL: all 0 */
   uint8_t *reasons;         /* enum ct_refusal for what is not wanted; NULL: CT_REFUSED_EXCLUDED */
-  uint8_t *itrace;    /* for each: the wish that its calls are recorded as instructions for, plus 1; NULL: all 0 */
+  uint8_t *itrace;    /* for each: the probe that its calls are recorded as instructions for, plus 1; NULL: all 0 */
   size_t excluded;    /* hooks that are not wanted ... */
   size_t passthrough; /* ... and those of them that keep a trampoline ... */
   size_t unselected;  /* ... and those for which the reason is CT_REFUSED_UNSELECTED */
@@ -172,8 +172,8 @@ void ct_plan_prototypes_free(struct ct_plan *plan);
 enum ct_requested_mode ct_requested_for_none(const struct ct_planned *planned);
 /* True for what the user's patterns refuse. */
 bool ct_refusal_by_user(enum ct_refusal refusal);
-/* The wish (struct ct_hook_desc.itrace) that its hook can see to; 0: none, or its hook has something else to do. */
-uint8_t ct_planned_wish(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i);
+/* The probe (struct ct_hook_desc.itrace) that its hook can see to; 0: none, or its hook has something else to do. */
+uint8_t ct_planned_probe(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i);
 /* The hook that a planned function gets (enum ct_requested_mode: not CT_REQUESTED_NONE): CT_HOOK_*. */
 uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_requested_mode requested);
 /* What that records of arguments and result: CT_HOOK_VALUES_*. */
@@ -182,8 +182,8 @@ uint8_t ct_planned_values(const struct ct_planned *planned, enum ct_requested_mo
  * Another number for each sort of trampoline that function i may have; 0: none. The lower bits are its mode + 1. Of
  * those that record values by its type there are two: a rule about its result has rax recorded, whatever the type says.
  */
-#define CT_SORT_MODE_MASK  0x1f
-#define CT_SORT_WISH_SHIFT 8
+#define CT_SORT_MODE_MASK   0x1f
+#define CT_SORT_PROBE_SHIFT 8
 uint16_t ct_planned_sort(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i);
 
 /*

@@ -14,7 +14,7 @@
  *
  *   int3      cc                          only where the user asks for it (ct_plan_use_int3)
  *
- * Tactics from short on are for functions that the first three refuse, and chosen when these have been through all
+ * Tactics from short on are for functions that the first three refuse, and selected when these have been through all
  * functions, so that none takes another's padding.
  */
 #include "plan/plan_internal.h"

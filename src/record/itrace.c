@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that are recorded as instructions (itrace.h). The hook of a function that a wish is about asks, as long as the
+ * Calls that are recorded as instructions (itrace.h). The hook of a function that a probe is about asks, as long as the
  * ring says that calls are wanted: the thread waits in the agent. A tracer takes it there (itrace/calls.h), it is
  * answered, and goes on in translated code, hooks and all; from the function's first instruction to its return that is
  * recorded.
@@ -25,48 +25,48 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FAILURES_MAX = 3 }; /* of a wish's calls: then nothing more is tried */
+enum { FAILURES_MAX = 3 }; /* of a probe's calls: then nothing more is tried */
 
-/* ---- wishes ---- */
+/* ---- probes ---- */
 
 static void
-clear_wish(struct session_wish *wish)
+clear_probe(struct session_probe *probe)
 {
-  free(wish->function);
-  free(wish->condition);
-  *wish = (struct session_wish){.state = SESSION_WISH_NONE};
+  free(probe->function);
+  free(probe->condition);
+  *probe = (struct session_probe){.state = SESSION_PROBE_NONE};
 }
 
 /* The calls that may still be begun. */
 static uint32_t
-left_of(const struct session_wish *wish)
+left_of(const struct session_probe *probe)
 {
-  uint64_t left = wish->state == SESSION_WISH_OPEN && wish->failed < FAILURES_MAX && wish->allowed > wish->begun
-                      ? wish->allowed - wish->begun
+  uint64_t left = probe->state == SESSION_PROBE_OPEN && probe->failed < FAILURES_MAX && probe->allowed > probe->begun
+                      ? probe->allowed - probe->begun
                       : 0;
   return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
 }
 
 static void
-show_wish(struct ct_session *session, uint32_t number)
+show_probe(struct ct_session *session, uint32_t number)
 {
-  const struct session_wish *wish = &session->itrace.wishes[number];
+  const struct session_probe *probe = &session->itrace.probes[number];
   struct ct_ring_header *ring = session->recording.image.ring;
   if (ring != NULL) {
-    ring->itrace[number].reg = wish->when.reg;
-    ring->itrace[number].op = wish->when.op;
-    ring->itrace[number].value = wish->when.value;
+    ring->itrace[number].reg = probe->when.reg;
+    ring->itrace[number].op = probe->when.op;
+    ring->itrace[number].value = probe->when.value;
     /* release: who sees that calls are wanted sees which */
-    __atomic_store_n(&ring->itrace[number].calls, left_of(wish), __ATOMIC_RELEASE);
+    __atomic_store_n(&ring->itrace[number].calls, left_of(probe), __ATOMIC_RELEASE);
   }
 }
 
 void
-session_show_wishes(struct ct_session *session)
+session_show_probes(struct ct_session *session)
 {
-  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
-    if (session->itrace.wishes[i].state != SESSION_WISH_NONE) {
-      show_wish(session, i);
+  for (uint32_t i = 0; i < CT_ITRACE_PROBES; i++) {
+    if (session->itrace.probes[i].state != SESSION_PROBE_NONE) {
+      show_probe(session, i);
     }
   }
 }
@@ -84,9 +84,9 @@ check_condition(const char *text, struct ct_condition *out, struct ct_diag *diag
 }
 
 static int
-set_wish(struct ct_session *session, uint32_t number, const struct ct_session_itrace *wanted, struct ct_diag *diag)
+set_probe(struct ct_session *session, uint32_t number, const struct ct_session_itrace *wanted, struct ct_diag *diag)
 {
-  struct session_wish *wish = &session->itrace.wishes[number];
+  struct session_probe *probe = &session->itrace.probes[number];
   struct ct_condition when;
   struct ct_diag why = {""};
   int code = check_condition(wanted->condition, &when, diag);
@@ -99,15 +99,15 @@ set_wish(struct ct_session *session, uint32_t number, const struct ct_session_it
   if (code != 0) {
     return ct_fail(diag, code, "pattern '%.200s': %s", wanted->function, why.text);
   }
-  clear_wish(wish);
-  wish->serial = ++session->itrace.serials;
-  wish->state = SESSION_WISH_OPEN;
-  wish->function = strdup(wanted->function);
-  wish->condition = wanted->condition != NULL ? strdup(wanted->condition) : NULL;
-  wish->when = when;
-  wish->allowed = wanted->calls;
-  show_wish(session, number);
-  return wish->function != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
+  clear_probe(probe);
+  probe->serial = ++session->itrace.serials;
+  probe->state = SESSION_PROBE_OPEN;
+  probe->function = strdup(wanted->function);
+  probe->condition = wanted->condition != NULL ? strdup(wanted->condition) : NULL;
+  probe->when = when;
+  probe->allowed = wanted->calls;
+  show_probe(session, number);
+  return probe->function != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
 }
 
 /* Another recording begins. */
@@ -116,7 +116,7 @@ forget_last(struct ct_session *session)
 {
   session_forget_itrace(session);
   pthread_mutex_lock(&session->sync.guard);
-  memset(session->sync.wishes, 0, sizeof(session->sync.wishes));
+  memset(session->sync.probes, 0, sizeof(session->sync.probes));
   pthread_mutex_unlock(&session->sync.guard);
 }
 
@@ -131,7 +131,7 @@ session_begin_itrace(struct ct_session *session, struct ct_diag *diag)
   for (size_t i = 0; i < options->itrace_count && !session->node.is_child; i++) {
     struct ct_session_itrace wanted = options->itrace[i];
     wanted.calls = wanted.calls != 0 ? wanted.calls : CT_ITRACE_CALLS_DEFAULT;
-    int code = set_wish(session, CT_ITRACE_RULES + (uint32_t)i, &wanted, diag);
+    int code = set_probe(session, CT_ITRACE_RULES + (uint32_t)i, &wanted, diag);
     if (code != 0) {
       return code;
     }
@@ -143,75 +143,75 @@ int
 session_itrace_rule(struct ct_session *session, uint32_t slot, const struct ct_rule *rule, struct ct_diag *diag)
 {
   const struct ct_session_itrace wanted = {.function = rule->detail, .calls = 0};
-  return set_wish(session, slot, &wanted, diag);
+  return set_probe(session, slot, &wanted, diag);
 }
 
 /* Those that are wanted already are not wanted twice. */
 void
 session_itrace_allow(struct ct_session *session, uint32_t slot, uint32_t calls)
 {
-  struct session_wish *wish = &session->itrace.wishes[slot];
-  if (wish->state == SESSION_WISH_OPEN) {
-    wish->allowed = wish->begun + calls;
-    show_wish(session, slot);
+  struct session_probe *probe = &session->itrace.probes[slot];
+  if (probe->state == SESSION_PROBE_OPEN) {
+    probe->allowed = probe->begun + calls;
+    show_probe(session, slot);
   }
 }
 
 void
 session_itrace_forget(struct ct_session *session, uint32_t slot)
 {
-  if (session->itrace.wishes[slot].state != SESSION_WISH_NONE) {
-    session->itrace.wishes[slot].state = SESSION_WISH_CLOSED;
+  if (session->itrace.probes[slot].state != SESSION_PROBE_NONE) {
+    session->itrace.probes[slot].state = SESSION_PROBE_CLOSED;
     ct_select_itrace(session->options.selection, slot, NULL, NULL);
-    show_wish(session, slot);
+    show_probe(session, slot);
   }
 }
 
 bool
-session_wish_is_busy(const struct ct_session *session, uint32_t number)
+session_probe_is_busy(const struct ct_session *session, uint32_t number)
 {
   const struct session_itrace *itrace = &session->itrace;
   bool found = false;
   for (size_t i = 0; i < itrace->live_count; i++) {
-    found |= itrace->live[i].wish == number;
+    found |= itrace->live[i].probe == number;
   }
   return found;
 }
 
 bool
-session_wish_is_open(const struct ct_session *session, uint32_t number)
+session_probe_is_open(const struct ct_session *session, uint32_t number)
 {
-  const struct session_wish *wish = &session->itrace.wishes[number];
-  return session_wish_is_busy(session, number) || left_of(wish) != 0 ||
-         (wish->state == SESSION_WISH_OPEN && number < CT_ITRACE_RULES);
+  const struct session_probe *probe = &session->itrace.probes[number];
+  return session_probe_is_busy(session, number) || left_of(probe) != 0 ||
+         (probe->state == SESSION_PROBE_OPEN && number < CT_ITRACE_RULES);
 }
 
 const char *
-session_wish_outcome(const struct ct_session *session, uint32_t number, uint64_t serial)
+session_probe_outcome(const struct ct_session *session, uint32_t number, uint64_t serial)
 {
-  const struct session_wish *wish = &session->itrace.wishes[number];
-  if (wish->serial == 0) { /* the recording is over */
+  const struct session_probe *probe = &session->itrace.probes[number];
+  if (probe->serial == 0) { /* the recording is over */
     return "ended";
   }
-  if (wish->serial != serial || wish->state == SESSION_WISH_CLOSED) { /* another is in its place, or it is closed */
+  if (probe->serial != serial || probe->state == SESSION_PROBE_CLOSED) { /* another is in its place, or it is closed */
     return "closed";
   }
-  return session_wish_is_open(session, number) ? "ended" : "done";
+  return session_probe_is_open(session, number) ? "ended" : "done";
 }
 
 int
-session_open_wish(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
-                  struct ct_diag *diag)
+session_open_probe(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
+                   struct ct_diag *diag)
 {
   struct ct_session_itrace own = *wanted;
   own.calls = own.calls != 0 ? own.calls : CT_ITRACE_CALLS_DEFAULT;
   if (own.calls > CT_ITRACE_CALLS_MAX) {
     return ct_fail(diag, CT_EINVAL, "at most %d calls", CT_ITRACE_CALLS_MAX);
   }
-  for (uint32_t i = CT_ITRACE_RULES; i < CT_ITRACE_WISHES; i++) {
-    if (session->itrace.wishes[i].state == SESSION_WISH_NONE || !session_wish_is_open(session, i)) {
+  for (uint32_t i = CT_ITRACE_RULES; i < CT_ITRACE_PROBES; i++) {
+    if (session->itrace.probes[i].state == SESSION_PROBE_NONE || !session_probe_is_open(session, i)) {
       *number = i;
-      return set_wish(session, i, &own, diag);
+      return set_probe(session, i, &own, diag);
     }
   }
   return ct_fail(diag, CT_ERANGE, "there are %d functions for itrace already: close one", CT_ITRACE_OPTIONS);
@@ -307,11 +307,11 @@ begin_call(struct ct_session *session, uint32_t slot, const struct ct_request *r
 }
 
 static void
-note_failure(struct ct_session *session, struct session_wish *wish, const char *why)
+note_failure(struct ct_session *session, struct session_probe *probe, const char *why)
 {
   char note[sizeof(session->sync.status.note)];
-  wish->failed++;
-  snprintf(note, sizeof(note), "a call of '%.80s' could not be recorded as instructions: %.100s", wish->function, why);
+  probe->failed++;
+  snprintf(note, sizeof(note), "a call of '%.80s' could not be recorded as instructions: %.100s", probe->function, why);
   session_note(session, note);
 }
 
@@ -319,9 +319,9 @@ void
 session_serve_itrace(struct ct_session *session, uint32_t slot, const struct ct_request *request)
 {
   struct session_itrace *itrace = &session->itrace;
-  uint64_t number = request->arg[CT_ITRACE_ARG_WISH];
+  uint64_t number = request->arg[CT_ITRACE_ARG_PROBE];
   struct ct_diag diag = {""};
-  if (number >= CT_ITRACE_WISHES || left_of(&itrace->wishes[number]) == 0) { /* it says what it likes */
+  if (number >= CT_ITRACE_PROBES || left_of(&itrace->probes[number]) == 0) { /* it says what it likes */
     return;
   }
   session_collect_itrace(session);
@@ -333,18 +333,18 @@ session_serve_itrace(struct ct_session *session, uint32_t slot, const struct ct_
   struct itrace_live *live = &all[itrace->live_count];
   *live = (struct itrace_live){.number = ++itrace->next_number,
                                .tsc = request->arg[CT_ITRACE_ARG_TSC],
-                               .wish = (uint32_t)number,
+                               .probe = (uint32_t)number,
                                .fn = (uint32_t)request->arg[CT_ITRACE_ARG_FN],
                                .slot = slot};
-  struct session_wish *wish = &itrace->wishes[number];
+  struct session_probe *probe = &itrace->probes[number];
   int code = begin_call(session, slot, request, live, &diag);
   if (code == 0) {
     itrace->live_count++;
-    wish->begun++;
+    probe->begun++;
   } else if (code != CT_ESRCH) {
-    note_failure(session, wish, diag.text[0] != '\0' ? diag.text : ct_err_text(code));
+    note_failure(session, probe, diag.text[0] != '\0' ? diag.text : ct_err_text(code));
   }
-  show_wish(session, (uint32_t)number);
+  show_probe(session, (uint32_t)number);
 }
 
 /* ---- what has become of them ---- */
@@ -376,21 +376,21 @@ static void
 keep_ended(struct ct_session *session, const struct itrace_live *live, const struct ct_itrace_done *done)
 {
   struct session_itrace *itrace = &session->itrace;
-  const struct session_wish *wish = &itrace->wishes[live->wish];
+  const struct session_probe *probe = &itrace->probes[live->probe];
   itrace->ended = itrace->ended != NULL ? itrace->ended : calloc(ITRACE_ENDED_KEPT, sizeof(*itrace->ended));
   if (itrace->ended != NULL) {
     struct itrace_ended *ended = &itrace->ended[itrace->ended_count++ % ITRACE_ENDED_KEPT];
     const char *name = ct_modules_name(&session->recording.modules, live->fn);
     free(ended->name);
     *ended = (struct itrace_ended){.name = name != NULL ? strdup(name) : NULL,
-                                   .serial = wish->serial,
-                                   .ordinal = wish->recorded + wish->cut,
+                                   .serial = probe->serial,
+                                   .ordinal = probe->recorded + probe->cut,
                                    .first_step = done->first_step,
                                    .steps = done->steps,
                                    .fn = live->fn,
                                    .tid = (int)done->tid,
                                    .outcome = outcomes[done->outcome]};
-    session_feed_call(session, live->wish, ended);
+    session_feed_call(session, live->probe, ended);
   }
 }
 
@@ -428,24 +428,24 @@ take_done(struct ct_session *session, const struct ct_itrace_done *done)
     return;
   }
   struct itrace_live live = itrace->live[i];
-  struct session_wish *wish = &itrace->wishes[live.wish];
+  struct session_probe *probe = &itrace->probes[live.probe];
   itrace->live[i] = itrace->live[--itrace->live_count];
   if (session->recording.image.ring != NULL && !slot_is_busy(itrace, live.slot)) {
     __atomic_store_n(&session->recording.image.parts.slots[live.slot].itraced, 0, __ATOMIC_RELAXED);
   }
-  wish->steps += done->steps;
-  wish->recorded += done->outcome == CT_ITRACE_RETURNED;
-  wish->cut += done->outcome == CT_ITRACE_CUT || done->outcome == CT_ITRACE_ENDED;
+  probe->steps += done->steps;
+  probe->recorded += done->outcome == CT_ITRACE_RETURNED;
+  probe->cut += done->outcome == CT_ITRACE_CUT || done->outcome == CT_ITRACE_ENDED;
   if (done->outcome == CT_ITRACE_MISSED) {
-    wish->begun--;
+    probe->begun--;
   } else {
     list_call(session, &live, done);
     keep_ended(session, &live, done);
   }
-  if (done->why.text[0] != '\0' && wish->function != NULL) {
-    note_failure(session, wish, done->why.text);
+  if (done->why.text[0] != '\0' && probe->function != NULL) {
+    note_failure(session, probe, done->why.text);
   }
-  show_wish(session, live.wish);
+  show_probe(session, live.probe);
   session->recording.manifest_is_old = true;
 }
 
@@ -462,16 +462,16 @@ session_collect_itrace(struct ct_session *session)
 }
 
 int
-session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *diag)
+session_close_probe(struct ct_session *session, uint32_t number, struct ct_diag *diag)
 {
-  if (number < CT_ITRACE_RULES || number >= CT_ITRACE_WISHES ||
-      session->itrace.wishes[number].state == SESSION_WISH_NONE) {
+  if (number < CT_ITRACE_RULES || number >= CT_ITRACE_PROBES ||
+      session->itrace.probes[number].state == SESSION_PROBE_NONE) {
     return ct_fail(diag, CT_ENOENT, "there is no itrace of number %u", number);
   }
   ct_plans_lock(session->recording.modules.plans);
   session_itrace_forget(session, number);
   ct_plans_unlock(session->recording.modules.plans);
-  if (session_wish_is_busy(session, number)) {
+  if (session_probe_is_busy(session, number)) {
     let_go(session);
   }
   session->recording.manifest_is_old = true;
@@ -501,15 +501,15 @@ session_itrace_sees_end(struct ct_session *session)
   return has_ended;
 }
 
-/* Functions that wishes are about, as long as their modules are there. */
+/* Functions that probes are about, as long as their modules are there. */
 static void
 count_functions(struct ct_session *session)
 {
-  for (uint32_t i = 0; session->recording.image_live && i < CT_ITRACE_WISHES; i++) {
-    struct session_wish *wish = &session->itrace.wishes[i];
-    if (wish->state != SESSION_WISH_NONE) {
-      size_t count = ct_modules_wished(&session->recording.modules, i);
-      wish->functions = count > wish->functions ? count : wish->functions;
+  for (uint32_t i = 0; session->recording.image_live && i < CT_ITRACE_PROBES; i++) {
+    struct session_probe *probe = &session->itrace.probes[i];
+    if (probe->state != SESSION_PROBE_NONE) {
+      size_t count = ct_modules_probed(&session->recording.modules, i);
+      probe->functions = count > probe->functions ? count : probe->functions;
     }
   }
 }
@@ -529,16 +529,16 @@ session_end_itrace(struct ct_session *session)
 {
   struct session_itrace *itrace = &session->itrace;
   struct ct_diag diag = {""};
-  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
-    const struct session_wish *wish = &itrace->wishes[i];
+  for (uint32_t i = 0; i < CT_ITRACE_PROBES; i++) {
+    const struct session_probe *probe = &itrace->probes[i];
     char note[sizeof(session->sync.status.note)];
-    if (wish->state != SESSION_WISH_NONE && wish->begun == 0 && wish->allowed != 0) {
+    if (probe->state != SESSION_PROBE_NONE && probe->begun == 0 && probe->allowed != 0) {
       snprintf(
           note, sizeof(note),
-          wish->functions == 0
+          probe->functions == 0
               ? "no calls of '%.100s' are recorded as instructions: no such function was hooked in a way that tells"
               : "no calls of '%.100s' are recorded as instructions: there were none",
-          wish->function);
+          probe->function);
       session_note(session, note);
     }
   }
@@ -568,17 +568,17 @@ session_forget_itrace(struct ct_session *session)
 
 /* Nothing more will be recorded: those are told who do not ask. */
 static void
-tell_the_end(struct ct_session *session)
+report_the_end(struct ct_session *session)
 {
-  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
+  for (uint32_t i = 0; i < CT_ITRACE_PROBES; i++) {
     pthread_mutex_lock(&session->sync.guard);
-    struct session_wish_seen *seen = &session->sync.wishes[i];
+    struct session_probe_seen *seen = &session->sync.probes[i];
     uint64_t serial = seen->is_open ? seen->serial : 0;
     seen->is_open = false;
     pthread_cond_broadcast(&session->sync.changed);
     pthread_mutex_unlock(&session->sync.guard);
     if (serial != 0) {
-      session_feed_over(session, i, serial, session_wish_outcome(session, i, serial));
+      session_feed_over(session, i, serial, session_probe_outcome(session, i, serial));
     }
   }
 }
@@ -589,9 +589,9 @@ session_free_itrace(struct ct_session *session)
   struct session_itrace *itrace = &session->itrace;
   json_decref(itrace->last);
   itrace->last = session_itrace_json(session); /* those who wait are told */
-  tell_the_end(session);
-  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
-    clear_wish(&itrace->wishes[i]);
+  report_the_end(session);
+  for (uint32_t i = 0; i < CT_ITRACE_PROBES; i++) {
+    clear_probe(&itrace->probes[i]);
   }
   free(itrace->live);
   itrace->live = NULL;
@@ -604,22 +604,22 @@ session_itrace_json(struct ct_session *session)
   const struct session_itrace *itrace = &session->itrace;
   count_functions(session);
   json_t *list = json_array();
-  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
-    const struct session_wish *wish = &itrace->wishes[i];
-    if (wish->state == SESSION_WISH_NONE) {
+  for (uint32_t i = 0; i < CT_ITRACE_PROBES; i++) {
+    const struct session_probe *probe = &itrace->probes[i];
+    if (probe->state == SESSION_PROBE_NONE) {
       continue;
     }
     json_t *json =
         json_pack("{s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "number", (int)i, "function",
-                  ct_json_string(wish->function), "state",
-                  wish->state == SESSION_WISH_CLOSED ? "closed"
-                  : session_wish_is_open(session, i) ? "open"
-                                                     : "done",
-                  "functions", (json_int_t)wish->functions, "calls", (json_int_t)wish->allowed, "begun",
-                  (json_int_t)wish->begun, "recorded", (json_int_t)wish->recorded, "cut", (json_int_t)wish->cut,
-                  "failed", (json_int_t)wish->failed, "steps", (json_int_t)wish->steps);
-    if (wish->condition != NULL) {
-      json_object_set_new(json, "condition", ct_json_string(wish->condition));
+                  ct_json_string(probe->function), "state",
+                  probe->state == SESSION_PROBE_CLOSED ? "closed"
+                  : session_probe_is_open(session, i)  ? "open"
+                                                       : "done",
+                  "functions", (json_int_t)probe->functions, "calls", (json_int_t)probe->allowed, "begun",
+                  (json_int_t)probe->begun, "recorded", (json_int_t)probe->recorded, "cut", (json_int_t)probe->cut,
+                  "failed", (json_int_t)probe->failed, "steps", (json_int_t)probe->steps);
+    if (probe->condition != NULL) {
+      json_object_set_new(json, "condition", ct_json_string(probe->condition));
     }
     json_array_append_new(list, json);
   }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that are recorded as instructions while functions are recorded as ever: what is wanted, what has become of it.
- * All of it is the session's thread's. A wish belongs to a rule, by the rule's slot, or was made by the caller.
+ * All of it is the session's thread's. A probe belongs to a rule, by the rule's slot, or was made by the caller.
  */
 #ifndef CT_RECORD_ITRACE_H
 #define CT_RECORD_ITRACE_H
@@ -15,14 +15,14 @@
 
 enum { ITRACE_ENDED_KEPT = 256 };
 
-enum session_wish_state {
-  SESSION_WISH_NONE,
-  SESSION_WISH_OPEN,
-  SESSION_WISH_CLOSED, /* nothing more is begun */
+enum session_probe_state {
+  SESSION_PROBE_NONE,
+  SESSION_PROBE_OPEN,
+  SESSION_PROBE_CLOSED, /* nothing more is begun */
 };
 
-struct session_wish {
-  enum session_wish_state state;
+struct session_probe {
+  enum session_probe_state state;
   uint64_t serial;            /* of its making: its place is used again */
   char *function, *condition; /* condition NULL: none */
   struct ct_condition when;
@@ -35,8 +35,8 @@ struct session_wish {
   size_t functions; /* that it is about, at most at a time */
 };
 
-/* What others see of a wish. */
-struct session_wish_seen {
+/* What others see of a probe. */
+struct session_probe_seen {
   uint64_t serial; /* 0: there has been none in this place */
   uint64_t ended;  /* calls that have been recorded, or cut */
   bool is_open;    /* calls are still to come, or to end */
@@ -44,7 +44,7 @@ struct session_wish_seen {
 
 /* A call that has ended, for those who wait for it. */
 struct itrace_ended {
-  uint64_t serial, ordinal; /* which of which wish's, from 1 on */
+  uint64_t serial, ordinal; /* which of which probe's, from 1 on */
   uint64_t first_step, steps;
   uint32_t fn;
   int tid;
@@ -54,10 +54,10 @@ struct itrace_ended {
 
 struct session_itrace {
   struct ct_itrace *calls; /* NULL: there has been none */
-  struct session_wish wishes[CT_ITRACE_WISHES];
+  struct session_probe probes[CT_ITRACE_PROBES];
   struct itrace_live { /* calls that are being recorded */
     uint64_t number, tsc;
-    uint32_t wish, fn, slot;
+    uint32_t probe, fn, slot;
   } *live;
   size_t live_count;
   uint64_t next_number, serials;
@@ -66,7 +66,7 @@ struct session_itrace {
   FILE *list;                 /* itrace.tsv; NULL: not yet */
   bool list_failed;
   struct ct_itrace_calls_summary summary; /* at the end */
-  json_t *last;                           /* the list of wishes as they were at the end of the recording; NULL: none */
+  json_t *last;                           /* the list of probes as they were at the end of the recording; NULL: none */
 };
 
 #endif

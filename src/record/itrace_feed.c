@@ -17,14 +17,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { OWNERS = 2, OVERS = CT_ITRACE_WISHES }; /* ends of wishes have room of their own: they are not missed */
+enum { OWNERS = 2, OVERS = CT_ITRACE_PROBES }; /* ends of probes have room of their own: they are not missed */
 
 struct ct_itrace_feed {
   struct ct_itrace_feed *next; /* of the session's list */
   pthread_mutex_t lock;
   int fd;
   int owners;
-  uint32_t number; /* CT_ITRACE_EVERY: of all wishes */
+  uint32_t number; /* CT_ITRACE_EVERY: of all probes */
   uint64_t serial;
   bool is_over; /* nothing more is put in */
   struct ct_itrace_event *events;
@@ -68,7 +68,7 @@ make_room(struct ct_itrace_feed *feed, size_t most)
 static void
 put(struct ct_itrace_feed *feed, const struct ct_itrace_event *event)
 {
-  size_t most = CT_ITRACE_FEED_CALLS + (event->kind == CT_ITRACE_WISH_OVER ? OVERS : 0);
+  size_t most = CT_ITRACE_FEED_CALLS + (event->kind == CT_ITRACE_PROBE_OVER ? OVERS : 0);
   if (feed->count >= most || !make_room(feed, CT_ITRACE_FEED_CALLS + OVERS)) {
     feed->missed++;
     return;
@@ -111,7 +111,7 @@ put_to_all(struct ct_session *session, uint64_t serial, const struct ct_itrace_e
     pthread_mutex_lock(&feed->lock);
     if (is_about(feed, event->number, serial) && feed->owners == OWNERS) {
       put(feed, event);
-      feed->is_over = event->kind == CT_ITRACE_WISH_OVER && feed->number != CT_ITRACE_EVERY;
+      feed->is_over = event->kind == CT_ITRACE_PROBE_OVER && feed->number != CT_ITRACE_EVERY;
     }
     bool is_done = feed->is_over || feed->owners < OWNERS;
     pthread_mutex_unlock(&feed->lock);
@@ -153,7 +153,7 @@ void
 session_feed_over(struct ct_session *session, uint32_t number, uint64_t serial, const char *why)
 {
   const struct ct_itrace_event event = {
-      .struct_size = sizeof(event), .kind = CT_ITRACE_WISH_OVER, .number = number, .outcome = why};
+      .struct_size = sizeof(event), .kind = CT_ITRACE_PROBE_OVER, .number = number, .outcome = why};
   put_to_all(session, serial, &event);
 }
 
@@ -171,7 +171,7 @@ session_end_feeds(struct ct_session *session)
   }
 }
 
-/* What has become of the wish so far. */
+/* What has become of the probe so far. */
 static void
 put_past(struct ct_session *session, struct ct_itrace_feed *feed, const char *outcome)
 {
@@ -187,7 +187,7 @@ put_past(struct ct_session *session, struct ct_itrace_feed *feed, const char *ou
   }
   if (outcome != NULL) {
     event = (struct ct_itrace_event){
-        .struct_size = sizeof(event), .kind = CT_ITRACE_WISH_OVER, .number = feed->number, .outcome = outcome};
+        .struct_size = sizeof(event), .kind = CT_ITRACE_PROBE_OVER, .number = feed->number, .outcome = outcome};
     put(feed, &event);
     feed->is_over = true;
   }

@@ -29,8 +29,8 @@ run_open(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   struct open_argument *argument = context;
   int code = check_recorded(session, diag);
-  session_tell_wishes(session); /* what has become of the one whose place it takes */
-  code = code == 0 ? session_open_wish(session, argument->wanted, &argument->number, diag) : code;
+  session_report_probes(session); /* what has become of the one whose place it takes */
+  code = code == 0 ? session_open_probe(session, argument->wanted, &argument->number, diag) : code;
   if (code != 0) {
     return code;
   }
@@ -39,9 +39,9 @@ run_open(struct ct_session *session, void *context, struct ct_diag *diag)
     session_itrace_forget(session, argument->number);
     return code;
   }
-  argument->done.hooked = ct_modules_wished(&session->recording.modules, argument->number);
+  argument->done.hooked = ct_modules_probed(&session->recording.modules, argument->number);
   argument->done.unmatched = argument->done.hooked == 0;
-  session_tell_wishes(session); /* it is open: however soon it is over, those who have subscribed are told */
+  session_report_probes(session); /* it is open: however soon it is over, those who have subscribed are told */
   session->recording.manifest_is_old = true;
   return 0;
 }
@@ -65,7 +65,7 @@ ct_session_itrace_open(struct ct_session *session, const struct ct_session_itrac
 static int
 run_close(struct ct_session *session, void *context, struct ct_diag *diag)
 {
-  return session_close_wish(session, *(uint32_t *)context, diag);
+  return session_close_probe(session, *(uint32_t *)context, diag);
 }
 
 int
@@ -75,24 +75,25 @@ ct_session_itrace_close(struct ct_session *session, uint32_t number, struct ct_d
 }
 
 void
-session_tell_wishes(struct ct_session *session)
+session_report_probes(struct ct_session *session)
 {
   const struct session_itrace *itrace = &session->itrace;
-  uint64_t over[CT_ITRACE_WISHES]; /* serials; 0: it is not */
+  uint64_t over[CT_ITRACE_PROBES]; /* serials; 0: it is not */
   bool changed = false;
   if (itrace->serials == 0) {
     return;
   }
   bool is_recorded = session_is_recorded(session);
   pthread_mutex_lock(&session->sync.guard);
-  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
-    const struct session_wish *wish = &itrace->wishes[i];
-    struct session_wish_seen *seen = &session->sync.wishes[i];
+  for (uint32_t i = 0; i < CT_ITRACE_PROBES; i++) {
+    const struct session_probe *probe = &itrace->probes[i];
+    struct session_probe_seen *seen = &session->sync.probes[i];
     /* of a process that has ended calls are still being collected, as long as its image is there */
-    bool is_open = is_recorded ? session_wish_is_open(session, i)
-                               : session->recording.image_live && session_wish_is_busy(session, i);
-    struct session_wish_seen now = {.serial = wish->serial, .ended = wish->recorded + wish->cut, .is_open = is_open};
-    if (now.serial == 0) { /* the recording has ended, what has become of its wishes stays */
+    bool is_open = is_recorded ? session_probe_is_open(session, i)
+                               : session->recording.image_live && session_probe_is_busy(session, i);
+    struct session_probe_seen now = {
+        .serial = probe->serial, .ended = probe->recorded + probe->cut, .is_open = is_open};
+    if (now.serial == 0) { /* the recording has ended, what has become of its probes stays */
       now = *seen;
       now.is_open = false;
     }
@@ -104,9 +105,9 @@ session_tell_wishes(struct ct_session *session)
     pthread_cond_broadcast(&session->sync.changed);
   }
   pthread_mutex_unlock(&session->sync.guard);
-  for (uint32_t i = 0; i < CT_ITRACE_WISHES; i++) {
+  for (uint32_t i = 0; i < CT_ITRACE_PROBES; i++) {
     if (over[i] != 0) {
-      session_feed_over(session, i, over[i], session_wish_outcome(session, i, over[i]));
+      session_feed_over(session, i, over[i], session_probe_outcome(session, i, over[i]));
     }
   }
 }
@@ -115,7 +116,7 @@ session_tell_wishes(struct ct_session *session)
 static bool
 is_over(const struct ct_session *session, const struct session_itrace_wait *wait)
 {
-  const struct session_wish_seen *seen = &session->sync.wishes[wait->number];
+  const struct session_probe_seen *seen = &session->sync.probes[wait->number];
   return seen->serial != wait->serial || !seen->is_open || seen->ended > wait->after;
 }
 
@@ -125,8 +126,8 @@ run_begin(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   struct session_itrace_wait *wait = context;
   (void)diag;
-  session_tell_wishes(session);
-  wait->serial = session->sync.wishes[wait->number].serial; /* only this thread changes it */
+  session_report_probes(session);
+  wait->serial = session->sync.probes[wait->number].serial; /* only this thread changes it */
   return 0;
 }
 
@@ -134,7 +135,7 @@ int
 session_itrace_wait_begin(struct ct_session *session, uint32_t number, uint64_t after, struct session_itrace_wait *wait)
 {
   *wait = (struct session_itrace_wait){.number = number, .after = after};
-  if (number < CT_ITRACE_WISHES) {
+  if (number < CT_ITRACE_PROBES) {
     session_command(session, CT_ERROR_INIT, run_begin, wait, NULL);
   }
   return wait->serial != 0 ? 0 : CT_ENOENT;
@@ -153,7 +154,7 @@ bool
 session_itrace_wait_is_of(struct ct_session *session, const struct session_itrace_wait *wait)
 {
   pthread_mutex_lock(&session->sync.guard);
-  bool same = session->sync.wishes[wait->number].serial == wait->serial;
+  bool same = session->sync.probes[wait->number].serial == wait->serial;
   pthread_mutex_unlock(&session->sync.guard);
   return same;
 }
@@ -195,10 +196,10 @@ run_subscribe(struct ct_session *session, void *context, struct ct_diag *diag)
   uint64_t serial = 0;
   const char *outcome = NULL;
   (void)diag;
-  session_tell_wishes(session); /* what is known is as of now */
-  if (number < CT_ITRACE_WISHES) {
-    serial = session->sync.wishes[number].serial;
-    outcome = session->sync.wishes[number].is_open ? NULL : session_wish_outcome(session, number, serial);
+  session_report_probes(session); /* what is known is as of now */
+  if (number < CT_ITRACE_PROBES) {
+    serial = session->sync.probes[number].serial;
+    outcome = session->sync.probes[number].is_open ? NULL : session_probe_outcome(session, number, serial);
   }
   argument->is_begun = number == CT_ITRACE_EVERY || serial != 0;
   if (argument->is_begun) {

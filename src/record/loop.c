@@ -59,7 +59,7 @@ session_main(void *context)
       }
     }
     session_collect_itrace(session);
-    session_tell_wishes(session);
+    session_report_probes(session);
     session_serve_metrics(session);
     if (session_check_for_end(session)) {
       continue;

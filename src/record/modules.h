@@ -117,8 +117,8 @@ bool ct_modules_patch_at(const struct ct_modules *modules, uint64_t address, str
  * on. To be freed; NULL: none, or out of memory.
  */
 struct ct_patch *ct_modules_patches(const struct ct_modules *modules, size_t *count);
-/* Functions whose calls that wish is about. */
-size_t ct_modules_wished(const struct ct_modules *modules, uint32_t wish);
+/* Functions whose calls that probe is about. */
+size_t ct_modules_probed(const struct ct_modules *modules, uint32_t probe);
 /* NULL: the function with that id has none, or there is none (any more). Valid until the modules change. */
 const char *ct_modules_name(const struct ct_modules *modules, uint32_t fn);
 int ct_module_watch(struct ct_modules *modules, const struct ct_module *module, uint32_t slot, bool is_program);

@@ -86,7 +86,7 @@ ct_modules_patches(const struct ct_modules *modules, size_t *count)
 }
 
 size_t
-ct_modules_wished(const struct ct_modules *modules, uint32_t wish)
+ct_modules_probed(const struct ct_modules *modules, uint32_t probe)
 {
   size_t count = 0;
   for (size_t i = 0; i < modules->count; i++) {
@@ -94,7 +94,7 @@ ct_modules_wished(const struct ct_modules *modules, uint32_t wish)
     for (size_t f = 0; module->modes != NULL && module->plan != NULL && f < module->plan->count; f++) {
       size_t which = module->active != NULL ? module->active[f] : 1;
       const uint16_t *modes = which == 0 ? NULL : which == 1 ? module->modes : module->layers[which - 2].modes;
-      count += modes != NULL && modes[f] >> CT_SORT_WISH_SHIFT == wish + 1;
+      count += modes != NULL && modes[f] >> CT_SORT_PROBE_SHIFT == probe + 1;
     }
   }
   return count;

@@ -235,7 +235,7 @@ session_start_drain(struct ct_session *session, pid_t pid)
 {
   const struct ct_injected *image = &session->recording.image;
   session_want_handlers(session);
-  session_show_wishes(session);
+  session_show_probes(session);
   ct_drain_detail(session->recording.drain, image->layout.detail);
   ct_drain_first_counted(session->recording.drain, image->layout.first_counted);
   if (session_marks_detail(session)) {

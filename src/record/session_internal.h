@@ -35,7 +35,7 @@ struct session_sync {
   uint32_t *doorbell; /* what the thread waits on: own_doorbell, or the ring's */
   uint32_t own_doorbell;
   bool quit;
-  struct session_wish_seen wishes[CT_ITRACE_WISHES];
+  struct session_probe_seen probes[CT_ITRACE_PROBES];
   struct ct_itrace_feed *feeds; /* the session's thread's; a list */
   bool metrics_wanted;          /* by who waits for them */
   char *metrics;                /* JSON, as of the last time that somebody asked; NULL: nobody has */
@@ -78,9 +78,9 @@ struct session_recording {
   struct ct_manifest manifest;
   bool manifest_is_old;
   size_t manifest_modules; /* as many modules as it lists */
-  bool is_watched;        /* patterns have been changed while it runs: who did that asks for what came since */
-  uint64_t cuts_reported; /* enum ct_cut: noted */
-  uint64_t manifest_ns;   /* when it was written, ... */
+  bool is_watched;         /* patterns have been changed while it runs: who did that asks for what came since */
+  uint64_t cuts_reported;  /* enum ct_cut: noted */
+  uint64_t manifest_ns;    /* when it was written, ... */
   uint64_t manifest_took_ns, manifest_events; /* ... how long that took, and the events that were recorded by then */
   uint64_t next_check_ns;
   struct ct_cpu_times cpu;
@@ -200,18 +200,18 @@ json_t *session_rules_json(struct ct_session *session);
 void session_count_windows(struct ct_session *session); /* under the guard: into the status */
 
 /* itrace.c */
-/* A wish of the caller's: into a place that is free, or none of whose calls is still being recorded. CT_ERANGE. */
-int session_open_wish(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
-                      struct ct_diag *diag);
+/* A probe of the caller's: into a place that is free, or none of whose calls is still being recorded. CT_ERANGE. */
+int session_open_probe(struct ct_session *session, const struct ct_session_itrace *wanted, uint32_t *number,
+                       struct ct_diag *diag);
 /* CT_ENOENT: there is none of that number. */
-int session_close_wish(struct ct_session *session, uint32_t number, struct ct_diag *diag);
+int session_close_probe(struct ct_session *session, uint32_t number, struct ct_diag *diag);
 /* Calls of it may still be begun, or are being recorded. */
-bool session_wish_is_open(const struct ct_session *session, uint32_t number);
-bool session_wish_is_busy(const struct ct_session *session, uint32_t number); /* some are being recorded */
-/* Wishes of the options. */
+bool session_probe_is_open(const struct ct_session *session, uint32_t number);
+bool session_probe_is_busy(const struct ct_session *session, uint32_t number); /* some are being recorded */
+/* Probes of the options. */
 int session_begin_itrace(struct ct_session *session, struct ct_diag *diag);
-/* The image has a ring, or the wishes have changed: the agent knows of them. */
-void session_show_wishes(struct ct_session *session);
+/* The image has a ring, or the probes have changed: the agent knows of them. */
+void session_show_probes(struct ct_session *session);
 /* A thread has asked, which waits in the agent: its call is recorded, if that can be. Afterwards it is to be answered.
  */
 void session_serve_itrace(struct ct_session *session, uint32_t slot, const struct ct_request *request);
@@ -231,17 +231,17 @@ void session_free_itrace(struct ct_session *session);    /* but for what those a
 void session_forget_itrace(struct ct_session *session);  /* that, too */
 json_t *session_itrace_json(struct ct_session *session); /* NULL: nothing was wanted */
 
-/* Those who wait for wishes see what has become of them. */
-void session_tell_wishes(struct ct_session *session);
-/* Why no more calls of the wish in that place come: "done", "closed" or "ended". */
-const char *session_wish_outcome(const struct ct_session *session, uint32_t number, uint64_t serial);
+/* Those who wait for probes see what has become of them. */
+void session_report_probes(struct ct_session *session);
+/* Why no more calls of the probe in that place come: "done", "closed" or "ended". */
+const char *session_probe_outcome(const struct ct_session *session, uint32_t number, uint64_t serial);
 /* itrace_feed.c: those who have subscribed. */
 void session_feed_call(struct ct_session *session, uint32_t number, const struct itrace_ended *ended);
 void session_feed_over(struct ct_session *session, uint32_t number, uint64_t serial, const char *why);
 void session_end_feeds(struct ct_session *session);
 struct ct_itrace_feed *session_feed_create(uint32_t number); /* NULL: no memory, or no descriptor */
 void session_feed_drop(struct ct_itrace_feed *feed);         /* one that is not begun */
-/* Of that wish's serial, if it is one's; outcome: it is over, with that; NULL: it is open. */
+/* Of that probe's serial, if it is one's; outcome: it is over, with that; NULL: it is open. */
 void session_feed_begin(struct ct_session *session, struct ct_itrace_feed *feed, uint64_t serial, const char *outcome);
 
 /* triggers.c */

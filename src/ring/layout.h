@@ -32,7 +32,7 @@
 
 #include "ring/callouts.h"
 #include "ring/detail.h"
-#include "ring/itrace_wish.h"
+#include "ring/itrace_probe.h"
 #include "ring/offsets.h"
 
 #include <stddef.h>
@@ -399,7 +399,7 @@ struct ct_ring_header {
   uint64_t
       handlers[CT_HANDLED_SIGNALS]; /* what sigaction is about to set for each signal, as the program's own address */
   uint64_t counters_offset;         /* after all segments; 0: there are none */
-  struct ct_itrace_wish itrace[CT_ITRACE_WISHES];
+  struct ct_itrace_probe itrace[CT_ITRACE_PROBES];
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
 
@@ -574,7 +574,7 @@ struct ct_hook_desc {
   uint8_t map_new[8];     /* offset from after_callout of each displaced instruction ... */
   uint8_t map_old[8];     /* ... and from function */
   uint8_t values;         /* CT_HOOK_VALUES_* */
-  uint8_t itrace;         /* CT_CALLOUT_ITRACE: which wish its calls are for, plus 1 */
+  uint8_t itrace;         /* CT_CALLOUT_ITRACE: which probe its calls are for, plus 1 */
   uint16_t detail_tail;   /* offset from enter of where a call goes on that came by a tail jump, with detail; of where
                              arguments are recorded (CT_HOOK_VALUES_FEW), 0: of none */
   uint16_t outs;          /* CT_HOOK_VALUES_DETAIL: what is read at the return, CT_DETAIL_OUT_REGISTER */

@@ -92,7 +92,7 @@
 #define CT_RING_HANDSHAKE_DOORBELL 216
 #define CT_RING_HANDSHAKES_WAITING 220
 #define CT_RING_ITRACE             2480
-#define CT_ITRACE_WISH_SHIFT       4
+#define CT_ITRACE_PROBE_SHIFT      4
 
 /* enum ct_control_mode */
 #define CT_MODE_NONE   0

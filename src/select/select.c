@@ -292,7 +292,7 @@ ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, con
     ct_select_forget(selection->watched[i], plan, module_path);
     ct_select_forget(selection->rule_details[i], plan, module_path);
   }
-  for (size_t i = 0; selection != NULL && i < CT_ITRACE_WISHES; i++) {
+  for (size_t i = 0; selection != NULL && i < CT_ITRACE_PROBES; i++) {
     ct_select_forget(selection->itraced[i], plan, module_path);
   }
 }
@@ -310,7 +310,7 @@ ct_select_end(struct ct_selection *selection)
     ct_select_end(selection->watched[i]);
     ct_select_end(selection->rule_details[i]);
   }
-  for (size_t i = 0; selection != NULL && i < CT_ITRACE_WISHES; i++) {
+  for (size_t i = 0; selection != NULL && i < CT_ITRACE_PROBES; i++) {
     ct_select_end(selection->itraced[i]);
   }
 }
@@ -383,7 +383,7 @@ struct marking {
   enum ct_select_mode mode;
   uint8_t values;  /* of these, or 0 */
   uint8_t *itrace; /* as struct ct_filter_result has it; NULL: of none */
-  uint8_t wish;    /* plus 1; 0: none */
+  uint8_t probe;   /* plus 1; 0: none */
 };
 
 static void
@@ -397,8 +397,8 @@ mark(void *context, size_t function)
   if (marking->mode == CT_SELECT_FULL) {
     *wanted |= marking->values;
   }
-  if (marking->wish != 0 && marking->itrace[function] == 0) {
-    marking->itrace[function] = marking->wish;
+  if (marking->probe != 0 && marking->itrace[function] == 0) {
+    marking->itrace[function] = marking->probe;
   }
 }
 
@@ -621,10 +621,10 @@ mark_itraced(struct ct_selection *selection, const struct ct_plan *plan, const c
   marking->itrace = calloc(plan->count + 1, 1);
   marking->mode = CT_SELECT_FULL;
   marking->values = 0;
-  for (uint32_t wish = CT_ITRACE_WISHES; wish-- > 0 && marking->itrace != NULL && code == 0;) {
-    if (selection->itraced[wish] != NULL) {
-      marking->wish = (uint8_t)(wish + 1);
-      code = mark_matches(selection->itraced[wish], plan, path, is_program, marking);
+  for (uint32_t probe = CT_ITRACE_PROBES; probe-- > 0 && marking->itrace != NULL && code == 0;) {
+    if (selection->itraced[probe] != NULL) {
+      marking->probe = (uint8_t)(probe + 1);
+      code = mark_matches(selection->itraced[probe], plan, path, is_program, marking);
     }
   }
   return marking->itrace != NULL ? code : CT_ENOMEM;

@@ -49,10 +49,10 @@ void ct_select_unwatch(struct ct_selection *selection, uint32_t slot);
 int ct_select_rule_detail(struct ct_selection *selection, uint32_t slot, const char *pattern, struct ct_diag *diag);
 void ct_select_details_on(struct ct_selection *selection, uint32_t slots); /* accepts NULL */
 /*
- * Calls of the functions of a pattern may be recorded as instructions, for that wish (struct ct_itrace_wish): they are
- * hooked in full, also when no other pattern selects them. NULL: no longer. 0, CT_ENOMEM or CT_EINVAL.
+ * Calls of the functions of a pattern may be recorded as instructions, for that probe (struct ct_itrace_probe): they
+ * are hooked in full, also when no other pattern selects them. NULL: no longer. 0, CT_ENOMEM or CT_EINVAL.
  */
-int ct_select_itrace(struct ct_selection *selection, uint32_t wish, const char *pattern, struct ct_diag *diag);
+int ct_select_itrace(struct ct_selection *selection, uint32_t probe, const char *pattern, struct ct_diag *diag);
 /* Some functions have, or had, detail, if only in windows: there must be room for it. Accepts NULL. */
 bool ct_select_has_lane(const struct ct_selection *selection);
 /* Calls visit with each function of the plan, an index, that rule `slot` is about. As ct_select_count. */

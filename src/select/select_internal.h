@@ -63,7 +63,7 @@ struct ct_selection {
   uint32_t watched_values;                         /* rules that need the result: a bit for each */
   struct ct_selection *rule_details[CT_RULES_MAX]; /* of functions that have detail in a rule's windows; NULL: none */
   uint32_t details_all, details_on;                /* rules with such functions; those in whose window we are */
-  struct ct_selection *itraced[CT_ITRACE_WISHES];  /* of functions whose calls are recorded as instructions; NULL */
+  struct ct_selection *itraced[CT_ITRACE_PROBES];  /* of functions whose calls are recorded as instructions; NULL */
   uint32_t itraced_count;
   bool members;           /* with detail: what structures hold that arguments point to */
   bool has_lane;          /* there have been functions with detail */

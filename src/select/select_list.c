@@ -47,7 +47,7 @@ ct_selection_free(struct ct_selection *selection)
     ct_selection_free(selection->watched[i]);
     ct_selection_free(selection->rule_details[i]);
   }
-  for (size_t i = 0; i < CT_ITRACE_WISHES; i++) {
+  for (size_t i = 0; i < CT_ITRACE_PROBES; i++) {
     ct_selection_free(selection->itraced[i]);
   }
   ct_names_free(selection->names);
@@ -179,16 +179,16 @@ ct_select_rule_detail(struct ct_selection *selection, uint32_t slot, const char 
 }
 
 int
-ct_select_itrace(struct ct_selection *selection, uint32_t wish, const char *pattern, struct ct_diag *diag)
+ct_select_itrace(struct ct_selection *selection, uint32_t probe, const char *pattern, struct ct_diag *diag)
 {
   int code = 0;
   struct ct_selection *itraced = pattern != NULL ? selection_of(pattern, &code, diag) : NULL;
   if (code != 0) {
     return code;
   }
-  selection->itraced_count -= selection->itraced[wish] != NULL;
-  ct_selection_free(selection->itraced[wish]);
-  selection->itraced[wish] = itraced;
+  selection->itraced_count -= selection->itraced[probe] != NULL;
+  ct_selection_free(selection->itraced[probe]);
+  selection->itraced[probe] = itraced;
   selection->itraced_count += itraced != NULL;
   selection->generation++;
   return 0;

@@ -23,7 +23,7 @@ ct_spans_off_now(const struct ct_spans *spans)
 }
 
 int
-ct_spans_tell_enter(struct ct_spans *spans, struct ct_span_stack *stack)
+ct_spans_report_enter(struct ct_spans *spans, struct ct_span_stack *stack)
 {
   if (spans->observer->edges != NULL) {
     return spans->observer->entered(spans->observer->arg, spans, stack);
@@ -41,7 +41,7 @@ ct_spans_tell_enter(struct ct_spans *spans, struct ct_span_stack *stack)
 }
 
 void
-ct_spans_tell_end(struct ct_spans *spans, struct ct_span_stack *stack, bool has_note)
+ct_spans_report_end(struct ct_spans *spans, struct ct_span_stack *stack, bool has_note)
 {
   static const struct ct_span_note none = {0};
   const struct ct_span *span = &spans->batch[spans->count - 1];

@@ -213,7 +213,7 @@ pop_frame(struct ct_spans *spans, struct ct_span_stack *stack, uint64_t tsc, uin
   }
   emit(spans, stack, frame, frame->fn, stack->base + stack->count, tsc, end, frame->flags & CT_SPAN_UNCERTAIN);
   if (spans->observer != NULL) {
-    ct_spans_tell_end(spans, stack, true);
+    ct_spans_report_end(spans, stack, true);
   }
 }
 
@@ -328,7 +328,7 @@ open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc, ui
     present->since = frame->began;
     present->off_since = frame->off;
   }
-  return CT_UNLIKELY(spans->observer != NULL) ? ct_spans_tell_enter(spans, stack) : 0;
+  return CT_UNLIKELY(spans->observer != NULL) ? ct_spans_report_enter(spans, stack) : 0;
 }
 
 static inline int
@@ -347,7 +347,7 @@ close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint
     uint8_t uncertain = ev->enter_tsc == frame->enter_tsc ? ev->uncertain : frame->flags & CT_SPAN_UNCERTAIN;
     emit(spans, stack, frame, fn != UINT32_MAX ? fn : frame->fn, ev->depth, ev->tsc, end, uncertain);
     if (CT_UNLIKELY(spans->observer != NULL)) {
-      ct_spans_tell_end(spans, stack, true);
+      ct_spans_report_end(spans, stack, true);
     }
     return 0;
   }
@@ -359,7 +359,7 @@ close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint
   frame.began -= before < frame.began ? before : frame.began;
   emit(spans, stack, &frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
   if (spans->observer != NULL) {
-    ct_spans_tell_end(spans, stack, false);
+    ct_spans_report_end(spans, stack, false);
   }
   return 0;
 }
@@ -450,10 +450,10 @@ has_frame_at(const struct ct_span_stack *stack, uint32_t depth)
 }
 
 static int
-tell_instant(struct ct_spans *spans)
+report_instant(struct ct_spans *spans)
 {
   if (spans->observer != NULL) {
-    ct_spans_tell_end(spans, spans->stacks.current, false);
+    ct_spans_report_end(spans, spans->stacks.current, false);
   }
   return 0;
 }
@@ -476,15 +476,15 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     spans->total_events++;
     ct_unwind_reason_point(&spans->unwind_reason, spans->stacks.current, ev->fn);
     emit_instant(spans, ev, CT_SPAN_POINT);
-    return tell_instant(spans);
+    return report_instant(spans);
   case CT_EV_COUNTED:
     emit_instant(spans, ev, CT_SPAN_COUNTED);
     spans->batch[spans->count - 1].duration_ticks = ev->value;
-    return tell_instant(spans);
+    return report_instant(spans);
   case CT_EV_ORPHAN_RETURN:
     spans->total_events++;
     emit_instant(spans, ev, CT_SPAN_ORPHAN);
-    return tell_instant(spans);
+    return report_instant(spans);
   case CT_EV_UNWOUND:
     return leave(spans, ev);
   case CT_EV_AWAY:

@@ -82,9 +82,9 @@ const struct ct_event *ct_spans_plain(struct ct_spans *spans, const struct ct_ev
 bool ct_spans_direct(struct ct_spans *spans, int *code);
 
 /* observe.c. The innermost frame of the stack is new. */
-int ct_spans_tell_enter(struct ct_spans *spans, struct ct_span_stack *stack);
+int ct_spans_report_enter(struct ct_spans *spans, struct ct_span_stack *stack);
 /* The span that came last is that of the frame that was the innermost one until now, or of no frame (!has_note). */
-void ct_spans_tell_end(struct ct_spans *spans, struct ct_span_stack *stack, bool has_note);
+void ct_spans_report_end(struct ct_spans *spans, struct ct_span_stack *stack, bool has_note);
 
 /* The thread is back on this stack: what it was off the processor meanwhile is not the innermost frame's. */
 static inline void

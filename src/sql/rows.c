@@ -93,7 +93,7 @@ find_row(struct rows_cursor *cursor)
   }
 }
 
-/* At the first row of the next source that has any, from cursor->source on; of all of them for one that is chosen. */
+/* At the first row of the next source that has any, from cursor->source on; of all of them for one that is selected. */
 static int
 find_source(struct rows_cursor *cursor)
 {

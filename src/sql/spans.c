@@ -288,10 +288,10 @@ choose_functions(struct spans_cursor *c, struct ct_sql_source *source)
   c->functions = calloc((size_t)count + 1, 1);
   for (uint32_t i = 0; c->functions != NULL && i < count; i++) {
     const struct ct_trace_function *fn = ct_trace_function(source->trace, i);
-    bool chosen = c->name != NULL ? fn != NULL && strcmp(fn->name, c->name) == 0
-                                  : c->function_id == (int64_t)(source->function_base + i);
-    c->functions[i] = chosen;
-    any |= chosen;
+    bool selected = c->name != NULL ? fn != NULL && strcmp(fn->name, c->name) == 0
+                                    : c->function_id == (int64_t)(source->function_base + i);
+    c->functions[i] = selected;
+    any |= selected;
   }
   return any;
 }

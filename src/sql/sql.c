@@ -426,7 +426,7 @@ run_all(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *r
 
 /* A thread of which an index that was needed so far has met damage. */
 static void
-tell_damage(const struct ct_sql *sql, char *out, size_t bytes)
+report_damage(const struct ct_sql *sql, char *out, size_t bytes)
 {
   for (size_t i = 0; i < sql->source_count; i++) {
     const struct ct_sql_source *source = &sql->sources[i];
@@ -456,7 +456,7 @@ ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result
   for (size_t i = 0; i < sql->recorded_count && own.damage[0] == '\0'; i++) {
     snprintf(own.damage, sizeof(own.damage), "%s", ct_sql_recorded_damage(sql->recorded[i]));
   }
-  tell_damage(sql, own.damage, sizeof(own.damage));
+  report_damage(sql, own.damage, sizeof(own.damage));
   sql->interrupted = 0;
   if (result != NULL) {
     int given = ct_sized_give(result, &own, sizeof(own), code == 0 ? diag : NULL);

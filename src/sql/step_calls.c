@@ -214,8 +214,8 @@ empty(struct ct_sql_step_calls *c)
 static int
 read_calls(struct ct_sql_step_calls *c, const char *path)
 {
-  struct ct_steps_calls_visitor visitor = {take_function, take_event, c};
-  int code = c->is_read ? 0 : ct_steps_calls_read(path, &visitor, &c->facts, &c->sql->diag);
+  struct ct_steps_calls_callbacks callbacks = {take_function, take_event, c};
+  int code = c->is_read ? 0 : ct_steps_calls_read(path, &callbacks, &c->facts, &c->sql->diag);
   if (code != 0) {
     empty(c);
   } else if (!c->is_read) {

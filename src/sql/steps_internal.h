@@ -8,7 +8,7 @@
 
 #include "sql/sql_steps.h"
 
-#include "steps/chosen.h"
+#include "steps/selected.h"
 #include "steps/cursor.h"
 #include "steps/memory.h"
 
@@ -54,7 +54,7 @@ struct ct_sql_search {
   struct ct_sql_recorded *recorded;
   const struct ct_sql_steps_wanted *wanted;
   struct ct_steps_cursor *cursor;
-  struct ct_steps_chosen chosen;
+  struct ct_steps_selected selected;
   struct ct_sql_way way;
   struct ct_sql_vectors vectors; /* before the step, of CT_SQL_STEP_VECTORS */
 };
@@ -66,6 +66,6 @@ void ct_sql_set_code(struct ct_sql_row *row, const uint8_t *code, uint8_t length
 void ct_sql_add_vectors(struct ct_sql_search *search, const struct ct_steps_step *step,
                         const struct ct_steps_state *after, bool is_wanted);
 void ct_sql_add_vectors_of_context(struct ct_sql_search *search, uint64_t step, const struct ct_steps_state *state,
-                                   bool is_told, enum ct_sql_row_by by);
+                                   bool is_reported, enum ct_sql_row_by by);
 
 #endif

@@ -44,7 +44,7 @@ open_one(const char *path, struct ct_sql_recorded **out, struct ct_diag *diag)
   return 0;
 }
 
-/* All threads of a recording count from where the first one of them began, chosen or not. */
+/* All threads of a recording count from where the first one of them began, selected or not. */
 static int
 add_files(struct ct_sql_recorded **list, size_t *count, char **files, size_t file_count, uint32_t tid,
           struct ct_diag *diag)

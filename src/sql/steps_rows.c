@@ -16,23 +16,24 @@ static int
 choose(struct ct_sql_search *search)
 {
   const struct ct_sql_steps_wanted *wanted = search->wanted;
-  struct ct_steps_chosen *chosen = &search->chosen;
+  struct ct_steps_selected *selected = &search->selected;
   if (wanted->function != NULL) {
-    int code = ct_steps_names_find(search->recorded->names, wanted->function, 0, &chosen->ranges, &chosen->count, NULL);
+    int code =
+        ct_steps_names_find(search->recorded->names, wanted->function, 0, &selected->ranges, &selected->count, NULL);
     if (code != 0) {
       return code;
     }
-    chosen->has_ranges = true;
+    selected->has_ranges = true;
   } else if (wanted->table == CT_SQL_STEPS && wanted->has_address) {
-    chosen->ranges = malloc(sizeof(*chosen->ranges));
-    if (chosen->ranges == NULL) {
+    selected->ranges = malloc(sizeof(*selected->ranges));
+    if (selected->ranges == NULL) {
       return CT_ENOMEM;
     }
-    chosen->ranges[0] = (struct ct_steps_range){wanted->address, wanted->address_end + 1};
-    chosen->count = 1;
-    chosen->has_ranges = wanted->address_end != UINT64_MAX;
+    selected->ranges[0] = (struct ct_steps_range){wanted->address, wanted->address_end + 1};
+    selected->count = 1;
+    selected->has_ranges = wanted->address_end != UINT64_MAX;
   }
-  return ct_steps_chosen_prepare(chosen, search->recorded->reader);
+  return ct_steps_selected_prepare(selected, search->recorded->reader);
 }
 
 struct ct_sql_search *
@@ -45,8 +46,8 @@ ct_sql_search_open(struct ct_sql_recorded *recorded, const struct ct_sql_steps_w
   search->recorded = recorded;
   search->wanted = wanted;
   int code = choose(search);
-  bool asks =
-      search->chosen.has_ranges || (wanted->table == CT_SQL_STEP_WRITES && (wanted->has_address || wanted->has_bytes));
+  bool asks = search->selected.has_ranges ||
+              (wanted->table == CT_SQL_STEP_WRITES && (wanted->has_address || wanted->has_bytes));
   if (code == 0 && asks && recorded->index == NULL && ct_steps_index_is_worth(recorded->reader)) {
     code = ct_steps_index_open(recorded->reader, &recorded->index);
   }
@@ -63,21 +64,21 @@ ct_sql_search_close(struct ct_sql_search *search)
 {
   if (search != NULL) {
     ct_steps_cursor_close(search->cursor);
-    ct_steps_chosen_free(&search->chosen);
+    ct_steps_selected_free(&search->selected);
     free(search);
   }
 }
 
 /* Of a step in the block; a row that stands between two steps may be in the block after, or before. */
 static bool
-has_chosen(const struct ct_sql_search *search, size_t block)
+has_selected(const struct ct_sql_search *search, size_t block)
 {
   const struct ct_steps_index *index = search->recorded->index;
   bool between = search->wanted->table != CT_SQL_STEPS;
-  return ct_steps_chosen_in_block(&search->chosen, index, block) ||
-         (between && block > 0 && ct_steps_chosen_in_block(&search->chosen, index, block - 1)) ||
+  return ct_steps_selected_in_block(&search->selected, index, block) ||
+         (between && block > 0 && ct_steps_selected_in_block(&search->selected, index, block - 1)) ||
          (between && block + 1 < ct_steps_reader_blocks(search->recorded->reader) &&
-          ct_steps_chosen_in_block(&search->chosen, index, block + 1));
+          ct_steps_selected_in_block(&search->selected, index, block + 1));
 }
 
 /* No step of the block has a later time: that of the next one's begin. The end of a system call is in no block's head.
@@ -110,7 +111,7 @@ ct_sql_search_may(const struct ct_sql_search *search, size_t block)
   if (index == NULL) {
     return true;
   }
-  if (search->chosen.has_ranges && !has_chosen(search, block)) {
+  if (search->selected.has_ranges && !has_selected(search, block)) {
     return false;
   }
   if (wanted->table != CT_SQL_STEP_WRITES) {
@@ -374,7 +375,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
   const struct ct_steps_state *state = ct_steps_cursor_state(cursor);
   enum ct_sql_steps_table table = search->wanted->table;
   search->way.tsc = step->tsc;
-  bool wanted = ct_steps_chosen_has(&search->chosen, step->pc);
+  bool wanted = ct_steps_selected_has(&search->selected, step->pc);
   if (table == CT_SQL_STEP_WRITES) {
     place_rows(search, step);
     if (wanted) {
@@ -394,7 +395,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
       take_registers(&after, state);
       add_changes(search, step, &after);
     }
-    if (state->rip_unknown || ct_steps_chosen_has(&search->chosen, state->cpu.rip)) {
+    if (state->rip_unknown || ct_steps_selected_has(&search->selected, state->cpu.rip)) {
       take_registers(&search->way.before, state); /* what comes next is wanted */
     }
   }

@@ -86,12 +86,12 @@ ct_sql_add_vectors(struct ct_sql_search *search, const struct ct_steps_step *ste
 
 void
 ct_sql_add_vectors_of_context(struct ct_sql_search *search, uint64_t step, const struct ct_steps_state *state,
-                              bool is_told, enum ct_sql_row_by by)
+                              bool is_reported, enum ct_sql_row_by by)
 {
   for (unsigned reg = 0; reg < ALL; reg++) {
     uint8_t known;
     const uint8_t *bytes = value_of(state, reg, &known);
-    if (is_told && (known != 0 || search->vectors.known[reg] != 0)) {
+    if (is_reported && (known != 0 || search->vectors.known[reg] != 0)) {
       add(search, step, state->cpu.rip, reg, state, by);
     }
     keep(&search->vectors, reg, bytes, known);

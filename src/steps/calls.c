@@ -44,7 +44,7 @@ struct code {
 };
 
 struct walk {
-  const struct ct_steps_calls_visitor *visitor;
+  const struct ct_steps_calls_callbacks *callbacks;
   struct ct_steps_calls_facts *facts;
   struct ct_steps_reader *reader;
   struct ct_steps_names *names;
@@ -98,7 +98,7 @@ flush(struct walk *w, uint64_t step, uint64_t tsc)
     double part = event->step > w->stamp_step ? (double)(event->step - w->stamp_step) / steps : 0;
     uint64_t at = w->stamp_tsc + (uint64_t)(ticks * (part < 1 ? part : 1));
     event->tsc = at < tsc ? at : tsc; /* great numbers are rounded */
-    w->code = w->visitor->event(w->visitor->context, event);
+    w->code = w->callbacks->event(w->callbacks->context, event);
   }
   w->waiting_count = 0;
 }
@@ -199,14 +199,14 @@ enter_function(struct walk *w, const struct ct_steps_name *name, uint64_t pc)
                                        .has_name = has_name,
                                        .is_cold = is_cold(name->raw)};
   w->table[at] = id + 1;
-  const struct ct_steps_call_function told = {.id = id,
-                                              .module = name->module,
-                                              .raw = name->raw,
-                                              .build_id = name->build_id,
-                                              .address = begin - name->base,
-                                              .size = has_name && name->end > begin ? name->end - begin : 0,
-                                              .base = name->base};
-  int code = w->visitor->function(w->visitor->context, &told);
+  const struct ct_steps_call_function reported = {.id = id,
+                                                  .module = name->module,
+                                                  .raw = name->raw,
+                                                  .build_id = name->build_id,
+                                                  .address = begin - name->base,
+                                                  .size = has_name && name->end > begin ? name->end - begin : 0,
+                                                  .base = name->base};
+  int code = w->callbacks->function(w->callbacks->context, &reported);
   w->code = w->code != 0 ? w->code : code;
   return id;
 }
@@ -257,7 +257,7 @@ push(struct walk *w, struct stack *stack, const struct frame *frame)
 }
 
 static void
-tell_enter(struct walk *w, struct frame *frame, bool before)
+report_enter(struct walk *w, struct frame *frame, bool before)
 {
   frame->is_stub = false;
   put(w, &(struct ct_steps_call){.kind = CT_STEPS_CALL_ENTER,
@@ -269,27 +269,27 @@ tell_enter(struct walk *w, struct frame *frame, bool before)
 
 /* A stub that was no stub: it has done more than jump. */
 static void
-tell_stub(struct walk *w, struct stack *stack)
+report_stub(struct walk *w, struct stack *stack)
 {
   struct frame *top = top_of(stack);
   if (top != NULL && top->is_stub) {
-    tell_enter(w, top, false);
+    report_enter(w, top, false);
   }
 }
 
 /* Before anything is told that came after it. */
 static void
-tell_last_stub(struct walk *w)
+report_last_stub(struct walk *w)
 {
   if (w->stack_count != 0) {
-    tell_stub(w, &w->stacks[w->current]);
+    report_stub(w, &w->stacks[w->current]);
   }
 }
 
 static void
 pop(struct walk *w, struct stack *stack, enum ct_steps_call_kind kind, uint64_t step)
 {
-  tell_stub(w, stack);
+  report_stub(w, stack);
   stack->count--;
   put_kind(w, kind, step);
 }
@@ -307,13 +307,13 @@ unwind(struct walk *w, struct stack *stack, uint64_t rsp, uint64_t step)
 static void
 enter(struct walk *w, struct stack *stack, uint64_t slot, uint64_t ra, uint64_t pc, uint64_t step)
 {
-  tell_stub(w, stack);
+  report_stub(w, stack);
   uint32_t fn = function_at(w, step, pc);
   struct frame *frame = push(w, stack, &(struct frame){.slot = slot, .ra = ra, .step = step, .fn = fn});
   if (frame != NULL && w->code == 0) {
     frame->is_stub = !w->functions[fn].has_name;
     if (!frame->is_stub) {
-      tell_enter(w, frame, false);
+      report_enter(w, frame, false);
     }
   }
 }
@@ -344,7 +344,7 @@ add_stack(struct walk *w, uint64_t rsp)
 static void
 leave_stack(struct walk *w, struct stack *stack, uint64_t step, bool is_signal)
 {
-  tell_stub(w, stack);
+  report_stub(w, stack);
   while (!is_signal && stack->is_alternate && stack->count != 0) {
     bool is_end = stack->frames[stack->count - 1].slot == UNKNOWN; /* what has called sigreturn */
     pop(w, stack, is_end ? CT_STEPS_CALL_RETURN : CT_STEPS_CALL_UNWOUND, step);
@@ -356,21 +356,21 @@ static void
 choose_stack(struct walk *w, uint64_t rsp, uint64_t step, bool is_signal)
 {
   struct stack *stack = &w->stacks[w->current];
-  size_t chosen = w->current;
+  size_t selected = w->current;
   bool below = is_signal && rsp < w->rsp && w->rsp - rsp < SIGNAL_ROOM;
   if (!holds(stack, rsp) && !below) {
     bool found = false;
     for (size_t i = 0; i < w->stack_count && !found; i++) {
       found = holds(&w->stacks[i], rsp);
-      chosen = found ? i : chosen;
+      selected = found ? i : selected;
     }
     bool above = rsp > stack->high && rsp - stack->high < ABOVE_ROOM;
-    chosen = found || above ? chosen : add_stack(w, rsp);
+    selected = found || above ? selected : add_stack(w, rsp);
   }
-  if (chosen != w->current) {
+  if (selected != w->current) {
     leave_stack(w, &w->stacks[w->current], step, is_signal);
-    w->current = chosen;
-    w->begins = w->stacks[chosen].count == 0;
+    w->current = selected;
+    w->begins = w->stacks[selected].count == 0;
     put_kind(w, CT_STEPS_CALL_SWITCH, step);
   }
 }
@@ -399,7 +399,7 @@ begin(struct walk *w, uint64_t step, uint64_t pc)
     struct frame *frame =
         push(w, stack, &(struct frame){.slot = is_new ? w->rsp : UNKNOWN, .ra = UNKNOWN, .step = step, .fn = fn});
     if (frame != NULL && w->code == 0) {
-      tell_enter(w, frame, !is_new);
+      report_enter(w, frame, !is_new);
     }
   }
 }
@@ -442,9 +442,9 @@ take_jump(struct walk *w, uint64_t target, uint64_t rsp, uint64_t step)
   }
   if (top->is_stub && top->slot - rsp <= 8 * STUB_WORDS) {
     top->fn = fn;
-    tell_enter(w, top, false);
+    report_enter(w, top, false);
   } else if (rsp == top->slot || (top->slot == UNKNOWN && top->ra == UNKNOWN && !own->has_name)) {
-    tell_stub(w, stack);
+    report_stub(w, stack);
     top->fn = fn;
     top->step = step;
     put(w, &(struct ct_steps_call){.kind = CT_STEPS_CALL_TAIL, .fn = fn, .stack = (uint32_t)w->current, .step = step});
@@ -560,7 +560,7 @@ take_handler(struct walk *w, const struct ct_stream_context *context, uint64_t s
   stack->high = rsp > stack->high ? rsp : stack->high;
   unwind(w, stack, rsp + 1, step); /* of a handler on its own stack that was left by siglongjmp */
   enter(w, stack, rsp, UNKNOWN, context->rip, step);
-  tell_stub(w, stack);
+  report_stub(w, stack);
   w->begins = false;
 }
 
@@ -574,7 +574,7 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return;
   }
   if (event->kind == CT_STREAM_GAP) {
-    tell_last_stub(w);
+    report_last_stub(w);
     w->facts->gaps++;
     w->was_gap = true;
     put_kind(w, CT_STEPS_CALL_LOST, event->step);
@@ -593,7 +593,7 @@ visit_event(void *argument, const struct ct_steps_event *event)
     return;
   }
   w->was_gap = false;
-  tell_last_stub(w);
+  report_last_stub(w);
   stamp(w, event->step, context.tsc, true);
   if (context.reason == CT_CONTEXT_HANDLER && w->stack_count != 0) {
     take_handler(w, &context, event->step);
@@ -656,17 +656,17 @@ walk_all(struct walk *w, struct ct_steps_cursor *cursor)
     next = place->first_step + place->steps;
   }
   if (w->code == 0) {
-    tell_last_stub(w);
+    report_last_stub(w);
   }
   flush(w, next, w->stamp_tsc);
   w->facts->inconsistent = ct_steps_cursor_inconsistent(cursor);
 }
 
 int
-ct_steps_calls_read(const char *path, const struct ct_steps_calls_visitor *visitor, struct ct_steps_calls_facts *facts,
-                    struct ct_diag *diag)
+ct_steps_calls_read(const char *path, const struct ct_steps_calls_callbacks *callbacks,
+                    struct ct_steps_calls_facts *facts, struct ct_diag *diag)
 {
-  struct walk w = {.visitor = visitor, .facts = facts, .begins = true};
+  struct walk w = {.callbacks = callbacks, .facts = facts, .begins = true};
   int code = ct_steps_reader_open(path, &w.reader, diag);
   if (code != 0) {
     return code;

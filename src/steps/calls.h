@@ -65,21 +65,21 @@ struct ct_steps_calls_facts {
   uint64_t steps, bytes;
   uint64_t first_tsc, last_tsc;
   uint64_t gaps, inconsistent;
-  bool has_ended; /* the thread has */
-  int32_t status; /* as waitpid gives it, if so */
+  bool has_ended;    /* the thread has */
+  int32_t status;    /* as waitpid gives it, if so */
   char program[512]; /* its path; "": not known */
   char damage[256];
 };
 
 /* Each function before the first event of it. 0, or what ends the reading. */
-struct ct_steps_calls_visitor {
+struct ct_steps_calls_callbacks {
   int (*function)(void *context, const struct ct_steps_call_function *function);
   int (*event)(void *context, const struct ct_steps_call *event);
   void *context;
 };
 
-/* 0; as ct_steps_reader_open; CT_ENOMEM; what the visitor has returned. */
-int ct_steps_calls_read(const char *path, const struct ct_steps_calls_visitor *visitor,
+/* 0; as ct_steps_reader_open; CT_ENOMEM; what the callbacks has returned. */
+int ct_steps_calls_read(const char *path, const struct ct_steps_calls_callbacks *callbacks,
                         struct ct_steps_calls_facts *facts, struct ct_diag *diag);
 
 #endif

@@ -94,7 +94,7 @@ leave_block(struct ct_steps_cursor *c)
 
 /* What is missing in the file is to readers as what the recorder has lost. */
 static void
-tell_hole(struct ct_steps_cursor *c, uint64_t tsc)
+report_hole(struct ct_steps_cursor *c, uint64_t tsc)
 {
   const struct ct_stream_gap gap = {.event = {CT_STREAM_EVENT | CT_STREAM_GAP, sizeof(gap)}, .tsc = tsc};
   const struct ct_steps_event event = {
@@ -115,7 +115,7 @@ give_block_up(struct ct_steps_cursor *c, const char *why)
                        (unsigned long long)place->offset, why, (unsigned long long)c->where.number,
                        (unsigned long long)c->last);
   c->where.number = c->last;
-  tell_hole(c, place->last_tsc);
+  report_hole(c, place->last_tsc);
   leave_block(c);
 }
 
@@ -135,7 +135,7 @@ enter_block(struct ct_steps_cursor *c)
   c->where.insn = c->where.stamp = 0;
   c->where.tsc = place->first_tsc;
   if (place->after_hole) {
-    tell_hole(c, place->first_tsc);
+    report_hole(c, place->first_tsc);
   }
   if (ct_steps_reader_unpack(c->reader, c->block, &c->unpacked) != 0) {
     give_block_up(c, "is damaged");
@@ -227,7 +227,7 @@ take_time(struct ct_steps_cursor *c, uint64_t tsc)
 }
 
 static void
-tell(struct ct_steps_cursor *c, const struct ct_record *record)
+report(struct ct_steps_cursor *c, const struct ct_record *record)
 {
   struct ct_steps_event event = {
       .step = c->where.number, .kind = record->event_kind, .data = record->data, .bytes = record->bytes};
@@ -257,7 +257,7 @@ static void
 take_event(struct ct_steps_cursor *c, const struct ct_record *record)
 {
   struct ct_stream_signal signal;
-  tell(c, record);
+  report(c, record);
   if (record->event_kind == CT_STREAM_CONTEXT) {
     take_context(c, record);
   } else if (record->event_kind == CT_STREAM_SIGNAL) {
@@ -384,7 +384,7 @@ take_stamps(struct ct_steps_cursor *c)
 }
 
 static void
-tell_checkpoint(struct ct_steps_cursor *c)
+report_checkpoint(struct ct_steps_cursor *c)
 {
   static __thread struct ct_steps_checkpoint checkpoint;
   checkpoint.number = c->where.number;
@@ -406,7 +406,7 @@ advance(struct ct_steps_cursor *c, const struct ct_steps_step **step)
     return !c->stays && enter_block(c);
   }
   if (CT_UNLIKELY(c->checkpoint != NULL && c->where.number >= c->next_checkpoint && c->where.number < c->last)) {
-    tell_checkpoint(c);
+    report_checkpoint(c);
   }
   take_stamps(c);
   ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), record);
@@ -488,7 +488,7 @@ ct_steps_cursor_next(struct ct_steps_cursor *c)
 
 /* To where the next record is an instruction, without making it. */
 static void
-settle(struct ct_steps_cursor *c)
+reconcile(struct ct_steps_cursor *c)
 {
   struct ct_record ahead;
   const struct ct_steps_step *made = NULL;
@@ -592,7 +592,7 @@ ct_steps_cursor_seek(struct ct_steps_cursor *c, uint64_t step)
   go_to_block(c, ct_steps_reader_find(c->reader, step), step);
   while (c->where.number < step && ct_steps_cursor_next(c) != NULL) {
   }
-  settle(c);
+  reconcile(c);
   c->is_silent = false;
   c->inconsistent = inconsistent;
   return c->where.number == step && (is_inside(c) || c->is_in);

@@ -58,7 +58,7 @@ open_lane(struct follow *f, struct lane *lane, struct ct_diag *diag)
     lane->reader = lane->view->lines.reader;
     lane->next = f->is_first && options->tail ? ct_steps_reader_blocks(lane->reader) : 0;
     lane->view->from = options->has_step ? options->step : 0;
-    lane->view->chosen.has_ranges = options->function != NULL || options->has_address;
+    lane->view->selected.has_ranges = options->function != NULL || options->has_address;
   }
   return code;
 }
@@ -154,10 +154,10 @@ take_modules(const struct follow *f, struct lane *lane)
   if (options->function == NULL && !options->has_address) {
     return 0;
   }
-  ct_steps_chosen_free(&view->chosen);
-  view->chosen = (struct ct_steps_chosen){.has_ranges = true};
+  ct_steps_selected_free(&view->selected);
+  view->selected = (struct ct_steps_selected){.has_ranges = true};
   int code = ct_steps_view_choose(view, NULL);
-  view->chosen.has_ranges = true;
+  view->selected.has_ranges = true;
   return code == CT_ERANGE && f->goes_on ? 0 : code; /* it may be mapped later */
 }
 

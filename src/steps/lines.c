@@ -93,10 +93,10 @@ static uint32_t
 vectors_of(const struct ct_steps_step *step, const struct ct_steps_state *before, const struct ct_steps_state *after)
 {
   uint32_t written = step->plan != NULL ? step->effects->vectors_written : ~0u, changed = 0;
-  bool is_told = step->plan != NULL && written != 0xffff; /* by name, whether it changes or not */
+  bool is_reported = step->plan != NULL && written != 0xffff; /* by name, whether it changes or not */
   for (uint32_t left = written; left != 0; left &= left - 1) {
     unsigned i = (unsigned)__builtin_ctz(left);
-    bool differs = is_told || before->vectors_known[i] != after->vectors_known[i] ||
+    bool differs = is_reported || before->vectors_known[i] != after->vectors_known[i] ||
                    memcmp(before->vector[i], after->vector[i], after->vectors_known[i]) != 0;
     changed |= (uint32_t)(after->vectors_known[i] != 0 && differs) << i;
   }

@@ -65,7 +65,7 @@ static void
 take_vectors(struct ct_steps_state *state, const struct ct_steps_insn *insn, const uint8_t *values)
 {
   const struct ct_effects *e = &insn->effects;
-  uint32_t written = e->vectors_written, told = 0;
+  uint32_t written = e->vectors_written, given = 0;
   if (written == ALL_VECTORS) {
     zero_vectors(state, e);
     return;
@@ -74,14 +74,14 @@ take_vectors(struct ct_steps_state *state, const struct ct_steps_insn *insn, con
     const struct ct_value *value = &insn->values[i];
     if (value->kind == CT_VALUE_VECTOR) {
       put_vector(state, e, value, values);
-      told |= 1u << (value->reg & 31);
+      given |= 1u << (value->reg & 31);
     } else if (value->kind == CT_VALUE_MASK) {
       state->mask[value->reg & 7] = number_at(values, value->size);
       state->masks_known |= (uint8_t)(1u << (value->reg & 7));
     }
     values += value->size;
   }
-  for (uint32_t rest = written & ~told; rest != 0; rest &= rest - 1) {
+  for (uint32_t rest = written & ~given; rest != 0; rest &= rest - 1) {
     state->vectors_known[__builtin_ctz(rest)] = 0;
   }
 }
@@ -121,7 +121,7 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
   const struct ct_effects *e = &insn->effects;
   struct ct_cpu before = state->cpu;
   bool is_call = e->flow == CT_INSN_FLOW_SYSCALL;
-  uint16_t told = 0;
+  uint16_t given = 0;
   bool lost = (e->reads & state->unknown) != 0;
   did->store_count = (uint8_t)(lost ? 0 : ct_mem_stores(e, &state->cpu, did->stores));
   if (CT_UNLIKELY(e->saves != CT_SAVES_NOT)) {
@@ -133,7 +133,7 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
     switch (value->kind) {
     case CT_VALUE_REG:
       state->cpu.reg[value->reg & 15] = number_at(values, value->size);
-      told |= (uint16_t)(1u << (value->reg & 15));
+      given |= (uint16_t)(1u << (value->reg & 15));
       break;
     case CT_VALUE_FLAGS:
       state->cpu.flags =
@@ -156,9 +156,9 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
     state->cpu.reg[CT_RCX] = state->cpu.rip;
     state->cpu.flags = state->cpu.reg[CT_R11];
     state->cpu.unknown = 0;
-    told |= 1u << CT_RCX;
+    given |= 1u << CT_RCX;
   }
-  state->unknown = (uint16_t)((state->unknown & ~told) | (e->writes & ~told));
+  state->unknown = (uint16_t)((state->unknown & ~given) | (e->writes & ~given));
 }
 
 /* ---- what is ---- */

@@ -28,7 +28,7 @@ skip_blocks(struct lane *lane)
 {
   struct ct_steps_view *view = lane->view;
   size_t block = ct_steps_cursor_block(view->cursor), blocks = ct_steps_reader_blocks(view->lines.reader);
-  if (!view->chosen.has_ranges || block == lane->last_block) {
+  if (!view->selected.has_ranges || block == lane->last_block) {
     return true;
   }
   size_t wanted = block;
@@ -50,7 +50,7 @@ write_next(struct lane *lane)
   struct ct_steps_view *view = lane->view;
   const struct ct_steps_step *step;
   while (skip_blocks(lane) && (step = ct_steps_cursor_next(view->cursor)) != NULL) {
-    bool wanted = ct_steps_chosen_has(&view->chosen, step->pc);
+    bool wanted = ct_steps_selected_has(&view->selected, step->pc);
     if (wanted) {
       lane->tsc = step->tsc;
       ct_steps_put_step(&view->lines, step, &view->before, view->cursor);
@@ -98,7 +98,7 @@ open_lane(struct lane *lane, const char *path, const struct ct_steps_options *op
   lane->last_block = SIZE_MAX;
   lane->view->left = 1;
   code = ct_steps_view_choose(lane->view, diag);
-  lane->view->shows_events = !lane->view->chosen.has_ranges;
+  lane->view->shows_events = !lane->view->selected.has_ranges;
   ct_steps_cursor_events(lane->view->cursor, ct_steps_view_event, lane->view);
   return code;
 }

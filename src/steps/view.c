@@ -23,42 +23,42 @@ enum { TAIL_DEFAULT = 20, NEAR_STEPS = 100000 };
 bool
 ct_steps_view_wants(struct ct_steps_view *view, size_t block)
 {
-  if (!view->chosen.has_ranges) {
+  if (!view->selected.has_ranges) {
     return true;
   }
   if (view->index == NULL && ct_steps_index_is_worth(view->lines.reader) && view->code == 0) {
     view->code = ct_steps_index_open(view->lines.reader, &view->index);
   }
-  return view->index == NULL ? view->code == 0 : ct_steps_chosen_in_block(&view->chosen, view->index, block);
+  return view->index == NULL ? view->code == 0 : ct_steps_selected_in_block(&view->selected, view->index, block);
 }
 
 int
 ct_steps_view_choose(struct ct_steps_view *view, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = view->lines.options;
-  struct ct_steps_chosen *chosen = &view->chosen;
+  struct ct_steps_selected *selected = &view->selected;
   if (options->function != NULL) {
-    int code = ct_steps_names_find(view->lines.names, options->function, 0, &chosen->ranges, &chosen->count, diag);
+    int code = ct_steps_names_find(view->lines.names, options->function, 0, &selected->ranges, &selected->count, diag);
     if (code != 0) {
       return code;
     }
-    if (chosen->count == 0) {
+    if (selected->count == 0) {
       return ct_fail(diag, CT_ERANGE, "no function of the trace's modules is called %s", options->function);
     }
   }
-  chosen->has_ranges = options->function != NULL;
+  selected->has_ranges = options->function != NULL;
   if (options->has_address) {
-    bool inside = ct_steps_chosen_has(chosen, options->address);
-    free(chosen->ranges);
-    chosen->ranges = malloc(sizeof(*chosen->ranges));
-    if (chosen->ranges == NULL) {
+    bool inside = ct_steps_selected_has(selected, options->address);
+    free(selected->ranges);
+    selected->ranges = malloc(sizeof(*selected->ranges));
+    if (selected->ranges == NULL) {
       return ct_fail(diag, CT_ENOMEM, "out of memory");
     }
-    chosen->ranges[0] = (struct ct_steps_range){options->address, options->address + 1};
-    chosen->count = inside ? 1 : 0;
-    chosen->has_ranges = true;
+    selected->ranges[0] = (struct ct_steps_range){options->address, options->address + 1};
+    selected->count = inside ? 1 : 0;
+    selected->has_ranges = true;
   }
-  return ct_steps_chosen_prepare(chosen, view->lines.reader) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
+  return ct_steps_selected_prepare(selected, view->lines.reader) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
 }
 
 /* ---- forward ---- */
@@ -84,7 +84,7 @@ static bool
 show_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
 {
   struct ct_steps_view *view = context;
-  if (step->number >= view->from && ct_steps_chosen_has(&view->chosen, step->pc)) {
+  if (step->number >= view->from && ct_steps_selected_has(&view->selected, step->pc)) {
     ct_steps_put_step(&view->lines, step, &view->before, cursor);
     view->shown++;
     view->left--;
@@ -131,7 +131,7 @@ show_block(struct ct_steps_view *view, size_t block)
 void
 ct_steps_view_block(struct ct_steps_view *view, size_t block)
 {
-  view->shows_events = !view->chosen.has_ranges;
+  view->shows_events = !view->selected.has_ranges;
   ct_steps_cursor_events(view->cursor, ct_steps_view_event, view);
   ct_steps_cursor_scan(view->cursor, block, UINT64_MAX, show_step, view);
 }
@@ -141,7 +141,7 @@ show_forward(struct ct_steps_view *view, uint64_t from)
 {
   struct ct_steps_reader *reader = view->lines.reader;
   view->from = from;
-  view->shows_events = !view->chosen.has_ranges;
+  view->shows_events = !view->selected.has_ranges;
   ct_steps_cursor_events(view->cursor, ct_steps_view_event, view);
   for (size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, from) : 0;
        block < ct_steps_reader_blocks(reader) && view->left != 0 && !ferror(view->lines.out); block++) {
@@ -158,7 +158,7 @@ collect_step(void *context, const struct ct_steps_step *step, const struct ct_st
 {
   struct ct_steps_view *view = context;
   (void)cursor;
-  if (!ct_steps_chosen_has(&view->chosen, step->pc)) {
+  if (!ct_steps_selected_has(&view->selected, step->pc)) {
     return true;
   }
   if (view->found_count == view->found_capacity) {
@@ -258,7 +258,7 @@ tail_begin(struct ct_steps_view *view)
 
 /* A line about a step. */
 static void
-put_remark(const struct ct_steps_view *view, uint64_t step, const char *text)
+put_note(const struct ct_steps_view *view, uint64_t step, const char *text)
 {
   if (view->lines.options->json) {
     fprintf(view->lines.out, "{\"step\":%" PRIu64 ",\"tid\":%" PRId32 ",\"event\":\"%s\"}\n", step,
@@ -284,17 +284,17 @@ show_last_write(struct ct_steps_view *view, struct ct_diag *diag)
     return ct_fail(diag, code, "out of memory");
   }
   if (write.kind == CT_STEPS_WRITE_KERNEL || write.kind == CT_STEPS_WRITE_CONTEXT) {
-    put_remark(view, write.step,
-               write.kind == CT_STEPS_WRITE_KERNEL ? "written by the kernel, in the system call"
-               : write.step == 0                   ? "as it was when the recording began"
-                                                   : "written by a signal's delivery, or in a gap, just before");
+    put_note(view, write.step,
+             write.kind == CT_STEPS_WRITE_KERNEL ? "written by the kernel, in the system call"
+             : write.step == 0                   ? "as it was when the recording began"
+                                                 : "written by a signal's delivery, or in a gap, just before");
   }
   if (write.kind != CT_STEPS_WRITE_NONE) {
     view->left = 1;
     show_forward(view, write.step);
   }
   if (write.has_gap) {
-    put_remark(view, write.gap, "before this step something is not recorded: a later writer may be missing");
+    put_note(view, write.gap, "before this step something is not recorded: a later writer may be missing");
   }
   return 0;
 }
@@ -431,7 +431,7 @@ ct_steps_view_close(struct ct_steps_view *view, struct ct_steps_notes *notes)
   ct_steps_names_free(view->lines.names);
   ct_steps_index_close(view->index);
   ct_steps_reader_close(view->lines.reader);
-  ct_steps_chosen_free(&view->chosen);
+  ct_steps_selected_free(&view->selected);
   free(view->found);
   free(view);
 }

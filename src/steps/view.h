@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The view of a thread's steps: which are chosen (view.c), and a line for each (lines.c). */
+/* The view of a thread's steps: which are selected (view.c), and a line for each (lines.c). */
 #ifndef CT_STEPS_VIEW_H
 #define CT_STEPS_VIEW_H
 

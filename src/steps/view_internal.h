@@ -3,7 +3,7 @@
 #ifndef CT_STEPS_VIEW_INTERNAL_H
 #define CT_STEPS_VIEW_INTERNAL_H
 
-#include "steps/chosen.h"
+#include "steps/selected.h"
 #include "steps/view.h"
 
 /* Which steps of a thread are wanted, and where they go. */
@@ -11,7 +11,7 @@ struct ct_steps_view {
   struct ct_steps_lines lines;
   struct ct_steps_cursor *cursor;
   struct ct_steps_index *index; /* NULL: not needed so far */
-  struct ct_steps_chosen chosen;
+  struct ct_steps_selected selected;
   uint64_t left; /* to show */
   uint64_t shown;
   struct ct_steps_state before;

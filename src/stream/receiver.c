@@ -104,7 +104,7 @@ objection(struct receiver *receiver)
     return "the stream is of another version";
   }
   const char *token = receiver->options.token;
-  if (receiver->is_one_way) { /* whoever gave us the descriptor has chosen who writes it */
+  if (receiver->is_one_way) { /* whoever gave us the descriptor has selected who writes it */
     return NULL;
   }
   if (token != NULL ? !ct_token_equal(token, data + HELLO_HEAD, frame->bytes - HELLO_HEAD) : !is_ours(receiver)) {

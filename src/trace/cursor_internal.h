@@ -50,7 +50,7 @@ struct ct_cursor {
   /* Of the block to come, when blocks are numbered: number (UINT64_MAX after a seek) and events before it. */
   bool begins_late;        /* the first block is that of a trace of the last stretch, and has not been loaded */
   bool is_empty;           /* nothing of the thread was kept: it has no file */
-  bool sought;             /* the position was chosen: the frames open there are no events */
+  bool sought;             /* the position was selected: the frames open there are no events */
   bool before_range;       /* what comes is passed over until the trace's range begins */
   bool after_range;        /* no more is to come of it */
   bool looks_on;           /* but for time away that began in it */

@@ -151,7 +151,7 @@ root_of_id(const struct ct_call_trees *trees, uint64_t id)
   return SIZE_MAX;
 }
 
-/* NULL: no chosen call is open on it. */
+/* NULL: no selected call is open on it. */
 static struct ct_tree_stack *
 stack_of(const struct ct_call_trees *trees, uint32_t thread, uint64_t context)
 {
@@ -191,7 +191,7 @@ push(struct ct_call_trees *trees, const struct lane *lane, const struct ct_line 
   struct ct_tree_stack *stack = stack_of(trees, lane->thread, line->context);
   size_t root = root_of_id(trees, line->id);
   if (stack == NULL && root == SIZE_MAX) {
-    return 0; /* what a chosen call has ended with: a tail call */
+    return 0; /* what a selected call has ended with: a tail call */
   }
   if (stack == NULL && (stack = make_stack(trees, lane->thread, line->context, root)) == NULL) {
     return CT_ENOMEM;

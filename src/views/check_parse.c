@@ -361,9 +361,9 @@ ct_checks_add(struct ct_checks *checks, const char *line, struct ct_diag *diag)
   return 0;
 }
 
-/* Cuts a remark off the line; false when nothing is left. */
+/* Cuts a comment off the line; false when nothing is left. */
 static bool
-strip_remark(char *line)
+strip_comment(char *line)
 {
   for (char *at = line; *at != '\0'; at++) {
     if (*at == '#' && (at == line || isspace((unsigned char)at[-1]))) {
@@ -387,7 +387,7 @@ ct_checks_add_file(struct ct_checks *checks, const char *path, struct ct_diag *d
   }
   while (code == 0 && getline(&line, &size, file) >= 0) {
     number++;
-    if (strip_remark(line)) {
+    if (strip_comment(line)) {
       line[strcspn(line, "\r\n")] = '\0';
       code = ct_checks_add(checks, line, &why);
     }

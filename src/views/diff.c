@@ -287,7 +287,7 @@ struct side {
   struct ct_profile_wanted wanted;
   struct ct_profile *profile;
   const struct ct_view_progress *progress;
-  pthread_mutex_t *telling;   /* one side at a time: one may be done long before the other */
+  pthread_mutex_t *reporting; /* one side at a time: one may be done long before the other */
   _Atomic uint64_t *done;     /* relaxed: for the line of progress only */
   _Atomic bool *is_cancelled; /* relaxed: the other side ends too */
   uint64_t total;
@@ -300,12 +300,12 @@ side_moved(void *arg, uint64_t bytes)
 {
   struct side *side = arg;
   uint64_t done = atomic_fetch_add_explicit(side->done, bytes, memory_order_relaxed) + bytes;
-  pthread_mutex_lock(side->telling);
+  pthread_mutex_lock(side->reporting);
   if (side->progress->update != NULL &&
       side->progress->update(side->progress->arg, done < side->total ? done : side->total, side->total) != 0) {
     atomic_store_explicit(side->is_cancelled, true, memory_order_relaxed);
   }
-  pthread_mutex_unlock(side->telling);
+  pthread_mutex_unlock(side->reporting);
   return atomic_load_explicit(side->is_cancelled, memory_order_relaxed) ? CT_ECANCELED : 0;
 }
 
@@ -323,7 +323,7 @@ read_both(struct ct_trace *before, struct ct_trace *after, const struct ct_diff_
 {
   _Atomic uint64_t done = 0;
   _Atomic bool is_cancelled = false;
-  pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_t reporting = PTHREAD_MUTEX_INITIALIZER;
   uint64_t total = ct_trace_bytes(before) + ct_trace_bytes(after);
   struct side sides[2] = {
       {.trace = before, .wanted = {.tids = options->before_tids, .tid_count = options->before_tid_count}},
@@ -335,7 +335,7 @@ read_both(struct ct_trace *before, struct ct_trace *after, const struct ct_diff_
     sides[i].is_cancelled = &is_cancelled;
     sides[i].total = total;
     sides[i].progress = &options->progress;
-    sides[i].telling = &telling;
+    sides[i].reporting = &reporting;
     sides[i].wanted.options = options;
     sides[i].wanted.filter = *calls;
     sides[i].wanted.workers = options->workers != 0 ? options->workers : 1;

@@ -103,9 +103,9 @@ number_of(const struct ct_edges *edges, uint32_t fn)
 }
 
 static inline bool
-is_chosen(const struct ct_edges *edges, uint32_t number)
+is_selected(const struct ct_edges *edges, uint32_t number)
 {
-  return edges->known[number].is_chosen;
+  return edges->known[number].is_selected;
 }
 
 static void
@@ -206,7 +206,7 @@ add_callers(void *arg, const struct ct_span *spans, size_t count)
     if (number == CT_NO_NAME) {
       return CT_ENOMEM;
     }
-    if (!is_chosen(edges, number) || span->end == CT_SPAN_ORPHAN) {
+    if (!is_selected(edges, number) || span->end == CT_SPAN_ORPHAN) {
       continue;
     }
     bool is_called = span->end != CT_SPAN_COUNTED && span->caller_fn != UINT32_MAX;
@@ -278,7 +278,7 @@ take_callers(void *part, const struct ct_span_tree *tree)
     const struct ct_tree_node *node = &tree->nodes[i];
     struct ct_edge_sums own = sums_of_node(node);
     struct ct_edge_sums *sums =
-        is_chosen(edges, numbers[i]) ? sums_of(edges, numbers[i], caller_of(node, numbers)) : &own;
+        is_selected(edges, numbers[i]) ? sums_of(edges, numbers[i], caller_of(node, numbers)) : &own;
     rc = sums != NULL ? 0 : CT_ENOMEM;
     if (rc == 0 && sums != &own) {
       merge_sums(sums, &own);
@@ -289,7 +289,7 @@ take_callers(void *part, const struct ct_span_tree *tree)
   return rc;
 }
 
-/* The same of the sums of one. Also what all calls of each chosen function amount to. */
+/* The same of the sums of one. Also what all calls of each selected function amount to. */
 static struct ct_edge_sums
 sums_of_tree_edge(const struct ct_tree_edge *edge)
 {
@@ -315,7 +315,7 @@ take_callers_of_sums(void *part, const struct ct_tree_sums *tree)
                     : edge->caller == CT_CALLER_OTHERS  ? CT_EDGE_STACK
                     : edge->caller == CT_CALLER_COUNTED ? CT_EDGE_COUNTED
                                                         : (int32_t)callers[i];
-    if (is_chosen(edges, functions[i])) {
+    if (is_selected(edges, functions[i])) {
       struct ct_edge_sums own = sums_of_tree_edge(edge), *sums = sums_of(edges, functions[i], other);
       rc = sums != NULL ? 0 : CT_ENOMEM;
       if (sums != NULL) {
@@ -341,7 +341,7 @@ ct_edges_collect_callers(struct ct_edges *edges, struct ct_view_reading *reading
 
 /* ---- callees ---- */
 
-/* Notes of a frame of a chosen function: the position of the next one further out on the stack + 1, 0: there is none.
+/* Notes of a frame of a selected function: the position of the next one further out on the stack + 1, 0: there is none.
  */
 static int
 entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
@@ -354,7 +354,7 @@ entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
     return CT_ENOMEM;
   }
   stack->notes[top].node = number;
-  if (is_chosen(edges, number) && edges->open[number]++ != 0) {
+  if (is_selected(edges, number) && edges->open[number]++ != 0) {
     uint32_t at = top;
     while (at != 0 && stack->notes[at - 1].node != number) {
       at--;
@@ -364,9 +364,10 @@ entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
   return 0;
 }
 
-/* Of a chosen function a frame has ended. */
+/* Of a selected function a frame has ended. */
 static int
-end_chosen(struct ct_edges *edges, const struct ct_span_stack *stack, const struct ct_span_call *call, uint32_t number)
+end_selected(struct ct_edges *edges, const struct ct_span_stack *stack, const struct ct_span_call *call,
+             uint32_t number)
 {
   const struct ct_span *span = call->span;
   add(&edges->functions[number], span);
@@ -413,11 +414,11 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   if (span->end == CT_SPAN_ORPHAN) {
     return 0;
   }
-  if (is_chosen(edges, number) && end_chosen(edges, stack, call, number) != 0) {
+  if (is_selected(edges, number) && end_selected(edges, stack, call, number) != 0) {
     return CT_ENOMEM;
   }
   uint32_t caller = stack->count != 0 ? stack->notes[stack->count - 1].node : CT_NO_NAME;
-  if (caller == CT_NO_NAME || !is_chosen(edges, caller) || span->end == CT_SPAN_COUNTED) {
+  if (caller == CT_NO_NAME || !is_selected(edges, caller) || span->end == CT_SPAN_COUNTED) {
     return 0;
   }
   struct ct_edge_sums *sums = sums_of(edges, caller, (int32_t)number);
@@ -432,10 +433,10 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   return 0;
 }
 
-/* Of a chosen function a node, as end_chosen has it of each of its calls. */
+/* Of a selected function a node, as end_selected has it of each of its calls. */
 static int
-take_chosen(struct ct_edges *edges, const struct ct_span_tree *tree, const uint32_t *numbers,
-            const struct ct_tree_time *times, const struct ct_tree_outer *outers, uint32_t at)
+take_selected(struct ct_edges *edges, const struct ct_span_tree *tree, const uint32_t *numbers,
+              const struct ct_tree_time *times, const struct ct_tree_outer *outers, uint32_t at)
 {
   const struct ct_tree_node *node = &tree->nodes[at];
   struct ct_edge_sums all = sums_of_node(node), *own = sums_of(edges, numbers[at], CT_EDGE_SELF);
@@ -473,8 +474,8 @@ take_callees(void *part, const struct ct_span_tree *tree)
   int rc = outers != NULL && times != NULL ? 0 : CT_ENOMEM;
   for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
-    rc = is_chosen(edges, numbers[i]) ? take_chosen(edges, tree, numbers, times, outers, i) : 0;
-    if (rc != 0 || node->parent < CT_TREE_FIRST || !is_chosen(edges, numbers[node->parent])) {
+    rc = is_selected(edges, numbers[i]) ? take_selected(edges, tree, numbers, times, outers, i) : 0;
+    if (rc != 0 || node->parent < CT_TREE_FIRST || !is_selected(edges, numbers[node->parent])) {
       continue;
     }
     struct ct_edge_sums *sums = sums_of(edges, numbers[node->parent], (int32_t)numbers[i]);
@@ -493,7 +494,7 @@ take_callees(void *part, const struct ct_span_tree *tree)
   return rc;
 }
 
-/* Of a chosen function, the calls of it by one other. */
+/* Of a selected function, the calls of it by one other. */
 static int
 take_own_of_sums(struct ct_edges *edges, const struct ct_tree_edge *edge, uint32_t number)
 {
@@ -520,8 +521,8 @@ take_callees_of_sums(void *part, const struct ct_tree_sums *tree)
   }
   for (uint32_t i = 0; i < tree->edge_count && rc == 0; i++) {
     const struct ct_tree_edge *edge = &tree->edges[i];
-    rc = is_chosen(edges, functions[i]) ? take_own_of_sums(edges, edge, functions[i]) : 0;
-    if (rc != 0 || edge->caller >= CT_CALLER_COUNTED || !is_chosen(edges, callers[i])) {
+    rc = is_selected(edges, functions[i]) ? take_own_of_sums(edges, edge, functions[i]) : 0;
+    if (rc != 0 || edge->caller >= CT_CALLER_COUNTED || !is_selected(edges, callers[i])) {
       continue;
     }
     struct ct_edge_sums *sums = sums_of(edges, callers[i], (int32_t)functions[i]);
@@ -555,7 +556,7 @@ add_away(struct ct_edges *edges)
   int rc = 0;
   for (uint32_t i = 0; i < edges->names.count && rc == 0; i++) {
     int64_t total = (int64_t)left[i].total_ticks, off = (int64_t)left[i].off_ticks;
-    if (edges->names.names[i].is_chosen && (total > 0 || off > 0)) {
+    if (edges->names.names[i].is_selected && (total > 0 || off > 0)) {
       struct ct_edge_sums *sums = sums_of(edges, i, CT_EDGE_AWAY);
       rc = sums == NULL ? CT_ENOMEM : 0;
       if (sums != NULL) {

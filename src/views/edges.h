@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who calls the chosen functions, or what these call: sums per pair of functions, in one pass.
+ * Who calls the selected functions, or what these call: sums per pair of functions, in one pass.
  *
  * Callers. The total of a row is the fresh time of its calls (<contrail/span.h>), so that the rows of a function sum up
  * to its total in the report: the time of a recursion is with whoever made the outermost call.
@@ -45,7 +45,7 @@ struct ct_edges {
   size_t count, capacity;
   uint32_t *buckets; /* position + 1, 0: free */
   size_t bucket_count;
-  struct ct_edge_sums *functions; /* as names; of the chosen ones: all their calls */
+  struct ct_edge_sums *functions; /* as names; of the selected ones: all their calls */
   uint32_t *open;                 /* as names: of a part: frames on the thread's stacks */
   size_t function_capacity;
   struct ct_view_reading *reading;

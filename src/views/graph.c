@@ -447,7 +447,7 @@ write_graph(struct ct_trace *trace, const struct ct_graph_options *options, FILE
   graph.paths.limit = options->paths;
   graph.paths.per_thread = options->per_thread;
   graph.paths.is_limited = ct_filter_limits_calls(filter);
-  graph.paths.is_chosen_only = filter->function != NULL || filter->module != NULL || filter->file != NULL;
+  graph.paths.is_selected_only = filter->function != NULL || filter->module != NULL || filter->file != NULL;
   graph.reading = (struct ct_view_reading){.trace = trace,
                                            .filter = filter,
                                            .family = options->family,

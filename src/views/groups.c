@@ -180,7 +180,7 @@ reserve_sums(struct part *part, uint32_t position)
   return 0;
 }
 
-/* *group 0: the function is not chosen; else its position + 1. */
+/* *group 0: the function is not selected; else its position + 1. */
 static int
 group_of(struct part *part, uint32_t fn, uint32_t *group)
 {
@@ -189,7 +189,7 @@ group_of(struct part *part, uint32_t fn, uint32_t *group)
     return CT_ENOMEM;
   }
   *group = part->of[number];
-  if (CT_UNLIKELY(*group == 0) && part->known[number].is_chosen) {
+  if (CT_UNLIKELY(*group == 0) && part->known[number].is_selected) {
     bool is_by = is_by_function(part->all);
     uint32_t position = is_by ? position_of(part->all, fn, number, &part->known[number]) : part->current;
     if (position == CT_NO_NAME || reserve_sums(part, position) != 0) {

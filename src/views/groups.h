@@ -36,7 +36,7 @@ struct ct_groups {
   struct ct_view_reading *reading;
 };
 
-/* Fills a zeroed one whose rows are set; the reading as of ct_edges_collect_callers. Only chosen functions count. */
+/* Fills a zeroed one whose rows are set; the reading as of ct_edges_collect_callers. Only selected functions count. */
 int ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, struct ct_diag *diag);
 void ct_groups_destroy(struct ct_groups *groups);
 

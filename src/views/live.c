@@ -295,7 +295,7 @@ count_open(struct ct_live *live)
 
 /* What the followers say together. */
 static void
-tell(const struct ct_live *live, struct ct_live_state *state)
+report(const struct ct_live *live, struct ct_live_state *state)
 {
   bool all_over = true;
   for (uint32_t i = 0; i < live->follower_count; i++) {
@@ -352,7 +352,7 @@ ct_live_poll(struct ct_live *live, uint64_t budget_ns, struct ct_live_state *sta
   }
   own.last_is_known = own.last_ns != 0 && is_whole && live->was_whole;
   live->was_whole = is_whole;
-  tell(live, &own);
+  report(live, &own);
   return ct_sized_give(state, &own, sizeof(own), diag);
 }
 

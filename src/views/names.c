@@ -120,7 +120,7 @@ ct_view_names_add(struct ct_view_names *names, uint32_t fn, struct ct_filter_com
       .module = (char *)(function != NULL ? ct_trace_module_name(trace, function->module) : "?"),
       .path = (char *)(module != NULL ? module->path : ""),
       .address = function != NULL ? function->address : 0,
-      .is_chosen = chooses == NULL || ct_filter_has_function(chooses, fn),
+      .is_selected = chooses == NULL || ct_filter_has_function(chooses, fn),
   };
   key.file = (char *)(function != NULL ? ct_trace_function_source(trace, fn, &key.line) : NULL);
   pthread_mutex_lock(&names->lock);

@@ -23,8 +23,8 @@ struct ct_view_name {
   char *path;
   char *file; /* NULL: not known */
   uint64_t address;
-  uint32_t line;  /* 0: not known */
-  bool is_chosen; /* it passes the filter that was given when it was first met */
+  uint32_t line;    /* 0: not known */
+  bool is_selected; /* it passes the filter that was given when it was first met */
 };
 
 struct ct_view_names {

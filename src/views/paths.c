@@ -385,14 +385,14 @@ ct_paths_merge(struct ct_paths *into, const struct ct_paths *from)
 
 /* ---- the pass ---- */
 
-/* The path below which the innermost frame's callee is; CT_PATH_NONE: outside of the chosen functions. */
+/* The path below which the innermost frame's callee is; CT_PATH_NONE: outside of the selected functions. */
 static uint32_t
 base_of(struct ct_paths *paths, const struct ct_span_stack *stack, uint32_t frames)
 {
   if (frames != 0) {
     return stack->notes[frames - 1].node;
   }
-  if (paths->is_chosen_only) {
+  if (paths->is_selected_only) {
     return CT_PATH_NONE;
   }
   return stack->context == 0 ? paths->top : ct_paths_step(paths, paths->top, CT_PATH_STACKS);
@@ -407,7 +407,7 @@ path_of(struct ct_paths *paths, uint32_t base, uint32_t fn, uint32_t *path)
   if (name == CT_NO_NAME) {
     return CT_ENOMEM;
   }
-  if (base == CT_PATH_NONE && !paths->known[name].is_chosen) {
+  if (base == CT_PATH_NONE && !paths->known[name].is_selected) {
     return 0;
   }
   *path = ct_paths_step(paths, base != CT_PATH_NONE ? base : paths->top, name);
@@ -424,7 +424,7 @@ begin_thread(void *arg, struct ct_trace *trace, uint32_t thread, void **part)
     return CT_ENOMEM;
   }
   paths->limit = all->limit;
-  paths->is_chosen_only = all->is_chosen_only;
+  paths->is_selected_only = all->is_selected_only;
   paths->is_filtered = all->is_filtered;
   paths->is_limited = all->is_limited;
   paths->trace = trace;
@@ -554,7 +554,7 @@ path_of_node(struct ct_paths *paths, const struct ct_tree_node *node, const uint
 {
   *base = of[node->parent];
   if (node->parent < CT_TREE_FIRST) {
-    *base = paths->is_chosen_only         ? CT_PATH_NONE
+    *base = paths->is_selected_only       ? CT_PATH_NONE
             : node->parent == CT_TREE_OWN ? paths->top
                                           : ct_paths_step(paths, paths->top, CT_PATH_STACKS);
   }
@@ -622,13 +622,13 @@ take_folded(struct ct_paths *paths, const struct ct_tree_node *node, const uint3
   return 0;
 }
 
-/* Paths of all functions: those of chosen ones, and what calls of some leave out, cannot be told of them. */
+/* Paths of all functions: those of selected ones, and what calls of some leave out, cannot be told of them. */
 static int
 take_sums(void *arg, const struct ct_tree_sums *sums)
 {
   struct ct_paths *paths = arg;
   const struct ct_span_tree *tree = &sums->paths;
-  if (paths->is_limited || paths->is_filtered || paths->is_chosen_only || !sums->has_paths ||
+  if (paths->is_limited || paths->is_filtered || paths->is_selected_only || !sums->has_paths ||
       tree->count > paths->limit || (paths->limit > CT_PATHS_MAX && ct_tree_sums_has_folded(sums))) {
     return CT_ENOENT;
   }
@@ -761,7 +761,7 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
   bool is_whole =
       !paths->is_limited && (!paths->is_filtered || (filter->function == NULL && filter->module == NULL &&
                                                      filter->file == NULL && !ct_filter_limits_calls(filter)));
-  if (rc == 0 && reading->gap_ticks != 0 && !paths->is_chosen_only && is_whole) {
+  if (rc == 0 && reading->gap_ticks != 0 && !paths->is_selected_only && is_whole) {
     uint32_t gap = ct_paths_step(paths, CT_PATH_TOP, CT_PATH_LOST);
     rc = gap != CT_PATH_NONE ? 0 : CT_ENOMEM;
     if (rc == 0) {

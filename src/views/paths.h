@@ -55,7 +55,7 @@ struct ct_path_label {
 
 struct ct_paths {
   uint32_t limit;
-  bool per_thread, is_chosen_only; /* from the functions down that the filter chooses */
+  bool per_thread, is_selected_only; /* from the functions down that the filter chooses */
   bool is_filtered; /* whole paths, but of calls that the filter of the reading leaves out neither call nor time */
   bool is_limited;  /* calls that the filter leaves out for their duration, depth or end count to no path of theirs */
   struct ct_view_names names;       /* not of a part ... */

@@ -414,8 +414,8 @@ read_threads(struct ct_view_reading *reading, struct ct_trace *trace, const stru
 }
 
 static int
-read_chosen(struct ct_view_reading *reading, struct ct_trace *trace, const struct ct_filter *filter,
-            struct ct_diag *diag)
+read_selected(struct ct_view_reading *reading, struct ct_trace *trace, const struct ct_filter *filter,
+              struct ct_diag *diag)
 {
   uint32_t *threads;
   size_t count;
@@ -450,14 +450,14 @@ read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_di
   uint32_t *tids;
   size_t count;
   if (!reading->family || filter.tid_count == 0) {
-    return read_chosen(reading, trace, &filter, diag);
+    return read_selected(reading, trace, &filter, diag);
   }
   if (ct_own_threads(trace, filter.tids, filter.tid_count, &tids, &count) != CT_OK) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
   }
   filter.tids = tids;
   filter.tid_count = count;
-  int rc = count != 0 ? read_chosen(reading, trace, &filter, diag) : 0;
+  int rc = count != 0 ? read_selected(reading, trace, &filter, diag) : 0;
   free(tids);
   return rc;
 }

@@ -23,7 +23,7 @@
 
 #include <jansson.h>
 
-/* What is to be read; which functions are chosen is kept in names. */
+/* What is to be read; which functions are selected is kept in names. */
 struct ct_view_reading {
   struct ct_trace *trace;         /* the first process's */
   const struct ct_filter *filter; /* threads, processes of a family, functions */

@@ -758,8 +758,8 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
 }
 
 int
-ct_replay_chosen(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink,
-                 struct ct_view_notes *notes, struct ct_diag *diag)
+ct_replay_selected(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink,
+                   struct ct_view_notes *notes, struct ct_diag *diag)
 {
   return write_replay(trace, options, sink, NULL, notes, diag);
 }

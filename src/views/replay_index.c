@@ -6,8 +6,8 @@
  *
  * Wanted are all granules from the one where a call of these functions begins to the one where it ends. So where a lane
  * lands after some that were passed over, no such call is open: the frames that are, are shown nowhere, and serve for
- * depths and reasons. What a chosen function has tail-called goes on in its place, whatever function it is: as long as
- * a frame is open that was chosen, nothing is passed over.
+ * depths and reasons. What a selected function has tail-called goes on in its place, whatever function it is: as long
+ * as a frame is open that was selected, nothing is passed over.
  *
  * Where only ends of long calls are shown (--min-duration), or of those that are not over (--reason), or losses, output
  * and the crash (--type), whatever function they are of, granules with one of these are wanted, and no others. A call
@@ -207,9 +207,9 @@ replay_index_begin(const struct replay *r, struct lane *lane)
   }
 }
 
-/* Frames that were chosen hand that on to what is inside of them: one look at the innermost one tells. */
+/* Frames that were selected hand that on to what is inside of them: one look at the innermost one tells. */
 static int
-look_for_chosen(struct ct_span_stack *stack, void *arg)
+look_for_selected(struct ct_span_stack *stack, void *arg)
 {
   const struct ct_span_frame *top = ct_span_stack_top(stack);
   *(bool *)arg |= top != NULL && (top->flags & REPLAY_SELECTED) != 0;
@@ -217,14 +217,14 @@ look_for_chosen(struct ct_span_stack *stack, void *arg)
 }
 
 static bool
-is_inside_chosen(const struct replay *r, const struct lane *lane)
+is_inside_selected(const struct replay *r, const struct lane *lane)
 {
   bool found = false;
   struct ct_span_stacks stacks = lane->stacks;
   if (r->options->filter->function == NULL || stacks.current == NULL) {
     return false;
   }
-  ct_span_stacks_each(&stacks, look_for_chosen, &found);
+  ct_span_stacks_each(&stacks, look_for_selected, &found);
   return found;
 }
 
@@ -239,7 +239,7 @@ replay_pass_over(struct replay *r, struct lane *lane)
   for (expect(r, lane, granule + 1); offset >= lane->next_offset; expect(r, lane, granule + 1)) {
     granule++;
   }
-  if (lane->wanted[granule] != 0 || is_inside_chosen(r, lane)) {
+  if (lane->wanted[granule] != 0 || is_inside_selected(r, lane)) {
     return;
   }
   while (granule < lane->granule_count && lane->wanted[granule] == 0) {
@@ -265,7 +265,7 @@ struct landing {
   const struct lane *lane;
 };
 
-/* Where functions are asked for, none of the open frames was chosen, or is inside of one that was. */
+/* Where functions are asked for, none of the open frames was selected, or is inside of one that was. */
 static int
 classify_again(struct ct_span_stack *stack, void *arg)
 {

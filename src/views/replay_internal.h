@@ -81,7 +81,7 @@ struct lane {
 };
 
 /*
- * Who takes lines in place of the writer: those of chosen calls, with all that is inside of them on the same stack.
+ * Who takes lines in place of the writer: those of selected calls, with all that is inside of them on the same stack.
  * Lines are as for JSON: no leaves, one TAIL for both halves. What they point to lives until line returns.
  */
 struct replay_sink {
@@ -132,8 +132,8 @@ struct replay {
 };
 
 /* replay.c. options: as of ct_replay_write, taken; with JSON. */
-int ct_replay_chosen(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink,
-                     struct ct_view_notes *notes, struct ct_diag *diag);
+int ct_replay_selected(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink,
+                       struct ct_view_notes *notes, struct ct_diag *diag);
 
 /*
  * replay_index.c. Where only some calls are shown and there is an index, which granules have some of them, or else

@@ -314,7 +314,7 @@ make_trees(struct slowest *slowest, uint32_t number, struct ct_view_notes *notes
   ct_call_trees_sink(trees, &sink);
   return slowest->is_from_index
              ? ct_slowest_replay_pieces(process->trace, slowest->best.heap, slowest->best.count, &replay, &sink, diag)
-             : ct_replay_chosen(process->trace, &replay, &sink, notes, diag);
+             : ct_replay_selected(process->trace, &replay, &sink, notes, diag);
 }
 
 /* For each process that has calls in the list. */

@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-/* Of all chosen functions' calls it is known how long they took. */
+/* Of all selected functions' calls it is known how long they took. */
 static bool
 has_all_durations(const struct ct_index *index, const uint8_t *functions)
 {
@@ -186,7 +186,7 @@ ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call
     filter.tid_count = 1;
     piece.filter = &filter;
     rc = ct_trace_set_range(own, pieces[i].from, pieces[i].to) == 0
-             ? ct_replay_chosen(own, &piece, sink, &notes, diag)
+             ? ct_replay_selected(own, &piece, sink, &notes, diag)
              : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
   }
   ct_trace_close(own);

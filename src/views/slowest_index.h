@@ -8,7 +8,7 @@
 #include "views/replay_internal.h"
 
 struct ct_slow_call {
-  uint64_t key; /* ticks that it is chosen by */
+  uint64_t key; /* ticks that it is selected by */
   uint64_t ordinal, enter_tsc;
   uint64_t end_tsc; /* of a call found by the index: what is to be read for its tree, from the enter to here ... */
   struct ct_span_clock clock; /* ... and the thread's clock when it was entered */
@@ -23,7 +23,8 @@ struct ct_slow_call {
 bool ct_slowest_from_index(struct ct_trace *trace, const struct ct_slowest_options *options, size_t limit,
                            struct ct_slow_call *calls, size_t *count);
 
-/* What ct_replay_chosen gives of these calls, of the pieces of the trace that they lie in. 0, or an error with a line.
+/* What ct_replay_selected gives of these calls, of the pieces of the trace that they lie in. 0, or an error with a
+ * line.
  */
 int ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call *calls, size_t count,
                              const struct ct_replay_options *options, const struct replay_sink *sink,

@@ -53,7 +53,7 @@ covered_of(struct ct_span_filter *filter, uint32_t fn, uint32_t level)
  * in have covered of it stands one level below; what it covers itself, or they, is that of the frame further out.
  */
 static int
-settle(struct ct_span_filter *filter, struct ct_span *span, bool passes)
+reconcile(struct ct_span_filter *filter, struct ct_span *span, bool passes)
 {
   uint32_t level = span->recursion;
   if (level == 0 && filter->covered == NULL) {
@@ -97,7 +97,7 @@ ct_span_filter_run(struct ct_span_filter *filter, const struct ct_span **batch, 
     bool has_time = span->end < CT_SPAN_ORPHAN;
     uint64_t ns = has_time ? ct_trace_ticks_ns(filter->trace, span->duration_ticks) : 0;
     bool passes = ct_filter_call_passes(filter->filter, ns, span->depth, span->end);
-    if (has_time && settle(filter, own, passes) != CT_OK) {
+    if (has_time && reconcile(filter, own, passes) != CT_OK) {
       return CT_ENOMEM;
     }
     passed += passes;

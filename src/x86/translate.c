@@ -67,15 +67,15 @@ emit_jump(struct ct_writer *w, uint64_t target)
 static void
 emit_exit_code(struct ct_writer *w, uint32_t i)
 {
-  struct ct_unit_exit *leaving = &w->unit->exits[i];
+  struct ct_unit_exit *unit_exit = &w->unit->exits[i];
   struct ct_mem target = CT_SLOT(w->place, target), high = target;
   high.disp += 4;
   ct_writer_bind_cold(w, &w->exit_labels[i]);
-  leaving->code_at = ct_writer_here(w);
+  unit_exit->code_at = ct_writer_here(w);
   w->now = w->exit_states[i];
-  ct_writer_note(w, leaving->target);
-  ct_emit_mov32_store_imm(w->out, target, (uint32_t)leaving->target);
-  ct_emit_mov32_store_imm(w->out, high, (uint32_t)(leaving->target >> 32));
+  ct_writer_note(w, unit_exit->target);
+  ct_emit_mov32_store_imm(w->out, target, (uint32_t)unit_exit->target);
+  ct_emit_mov32_store_imm(w->out, high, (uint32_t)(unit_exit->target >> 32));
   ct_emit_mov32_store_imm(w->out, CT_SLOT(w->place, exit), w->first_exit + i);
   ct_emit_jmp(w->out, w->place->leave);
 }
@@ -252,9 +252,9 @@ emit_written(struct ct_writer *w, uint64_t next, struct ct_code_label *go_on)
   ct_writer_note(w, next);
   ct_emit_mov_store(out, CT_SLOT(w->place, spill_place), CT_R11);
   uint32_t number = w->unit->exit_count;
-  struct ct_unit_exit *leaving = add_exit(w, CT_EXIT_WRITTEN, next);
+  struct ct_unit_exit *unit_exit = add_exit(w, CT_EXIT_WRITTEN, next);
   ct_emit_jmp_label(out, &w->exit_labels[number]);
-  leaving->resume_at = ct_writer_here(w);
+  unit_exit->resume_at = ct_writer_here(w);
   ct_writer_note(w, next)->place_is_slot = 1;
   ct_emit_mov_load(out, CT_R11, CT_SLOT(w->place, spill_place));
   ct_writer_note(w, next);
@@ -663,9 +663,9 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
     finish(&w);
     return;
   }
-  struct ct_block_wish wish = {
+  struct ct_block_request request = {
       .place = place, .source = is_checked ? NULL : source, .out = ct_code_pc(out), .is_checked = is_checked};
-  ct_block_read(&wish, pc, code, size, &block);
+  ct_block_read(&request, pc, code, size, &block);
   note_stretches(unit, &block);
   if (block.recorded != 0 && block.insns[0].flow == CT_SOURCE_NEXT && !can_copy(&w, &block.insns[0])) {
     block.recorded = 0;

@@ -88,29 +88,29 @@ goes_on(const struct ct_block *block, bool is_checked)
 
 /* Does it go on where the branch leads, its last instruction so far? */
 static bool
-goes_there(const struct ct_block_wish *wish, const struct ct_block *block)
+goes_there(const struct ct_block_request *request, const struct ct_block *block)
 {
   const struct ct_source_insn *last = &block->insns[block->count - 1];
-  return wish->source != NULL && last->flow == CT_SOURCE_BRANCH && block->sides < CT_UNIT_SIDES_MAX &&
-         wish->source->is_taken(wish->source->context, last->pc + last->length);
+  return request->source != NULL && last->flow == CT_SOURCE_BRANCH && block->sides < CT_UNIT_SIDES_MAX &&
+         request->source->is_taken(request->source->context, last->pc + last->length);
 }
 
 static bool
-is_in_reach(const struct ct_block_wish *wish, const struct ct_source_insn *insn)
+is_in_reach(const struct ct_block_request *request, const struct ct_source_insn *insn)
 {
   enum { SLACK = 1 << 20 };
-  int64_t distance = (int64_t)(insn->address - wish->out);
+  int64_t distance = (int64_t)(insn->address - request->out);
   return !insn->is_rip || (distance > INT32_MIN + SLACK && distance < INT32_MAX - SLACK);
 }
 
 /* The last stretch of the block, of which size bytes of code are there. */
 static void
-read_stretch(const struct ct_block_wish *wish, size_t size, struct ct_block *block)
+read_stretch(const struct ct_block_request *request, size_t size, struct ct_block *block)
 {
   enum { CHECKED_INSNS_MAX = 12 };
-  const struct ct_translation_place *place = wish->place;
+  const struct ct_translation_place *place = request->place;
   const struct ct_block_stretch *stretch = &block->stretches[block->stretch_count - 1];
-  uint32_t most = wish->is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
+  uint32_t most = request->is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
   block->used = 0;
   block->is_open = true;
   block->is_cut = false;
@@ -125,15 +125,15 @@ read_stretch(const struct ct_block_wish *wish, size_t size, struct ct_block *blo
     if (!ct_source_decode(next, stretch->code + block->used, size - block->used, insn)) {
       break;
     }
-    if ((stretch->first != 0 && !is_in_reach(wish, insn)) || !take(place, block, insn)) {
+    if ((stretch->first != 0 && !is_in_reach(request, insn)) || !take(place, block, insn)) {
       block->is_cut = true;
       break;
     }
-    if (!block->is_open && goes_on(block, wish->is_checked) && !goes_there(wish, block)) {
+    if (!block->is_open && goes_on(block, request->is_checked) && !goes_there(request, block)) {
       insn->is_side = block->is_open = true;
       block->sides++;
     }
-    if (block->is_open && wish->is_checked && place->records && stores_near(insn, stretch->pc)) {
+    if (block->is_open && request->is_checked && place->records && stores_near(insn, stretch->pc)) {
       block->is_cut = true; /* the next unit compares what is there then */
       break;
     }
@@ -152,26 +152,26 @@ has(const struct ct_block *block, uint64_t pc)
 }
 
 static bool
-can_follow(const struct ct_block_wish *wish, const struct ct_block *block)
+can_follow(const struct ct_block_request *request, const struct ct_block *block)
 {
   enum { INSNS_MAX = 40 };
   const struct ct_source_insn *last = &block->insns[block->count - 1];
-  bool is_jump_alone = block->count == 1 && !wish->place->records; /* of which nothing would be emitted */
-  return wish->source != NULL && block->count != 0 && !block->is_open && !is_jump_alone &&
-         (last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL || goes_there(wish, block)) &&
+  bool is_jump_alone = block->count == 1 && !request->place->records; /* of which nothing would be emitted */
+  return request->source != NULL && block->count != 0 && !block->is_open && !is_jump_alone &&
+         (last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL || goes_there(request, block)) &&
          block->count <= INSNS_MAX && block->stretch_count < CT_UNIT_STRETCHES_MAX && !has(block, last->target) &&
-         !ct_block_is_watched(wish->place, last->target) && ct_sequence_at(wish->place, last->target) == NULL;
+         !ct_block_is_watched(request->place, last->target) && ct_sequence_at(request->place, last->target) == NULL;
 }
 
 /* Goes on where the block leads. False: it ends as it is. */
 static bool
-follow(const struct ct_block_wish *wish, struct ct_block *block)
+follow(const struct ct_block_request *request, struct ct_block *block)
 {
   enum { RECORD_ROOM = 1024 };
   struct ct_source_insn *last = &block->insns[block->count - 1];
   uint64_t target = last->target;
   size_t size = 0;
-  const uint8_t *code = wish->source->read(wish->source->context, target, block->stretch_count, &size);
+  const uint8_t *code = request->source->read(request->source->context, target, block->stretch_count, &size);
   if (code == NULL || block->recording.bytes > RECORD_ROOM) {
     return false;
   }
@@ -182,7 +182,7 @@ follow(const struct ct_block_wish *wish, struct ct_block *block)
   block->sides += last->is_side;
   block->stretches[block->stretch_count++] =
       (struct ct_block_stretch){.pc = target, .code = code, .first = block->count};
-  read_stretch(wish, size, block);
+  read_stretch(request, size, block);
   if (block->count != count && is_executed_here(&block->insns[count])) {
     return true;
   }
@@ -198,14 +198,15 @@ follow(const struct ct_block_wish *wish, struct ct_block *block)
 }
 
 void
-ct_block_read(const struct ct_block_wish *wish, uint64_t pc, const uint8_t *code, size_t size, struct ct_block *block)
+ct_block_read(const struct ct_block_request *request, uint64_t pc, const uint8_t *code, size_t size,
+              struct ct_block *block)
 {
   block->count = block->recorded = block->sides = 0;
   block->recording = (struct ct_recording){.uses = 0};
   block->stretches[0] = (struct ct_block_stretch){.pc = pc, .code = code};
   block->stretch_count = 1;
-  read_stretch(wish, size, block);
-  while (can_follow(wish, block) && follow(wish, block)) {
+  read_stretch(request, size, block);
+  while (can_follow(request, block) && follow(request, block)) {
   }
 }
 

@@ -139,13 +139,13 @@ void ct_record_before_syscall(struct ct_writer *w, uint64_t pc);
 void ct_record_syscall(struct ct_writer *w, uint64_t next);
 
 /* Which instructions belong to the unit at pc (translate_block.c). */
-struct ct_block_wish {
+struct ct_block_request {
   const struct ct_translation_place *place;
   const struct ct_translation_source *source; /* NULL: it is of one stretch */
   uint64_t out;                               /* where the translated code will be, about */
   bool is_checked;
 };
-void ct_block_read(const struct ct_block_wish *wish, uint64_t pc, const uint8_t *code, size_t size,
+void ct_block_read(const struct ct_block_request *request, uint64_t pc, const uint8_t *code, size_t size,
                    struct ct_block *block);
 /* Without such units no program goes on for ever, nor for as long as a few blocks of records. */
 bool ct_block_wants_look(const struct ct_block *block);

@@ -538,7 +538,7 @@ go_on_anyway(void *context, const uint64_t reg[16], uint64_t rip)
  * instruction is executed where it is.
  */
 static void
-settle_recorded(void)
+reconcile_recorded(void)
 {
   struct machine *end = &run.translated_end;
   struct ct_recorder *recorder = run.tracer.recorder;
@@ -716,7 +716,7 @@ translated_case(uint64_t seed, uint64_t number, bool is_recorded, struct transla
   }
   run_translated();
   if (run.is_recorded) {
-    settle_recorded();
+    reconcile_recorded();
   }
   const char *why = run.has_failed ? run.why : compare_ends(why_text, sizeof(why_text));
   if (run.is_recorded) {

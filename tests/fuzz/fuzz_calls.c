@@ -9,7 +9,7 @@
 
 enum { STACKS = 4097 };
 
-struct told {
+struct reported {
   uint32_t functions, current;
   uint64_t step, tsc, events, ends_at;
   uint32_t open[STACKS];
@@ -18,72 +18,72 @@ struct told {
 static int
 take_function(void *context, const struct ct_steps_call_function *function)
 {
-  struct told *told = context;
-  CHECK(function->id == told->functions);
-  told->functions++;
+  struct reported *reported = context;
+  CHECK(function->id == reported->functions);
+  reported->functions++;
   return 0;
 }
 
 static void
-take_end(struct told *told, uint32_t stack)
+take_end(struct reported *reported, uint32_t stack)
 {
-  CHECK(told->open[stack] > 0);
-  told->open[stack]--;
+  CHECK(reported->open[stack] > 0);
+  reported->open[stack]--;
 }
 
 static int
 take_event(void *context, const struct ct_steps_call *event)
 {
-  struct told *told = context;
-  CHECK(event->stack < STACKS && event->step >= told->step && event->tsc >= told->tsc);
-  told->step = event->step;
-  told->tsc = event->tsc;
+  struct reported *reported = context;
+  CHECK(event->stack < STACKS && event->step >= reported->step && event->tsc >= reported->tsc);
+  reported->step = event->step;
+  reported->tsc = event->tsc;
   switch (event->kind) {
   case CT_STEPS_CALL_ENTER:
   case CT_STEPS_CALL_TAIL:
-    CHECK(event->fn < told->functions && event->stack == told->current);
+    CHECK(event->fn < reported->functions && event->stack == reported->current);
     if (event->kind == CT_STEPS_CALL_TAIL) {
-      take_end(told, event->stack);
+      take_end(reported, event->stack);
     }
-    told->open[event->stack]++;
+    reported->open[event->stack]++;
     break;
   case CT_STEPS_CALL_RETURN:
   case CT_STEPS_CALL_UNWOUND:
   case CT_STEPS_CALL_GONE:
-    CHECK(event->stack == told->current);
-    take_end(told, event->stack);
+    CHECK(event->stack == reported->current);
+    take_end(reported, event->stack);
     break;
   case CT_STEPS_CALL_SWITCH:
-    told->current = event->stack;
+    reported->current = event->stack;
     break;
   case CT_STEPS_CALL_EXEC:
-    memset(told->open, 0, sizeof(told->open));
-    told->current = 0;
+    memset(reported->open, 0, sizeof(reported->open));
+    reported->current = 0;
     break;
   default:
     CHECK(event->kind == CT_STEPS_CALL_LOST);
   }
-  return ++told->events == told->ends_at ? CT_ETIMEOUT : 0;
+  return ++reported->events == reported->ends_at ? CT_ETIMEOUT : 0;
 }
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-  static struct told told;
+  static struct reported reported;
   struct ct_steps_calls_facts facts;
   struct ct_diag diag = {""};
-  struct ct_steps_calls_visitor visitor = {take_function, take_event, &told};
+  struct ct_steps_calls_callbacks callbacks = {take_function, take_event, &reported};
   make_file(data, size);
-  memset(&told, 0, sizeof(told));
-  int code = ct_steps_calls_read(path, &visitor, &facts, &diag);
+  memset(&reported, 0, sizeof(reported));
+  int code = ct_steps_calls_read(path, &callbacks, &facts, &diag);
   CHECK(code == 0 || diag.text[0] != 0);
-  if (code != 0 || told.events == 0) {
+  if (code != 0 || reported.events == 0) {
     return 0;
   }
-  CHECK(told.step <= facts.steps && strlen(facts.damage) < sizeof(facts.damage));
-  uint64_t events = told.events;
-  memset(&told, 0, sizeof(told));
-  told.ends_at = events; /* what the visitor says ends it */
-  CHECK(ct_steps_calls_read(path, &visitor, &facts, &diag) == CT_ETIMEOUT && told.events == events);
+  CHECK(reported.step <= facts.steps && strlen(facts.damage) < sizeof(facts.damage));
+  uint64_t events = reported.events;
+  memset(&reported, 0, sizeof(reported));
+  reported.ends_at = events; /* what the callbacks says ends it */
+  CHECK(ct_steps_calls_read(path, &callbacks, &facts, &diag) == CT_ETIMEOUT && reported.events == events);
   return 0;
 }

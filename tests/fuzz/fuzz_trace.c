@@ -399,10 +399,10 @@ check_views(struct ct_trace *trace, uint8_t flags)
                                    .json = json,
                                    .filter = &filter,
                                    .rows = (enum ct_report_rows)(1 + flags % CT_ROWS_CLASSES)};
-  const struct ct_filter *chosen = (flags & 64) != 0 ? &calls : &filter;
+  const struct ct_filter *selected = (flags & 64) != 0 ? &calls : &filter;
   struct ct_graph_options graph = {
-      .struct_size = sizeof(graph), .json = json, .filter = chosen, .paths = 20, .per_thread = (flags & 8) != 0};
-  struct ct_slowest_options slowest = {.struct_size = sizeof(slowest), .json = json, .filter = chosen};
+      .struct_size = sizeof(graph), .json = json, .filter = selected, .paths = 20, .per_thread = (flags & 8) != 0};
+  struct ct_slowest_options slowest = {.struct_size = sizeof(slowest), .json = json, .filter = selected};
   for (int view = 0; view < 6; view++) {
     char *text = NULL;
     size_t bytes;

@@ -54,7 +54,7 @@ find_ring(void)
 }
 
 static void
-tell_that_it_stalls(void)
+report_that_it_stalls(void)
 {
   printf("stalls\n");
   fflush(stdout);
@@ -86,7 +86,7 @@ stall_exec(void)
   __atomic_fetch_or(&ring->request_map[0], 1ull << 9, __ATOMIC_SEQ_CST);
   __atomic_fetch_add(&ring->control_doorbell, 1, __ATOMIC_SEQ_CST);
   syscall(SYS_futex, &ring->control_doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
-  tell_that_it_stalls();
+  report_that_it_stalls();
 }
 
 static void
@@ -108,7 +108,7 @@ stall_regions(void)
     config->regions[i] = (struct ct_region){(uint64_t)at, (uint64_t)at + bytes, (uint64_t)patches, 1};
   }
   config->region_count = CT_REGION_MAX;
-  tell_that_it_stalls();
+  report_that_it_stalls();
 }
 
 static void
@@ -132,7 +132,7 @@ stall_unmap(void)
   if (watched == 0) {
     exit(77);
   }
-  tell_that_it_stalls();
+  report_that_it_stalls();
 }
 
 static int
@@ -158,7 +158,7 @@ stall_vfork(void)
 {
   static char stack[65536], path[64];
   snprintf(path, sizeof(path), "/proc/%d/status", (int)getpid());
-  tell_that_it_stalls();
+  report_that_it_stalls();
   for (;;) {
     pid_t child = clone(stay, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, path);
     waitpid(child, NULL, 0);

@@ -317,7 +317,7 @@ calls(void)
 
 /* ---- handlers that change what they return to ---- */
 
-static uint64_t told[4];
+static uint64_t reported[4];
 
 static void
 move(int signal, siginfo_t *info, void *context)
@@ -344,7 +344,7 @@ changes(void)
     CHECK(r12 == 0x1212u + (unsigned)came && carry == 1 && low == 0x42);
   }
   printf("changed %d\n", (int)came);
-  sink = told[0];
+  sink = reported[0];
 }
 
 /* ---- the program stops, and goes on ---- */
@@ -393,7 +393,7 @@ trap(int signal, siginfo_t *info, void *context)
   ucontext_t *state = context;
   (void)signal;
   trapped[came++ & 63] = (uint64_t)state->uc_mcontext.gregs[REG_RIP];
-  told[0] |= (uint64_t)info->si_code;
+  reported[0] |= (uint64_t)info->si_code;
 }
 
 __asm__(
@@ -411,7 +411,7 @@ own_steps(void)
   for (int turn = 0; turn < 2; turn++) {
     came = 0;
     alone();
-    printf("%d traps, code %d:", (int)came, (int)told[0]);
+    printf("%d traps, code %d:", (int)came, (int)reported[0]);
     for (int i = 0; i < came && i < 64; i++) {
       printf(" %d", (int)(trapped[i] - (uint64_t)alone_1));
     }

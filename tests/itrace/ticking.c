@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { TOLD = 20, NUMBERS = 2000, PERIOD_US = 3000 };
+enum { REPORTED = 20, NUMBERS = 2000, PERIOD_US = 3000 };
 
 static volatile sig_atomic_t ticks;
 
@@ -34,7 +34,7 @@ int
 main(int argc, char **argv)
 {
   static uint32_t numbers[NUMBERS];
-  uint64_t x = 88172645463325252ull, sum = 0, told = 0;
+  uint64_t x = 88172645463325252ull, sum = 0, reported = 0;
   int rounds = argc > 1 ? atoi(argv[1]) : 0;
   struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
   struct itimerval often = {{0, PERIOD_US}, {0, PERIOD_US}}, never = {{0, 0}, {0, 0}};
@@ -43,7 +43,7 @@ main(int argc, char **argv)
   setitimer(ITIMER_REAL, &often, NULL);
   puts("ready");
   fflush(stdout);
-  for (int round = 0; rounds != 0 ? round < rounds : round < TOLD || poll(&input, 1, 0) != 1; round++) {
+  for (int round = 0; rounds != 0 ? round < rounds : round < REPORTED || poll(&input, 1, 0) != 1; round++) {
     for (int i = 0; i < NUMBERS; i++) {
       x ^= x << 13;
       x ^= x >> 7;
@@ -52,9 +52,9 @@ main(int argc, char **argv)
     }
     qsort(numbers, NUMBERS, sizeof(numbers[0]), compare);
     sum += numbers[7] ^ numbers[NUMBERS - 1];
-    told = round < TOLD ? sum : told;
+    reported = round < REPORTED ? sum : reported;
   }
   setitimer(ITIMER_REAL, &never, NULL);
-  printf("%llu\n", (unsigned long long)told);
+  printf("%llu\n", (unsigned long long)reported);
   return ticks > 0 ? 7 : 8;
 }

@@ -29,7 +29,7 @@ static bool is_verbose, is_lossless, no_vectors, all_threads;
 static const char *records;
 
 static void
-tell(const struct ct_itrace_summary *s)
+report(const struct ct_itrace_summary *s)
 {
   if (is_verbose) {
     fprintf(stderr,
@@ -73,7 +73,7 @@ run_thread(pid_t pid, pid_t tid, double seconds)
   if (ct_itrace_end(tracer, &summary, &diag) != 0) {
     return failure(0, &diag);
   }
-  tell(&summary);
+  report(&summary);
   return 0;
 }
 
@@ -105,7 +105,7 @@ run_program(char **argv)
   if (code != 0) {
     return failure(0, &diag);
   }
-  tell(&summary);
+  report(&summary);
   if (WIFSIGNALED(summary.wait_status)) {
     ct_signals_die_of(signals, WTERMSIG(summary.wait_status));
     return 128 + WTERMSIG(summary.wait_status);

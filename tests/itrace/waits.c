@@ -94,10 +94,10 @@ take_calls(struct ct_itrace_feed *feed)
   for (uint64_t call = 1; call <= 3; call++) {
     take(feed, CT_ITRACE_CALL_ENDED, call, "returned");
   }
-  take(feed, CT_ITRACE_WISH_OVER, 0, "done");
+  take(feed, CT_ITRACE_PROBE_OVER, 0, "done");
 }
 
-/* Subscribers: of one wish, of all, late; what was closed. */
+/* Subscribers: of one probe, of all, late; what was closed. */
 static void
 subscribe(const struct ct_session_itrace *three, const struct ct_session_itrace *none, struct ct_itrace_feed **left)
 {
@@ -123,7 +123,7 @@ subscribe(const struct ct_session_itrace *three, const struct ct_session_itrace 
   EXPECT(ct_session_itrace_open(session, none, &number, NULL, &diag), 0);
   EXPECT(ct_itrace_feed_next(every, &event), CT_ENOENT);
   EXPECT(ct_session_itrace_close(session, number, NULL), 0);
-  take(every, CT_ITRACE_WISH_OVER, 0, "closed");
+  take(every, CT_ITRACE_PROBE_OVER, 0, "closed");
   *left = every;
 }
 
@@ -160,7 +160,7 @@ main(int argc, char **argv)
   subscribe(&first, &none, &feed);
   EXPECT(ct_session_itrace_open(session, &none, &never, NULL, &diag), 0);
   wait_while(kill_it);
-  take(feed, CT_ITRACE_WISH_OVER, 0, "ended");
+  take(feed, CT_ITRACE_PROBE_OVER, 0, "ended");
   EXPECT(ct_session_itrace_wait(session, never, -1), 0);
   EXPECT(ct_session_wait(session, SOON_MS), 0);
   EXPECT(ct_session_close(session, NULL, &diag), 0);

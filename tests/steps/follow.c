@@ -176,7 +176,7 @@ take_memory(const struct noted *noted)
   static uint8_t real[WRITTEN_MAX];
   struct ct_stream_memory memory;
   memcpy(&memory, noted->data, sizeof(memory));
-  const uint8_t *told = noted->data + sizeof(memory);
+  const uint8_t *reported = noted->data + sizeof(memory);
   size_t size = noted->bytes - sizeof(memory);
   bool has_input = false;
   if (size > sizeof(real) || machine_peek(f.pid, memory.address, real, size) != size) {
@@ -184,12 +184,13 @@ take_memory(const struct noted *noted)
     return;
   }
   for (size_t i = 0; i < size; i++) {
-    if (real[i] != told[i] && is_input(memory.address, i, real[i] ^ told[i])) {
-      real[i] = told[i];
+    if (real[i] != reported[i] && is_input(memory.address, i, real[i] ^ reported[i])) {
+      real[i] = reported[i];
       has_input = true;
-    } else if (real[i] != told[i]) {
+    } else if (real[i] != reported[i]) {
       differ("byte %zu of %zu written at %" PRIx64 " by %s %" PRIu64 " is %x, not %x", i, size, memory.address,
-             f.is_frame ? "signal" : "system call", f.is_frame ? (uint64_t)f.signal.signal : f.call, told[i], real[i]);
+             f.is_frame ? "signal" : "system call", f.is_frame ? (uint64_t)f.signal.signal : f.call, reported[i],
+             real[i]);
       return;
     }
   }
@@ -360,15 +361,15 @@ compare_load(const struct ct_steps_step *step)
 static void
 compare_stores(const struct ct_steps_step *step, const struct ct_steps_state *after)
 {
-  uint8_t told[CT_STEPS_VECTOR_BYTES], real[CT_STEPS_VECTOR_BYTES];
+  uint8_t reported[CT_STEPS_VECTOR_BYTES], real[CT_STEPS_VECTOR_BYTES];
   for (unsigned i = 0; i < step->did.store_count; i++) {
     const struct ct_mem_store *store = &step->did.stores[i];
-    size_t size = store->count == 1 ? ct_steps_stored(step->effects, store, after, told) : 0;
+    size_t size = store->count == 1 ? ct_steps_stored(step->effects, store, after, reported) : 0;
     if (size == 0) {
       continue;
     }
     f.count.stores++;
-    if (machine_peek(f.pid, store->address, real, size) != size || memcmp(told, real, size) != 0) {
+    if (machine_peek(f.pid, store->address, real, size) != size || memcmp(reported, real, size) != 0) {
       differ("what it stores, %zu bytes at %" PRIx64, size, store->address);
     }
   }
@@ -564,7 +565,7 @@ find_first(void)
 }
 
 static void
-tell(void)
+report(void)
 {
   uint64_t odd = ct_steps_cursor_inconsistent(f.cursor);
   printf("%" PRIu64 " steps, %" PRIu64 " differ, %" PRIu64 " inconsistent, %" PRIu64 " with unknown registers, %" PRIu64
@@ -617,7 +618,7 @@ follow_run(const char *path, uint64_t steps, const char *output, char *const arg
   }
   kill(f.pid, SIGKILL);
   waitpid(f.pid, &value, 0);
-  tell();
+  report();
   if (ct_steps_reader_damage(reader)[0] != 0) {
     printf("%s\n", ct_steps_reader_damage(reader));
   }

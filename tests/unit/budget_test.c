@@ -57,7 +57,7 @@ spent(const struct scene *scene)
   return sum;
 }
 
-/* A look: what was chosen is done, and patches of functions that are out go. Returns the steps. */
+/* A look: what was selected is done, and patches of functions that are out go. Returns the steps. */
 static size_t
 look(struct scene *scene, double allowed, bool is_first)
 {

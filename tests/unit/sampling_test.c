@@ -113,15 +113,15 @@ up_and_down(void **state)
   for (int i = 0; i < 10; i++) {
     assert_int_equal(cycle(&s, 0, false), 1);
   }
-  struct ct_sampling_state told;
-  ct_drain_sampling(s.drain, &told);
-  assert_int_equal(told.changes, 16);
-  assert_int_equal(told.last_count, 16);
-  assert_int_equal(told.last[0].interval, 2);
-  assert_int_equal(told.last[7].interval, 256);
-  assert_int_equal(told.last[15].interval, 1);
+  struct ct_sampling_state reported;
+  ct_drain_sampling(s.drain, &reported);
+  assert_int_equal(reported.changes, 16);
+  assert_int_equal(reported.last_count, 16);
+  assert_int_equal(reported.last[0].interval, 2);
+  assert_int_equal(reported.last[7].interval, 256);
+  assert_int_equal(reported.last[15].interval, 1);
   for (int i = 1; i < 16; i++) {
-    assert_true(told.last[i].ns > told.last[i - 1].ns);
+    assert_true(reported.last[i].ns > reported.last[i - 1].ns);
   }
   end(&s);
 }
@@ -228,12 +228,12 @@ images_and_history(void **state)
   }
   cycle(&s, 90, true);
   cycle(&s, 90, true);
-  struct ct_sampling_state told;
-  ct_drain_sampling(s.drain, &told);
-  assert_int_equal(told.changes, 1201);
-  assert_int_equal(told.last_count, CT_SAMPLING_HISTORY);
-  assert_int_equal(told.last[CT_SAMPLING_HISTORY - 1].interval, 2);
-  assert_int_equal(told.last[CT_SAMPLING_HISTORY - 2].interval, 1);
+  struct ct_sampling_state reported;
+  ct_drain_sampling(s.drain, &reported);
+  assert_int_equal(reported.changes, 1201);
+  assert_int_equal(reported.last_count, CT_SAMPLING_HISTORY);
+  assert_int_equal(reported.last[CT_SAMPLING_HISTORY - 1].interval, 2);
+  assert_int_equal(reported.last[CT_SAMPLING_HISTORY - 2].interval, 1);
   s.ring->sample_log2 = 0; /* another image's */
   struct ct_sampling_options options = s.drain->sampling.options;
   ct_drain_sample(s.drain, &options);

@@ -194,15 +194,15 @@ expect(const char *pattern, enum ct_select_kind kind, const char *names)
       fail_msg("'%s' does not choose %s", pattern, name);
     }
   }
-  struct ct_select_info told = info(selection, 0);
-  if (told.matched != count || told.hooked != hooked || plan->hooked - filter_result.excluded != hooked) {
-    fail_msg("'%s' matches %zu functions, not %zu; %zu hooked, not %zu; %zu selected", pattern, told.matched, count,
-             told.hooked, hooked, plan->hooked - filter_result.excluded);
+  struct ct_select_info reported = info(selection, 0);
+  if (reported.matched != count || reported.hooked != hooked || plan->hooked - filter_result.excluded != hooked) {
+    fail_msg("'%s' matches %zu functions, not %zu; %zu hooked, not %zu; %zu selected", pattern, reported.matched, count,
+             reported.hooked, hooked, plan->hooked - filter_result.excluded);
   }
-  if (told.kind != kind) {
-    fail_msg("'%s' is %s, not %s", pattern, ct_select_kind_name(told.kind), ct_select_kind_name(kind));
+  if (reported.kind != kind) {
+    fail_msg("'%s' is %s, not %s", pattern, ct_select_kind_name(reported.kind), ct_select_kind_name(kind));
   }
-  assert_string_equal(told.pattern, pattern);
+  assert_string_equal(reported.pattern, pattern);
   ct_selection_free(selection);
 }
 

@@ -408,11 +408,11 @@ test_numbers(void **state)
       compare_thread(trace, 0, &m, last ? CT_CURSOR_END : CT_CURSOR_DAMAGED);
       struct ct_cursor *cursor;
       const struct ct_event *events;
-      uint64_t lost = 0, told = 0, expected = 0;
+      uint64_t lost = 0, reported = 0, expected = 0;
       assert_int_equal(ct_cursor_open(trace, 0, CT_READ_SKIP_DAMAGED, &cursor, NULL), CT_OK);
       for (size_t n; (n = ct_cursor_next(cursor, &events)) > 0;) {
         for (size_t k = 0; k < n; k++) {
-          told += events[k].kind == CT_EV_LOST ? events[k].value : 0;
+          reported += events[k].kind == CT_EV_LOST ? events[k].value : 0;
         }
       }
       assert_int_equal(ct_cursor_state(cursor), last ? CT_CURSOR_END : CT_CURSOR_DAMAGED);
@@ -420,7 +420,7 @@ test_numbers(void **state)
         expected += k != i || twice ? blocks[k].header.lost : 0;
       }
       lost = twice || last ? 0 : blocks[i].header.calls + blocks[i].header.returns;
-      assert_int_equal(told, expected + lost);
+      assert_int_equal(reported, expected + lost);
       ct_cursor_close(cursor);
       check_skipping(trace);
       ct_trace_close(trace);

@@ -151,7 +151,7 @@ classes(void **state)
     assert_int_equal(ct_worker_create(&thread, NULL, class_of_mine, &policy), 0);
     pthread_join(thread, NULL);
     assert_class_at_begin(policy, guarded != 0);
-    /* One that is of another class by somebody's wish stays in it, and so do those that it creates. */
+    /* One that is of another class by somebody's probe stays in it, and so do those that it creates. */
     struct sched_param none = {0};
     assert_int_equal(sched_setscheduler(0, SCHED_BATCH, &none), 0);
     assert_false(ct_priority_raise());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What ct_effects_of says of single instructions, what ct_emulate makes of states chosen by hand, and that neither is
+ * What ct_effects_of says of single instructions, what ct_emulate makes of states selected by hand, and that neither is
  * upset by any bytes or any state. That the emulator is right is shown by the processor:
  * tests/differential/emulated.c.
  */

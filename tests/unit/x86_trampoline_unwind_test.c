@@ -205,7 +205,7 @@ rows_hold_at_every_instruction(void **state)
   assert_int_equal(sigaction(SIGTRAP, &before, NULL), 0);
 }
 
-/* The template for the distances that are chosen for real, and others. */
+/* The template for the distances that are selected for real, and others. */
 static void
 the_template_for_other_distances(void **state)
 {
