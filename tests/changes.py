@@ -18,7 +18,8 @@ import time
 import attach
 import harness
 import killed
-from harness import HERE, ROOT, SEED, Running, case, main
+from harness import HERE, ROOT, SEED, Running, case, expect, main, wait_for
+from processes import state_of
 
 FUNCTIONS = {f"{group}_leaf_{k}": (g, k) for g, group in enumerate(("red", "green", "blue", "black")) for k in range(5)}
 PATTERNS = ["red_*", "green_*", "*_leaf_1", "*_leaf_3", "black_leaf_4", "rounds!bl*_*", "rounds!*_leaf_[02]", "noise_inner",
@@ -184,6 +185,42 @@ def rounds(scene):
 def loads(scene):
     """Patterns change while the program loads and unloads libraries."""
     return "; ".join(run_loads(scene.options, scene.folder) for _ in again_and_again(scene))
+
+
+def regions_of(pid):
+    return {line.split()[0] for line in killed.extra_mappings(pid)}
+
+
+@case
+def busy(scene):
+    """A thread waits in a function's first bytes, so that it cannot be hooked: the trampolines made for nothing are gone, and the function is hooked
+    once the thread has left. With contrail killed after that everything is taken out."""
+    program = scene.compile("attach/busy.c")
+    with Running([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
+        def say(byte):
+            target.stdin.write(byte)
+            target.stdin.flush()
+            return target.stdout.readline().strip()
+        pid = target.pid
+        before = regions_of(pid)
+        expect(target.stdout.readline() == "ready\n", "it does not begin")
+        wait_for("a read", lambda: state_of(pid) == "S")
+        with Running([scene.contrail, "attach", "-o", scene.trace, str(pid), "main"], stderr=subprocess.PIPE, text=True) as session:
+            expect("attached" in session.stderr.readline(), "not attached")
+            trace, hooked = [scene.contrail, "trace", str(pid)], regions_of(pid)
+            for _ in range(2):
+                expect("1 could not be hooked: a thread stood in" in scene.run(*trace, "add", "waits"), "it was hooked")
+                expect("not hooked: 1 busy" in scene.run(*trace, "list"), "the reason")
+                scene.run(*trace, "remove", "waits")
+                expect(regions_of(pid) == hooked, f"mapped for nothing: {regions_of(pid) - hooked}")
+            expect(say("a") == "read", "the program is wrong")
+            expect("waits  (exact, full): 1 matched, 1 hooked" in scene.run(*trace, "add", "waits"), "it is not hooked")
+            session.kill()
+        killed.restore(scene.options, pid, False, scene.trace)
+        killed.check_restored(pid, before)
+        expect(say("b") == "between" and say("c") == "read", "the program is wrong")
+        target.stdin.close()
+        expect(target.wait(60) == 0, "its end")
 
 
 def again_and_again(scene):

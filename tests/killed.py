@@ -16,7 +16,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -525,8 +524,7 @@ for point_reached in POINTS:
     for with_attach in (False, True):
         case(f"at_{point_reached}_{'attach' if with_attach else 'clean'}", make=attach.coroutines, point=point_reached,
              by_attach=with_attach)(kill_at_point)
-# stepover leaves mappings of a contrail that was killed while it changed hooks (docs/limits.md): `--long` shows it.
-for target_made in [made for made in attach.TARGETS if made is not attach.stepover or "--long" in sys.argv] + [loads, forks]:
+for target_made in attach.TARGETS + [loads, forks]:
     case(target_made.__name__, make=target_made, turns=attach_turns, alone=True)(kill_often)
 for target_made in RECORDED:
     case(target_made.__name__, make=target_made, turns=record_turns, alone=True)(kill_often)

@@ -549,7 +549,7 @@ put_region(struct build *build)
 {
   const struct ct_installed *installed = build->installed;
   int code = write_region(build);
-  if (code != 0) {
+  if (code != 0 || build->desc_count == 0) {
     return code;
   }
   struct ct_install_region region = {.start = installed->region,
@@ -644,7 +644,9 @@ install(struct build *build, struct ct_diag *diag)
     }
     code = put_region(build);
   }
-  if (code == 0) { /* the agent's list has it now */
+  if (code == 0 && build->desc_count == 0) { /* nothing could be put in, e.g. where threads stand in the way */
+    code = ct_install_give_up_region(build->remote, build->layout, installed);
+  } else if (code == 0) { /* the agent's list has it now */
     code = ct_near_announce(build->remote, build->layout, CT_PENDING_REGION, 0, 0);
   }
   if (code == 0 && !build->is_layer && build->remote->pcs == NULL) {

@@ -129,9 +129,31 @@ ct_patch_holds(const struct ct_remote *remote, const struct ct_patch *patch)
          memcmp(bytes, patch->bytes, patch->length) == 0;
 }
 
+/*
+ * Between the two announcements whoever takes the hooks out finds it although it is in no list. Should the thread that
+ * makes our system calls go on by itself, it stays announced.
+ */
+int
+ct_install_give_up_region(const struct ct_remote *remote, const struct ct_agent_layout *layout,
+                          struct ct_installed *installed)
+{
+  uint64_t args[6] = {installed->region, installed->region_bytes};
+  int64_t result;
+  if (installed->region == 0) {
+    return 0;
+  }
+  ct_install_mark_range(remote, layout, installed->region, installed->region + installed->region_bytes, CT_TEXT_OTHER);
+  int code = remote->syscall(remote->context, SYS_munmap, args, &result);
+  installed->region = installed->region_bytes = 0;
+  return code != 0 ? code : ct_near_announce(remote, layout, CT_PENDING_REGION, 0, 0);
+}
+
 void
 ct_install_remove(const struct ct_remote *remote, struct ct_agent_layout *layout, struct ct_installed *installed)
 {
+  if (installed->region != 0) { /* before it is struck out */
+    ct_near_announce(remote, layout, CT_PENDING_REGION, installed->region, installed->region_bytes);
+  }
   for (size_t i = 0; i < layout->region_count && installed->owner != 0; i++) {
     if (layout->region_used[i] == installed->owner) {
       uint64_t at = layout->config + offsetof(struct ct_agent_config, regions) + i * sizeof(struct ct_region);
@@ -150,13 +172,7 @@ ct_install_remove(const struct ct_remote *remote, struct ct_agent_layout *layout
     }
   }
   ct_near_free_stubs(layout, installed->owner);
-  if (installed->region != 0) {
-    uint64_t args[6] = {installed->region, installed->region_bytes};
-    int64_t result;
-    ct_install_mark_range(remote, layout, installed->region, installed->region + installed->region_bytes,
-                          CT_TEXT_OTHER);
-    remote->syscall(remote->context, SYS_munmap, args, &result);
-  }
+  ct_install_give_up_region(remote, layout, installed);
   ct_installed_free(installed);
 }
 

@@ -5,7 +5,7 @@
  * Each function has an entry, patched or not, and perhaps several trampolines: in what was first installed for the
  * module, and in layers, one for each change that needed trampolines not made before. A change makes what is missing,
  * then switches entries: to another trampoline, or back to the function's own bytes. Trampolines stay: frames may
- * return through them, and what comes again needs no new one.
+ * return through them, and what comes again needs no new one. A layer into which nothing could be put has no region.
  */
 #include "record/modules.h"
 
@@ -131,11 +131,24 @@ choose_missing(const struct ct_module *module, const struct ct_filter_result *fi
   return count;
 }
 
+/* A layer into which nothing could be put: it only says why. The next one takes its place. */
+static void
+drop_empty_layer(struct ct_module *module)
+{
+  struct ct_layer *last = module->layer_count != 0 ? &module->layers[module->layer_count - 1] : NULL;
+  if (last != NULL && last->installed.region == 0) {
+    ct_installed_free(&last->installed);
+    free(last->modes);
+    module->layer_count--;
+  }
+}
+
 static int
 add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_agent_layout *layout,
           const struct ct_filter_result *missing, struct ct_diag *diag)
 {
   const struct ct_plan *plan = module->plan;
+  drop_empty_layer(module);
   if (module->layer_count == LAYERS_MAX) {
     return ct_fail(diag, CT_ERANGE, "%s has been changed too often in this session", module->path);
   }
@@ -171,7 +184,16 @@ add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_ag
   return 0;
 }
 
-/* Which function goes from which trampoline to which. */
+/* The newest layer has none for it, since a thread stood in its first bytes. */
+static bool
+was_busy(const struct ct_module *module, size_t i)
+{
+  const uint8_t *install_refusals =
+      module->layer_count != 0 ? module->layers[module->layer_count - 1].installed.install_refusals : NULL;
+  return install_refusals != NULL && install_refusals[i] == CT_REFUSED_BUSY;
+}
+
+/* Which function goes from which trampoline to which. Returns how many had a thread in their first bytes. */
 static size_t
 switch_all(struct ct_module *module, const struct ct_filter_result *filter_result, const struct ct_remote *remote,
            int *code)
@@ -185,6 +207,7 @@ switch_all(struct ct_module *module, const struct ct_filter_result *filter_resul
     uint16_t mode = wanted_mode(module, filter_result, i);
     bool is_there = module->active[i] != 0 && modes_of(module, module->active[i])[i] == mode;
     next[i] = mode == 0 ? 0 : is_there ? module->active[i] : (uint16_t)find_trampoline(module, i, mode);
+    busy += mode != 0 && next[i] == 0 && was_busy(module, i);
   }
   for (size_t which = 1; which < module->layer_count + 2 && *code == 0; which++) {
     bool any = false;
