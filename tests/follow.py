@@ -279,6 +279,51 @@ def executes(scene):
             assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
+NAMED = """
+#define _GNU_SOURCE
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/wait.h>
+__attribute__((noinline)) void works(void) { __asm__ volatile(""); }
+int main(int argc, char **argv, char **environment)
+{
+  char *words[] = {argv[0], "child", NULL}, byte;
+  pid_t pid;
+  if (argc == 1) {
+    return posix_spawn(&pid, argv[0], NULL, NULL, words, environment) != 0 || waitpid(pid, NULL, 0) != pid;
+  }
+  for (puts("ready"), fflush(stdout); read(0, &byte, 1) == 1;) {
+    works();
+  }
+  return 0;
+}
+"""
+
+
+@case
+def spawned_static(scene):
+    """A static program has no loader that reports anything after its exec: its functions have their names while it runs."""
+    program = scene.compile(scene.write("named.c", NAMED), "-O2", "-static")
+    words = [scene.contrail, "record", "--follow", "-o", scene.trace, "--", program]
+    with harness.Running(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as recorder:
+        assert recorder.stdout.readline() == "ready\n"
+        recorder.stdin.write("x" * 100)
+        recorder.stdin.flush()
+        child, = wait_for("the child's trace", lambda: glob.glob(os.path.join(scene.trace, "process-*")))
+
+        def seen():
+            done = subprocess.run([scene.contrail, "report", "--json", "--limit", "0", child], capture_output=True, text=True)
+            rows = json.loads(done.stdout)["functions"] if done.returncode == 0 else []
+            nameless = [row["name"] for row in rows if row["name"].startswith("(function ") or row["name"] == "?"]
+            assert not nameless, f"of {len(rows)} without a name: {nameless[:5]}"
+            return sum(row["calls"] for row in rows if row["name"] == "works") == 100
+        wait_for("its calls", seen)
+        recorder.stdin.close()
+        assert recorder.wait(60) == 0
+
+
 @case
 def pipeline(scene):
     tree = scene.record("sh", "-c", "ls /usr | sort | tr a-z A-Z; (exit 3); echo $?; kill -9 $$")

@@ -334,6 +334,7 @@ put_in(struct ct_session *session, const struct ct_injected_options *options, bo
   struct ct_module_sinks to = session_sinks(session);
   code = ct_modules_update(&session->recording.modules, session->recording.image_count++, &remote,
                            &session->recording.image.layout, &to, diag);
+  session_publish(session);
   if (code >= 0 && crashes) {
     /* Who is in sigaction gets the kernel's answer. */
     bool later = ct_modules_in_sigaction(&session->recording.modules, session->target.stopped.pcs,

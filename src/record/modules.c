@@ -119,7 +119,7 @@ each_id(const struct ct_module *module, int (*visit)(void *context, uint32_t fn,
 }
 
 struct function_sink {
-  const struct ct_module_sinks *sinks;
+  struct ct_function_lines lines;
   const struct ct_module *module;
   const struct ct_filter_result *filter_result;
 };
@@ -139,29 +139,30 @@ static int
 write_function(void *context, uint32_t fn, const struct ct_planned *planned)
 {
   struct function_sink *to = context;
-  return ct_trace_writer_function(to->sinks->writer, fn, to->module->index, planned->address, planned->size,
-                                  mode_name(planned, to->filter_result, to->module->plan),
-                                  planned->name != NULL ? planned->name : "");
+  return ct_function_lines_add(&to->lines, fn, to->module->index, planned->address, planned->size,
+                               mode_name(planned, to->filter_result, to->module->plan),
+                               planned->name != NULL ? planned->name : "");
 }
 
-/* Kept in memory, and written by the drain before its next block. A failure stays in the writer. */
+/* Written before the drain's next block. A failure stays in the writer. */
 void
 ct_modules_publish(struct ct_modules *modules, const struct ct_module_sinks *sinks)
 {
+  struct function_sink to = {.lines = {.writer = sinks->writer}};
   for (size_t i = 0; i < modules->count; i++) {
     struct ct_module *module = &modules->items[i];
     if (!module->unpublished) {
       continue;
     }
     if (module->plan != NULL) {
-      struct function_sink to = {sinks, module, &module->first_filter_result};
-      pthread_mutex_lock(sinks->writer_lock);
+      to.module = module;
+      to.filter_result = &module->first_filter_result;
       each_id(module, write_function, &to);
-      pthread_mutex_unlock(sinks->writer_lock);
     }
     ct_filter_result_free(&module->first_filter_result);
     module->unpublished = false;
   }
+  ct_function_lines_end(&to.lines);
 }
 
 static int

@@ -163,7 +163,7 @@ session_refresh_manifest(struct ct_session *session)
 struct ct_module_sinks
 session_sinks(struct ct_session *session)
 {
-  return (struct ct_module_sinks){session->recording.writer, &session->recording.writer_lock, session->recording.drain};
+  return (struct ct_module_sinks){session->recording.writer, session->recording.drain};
 }
 
 void
@@ -285,6 +285,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
                              &session->recording.image.layout, &to, diag);
   }
   session->recording.image_count++;
+  session_publish(session);
   if (code >= 0) {
     session_sample(session);
     code = session_start_drain(session, pid);

@@ -152,19 +152,16 @@ serve_rendezvous(struct ct_session *session, struct agent_remote *via)
   struct ct_diag diag = {""};
   int added = ct_modules_update(&session->recording.modules, session->recording.image_count - 1, &remote,
                                 &session->recording.image.layout, &to, &diag);
+  ct_modules_publish(&session->recording.modules, &to);
   if (added > 0 && gs_is_in_danger(session, via)) {
     return;
   }
   bool is_asked_for = added > 0 && session->recording.is_watched;
   if (is_asked_for) {
-    ct_modules_publish(&session->recording.modules, &to);
     session_write_manifest(session, false);
   }
   answer_request(via);
   session->recording.manifest.install_ns += ct_now_ns() - begin;
-  if (!is_asked_for) {
-    ct_modules_publish(&session->recording.modules, &to);
-  }
   if (added < 0) {
     session_note(session, diag.text);
   }
@@ -187,9 +184,9 @@ hook_found_modules(struct ct_session *session)
   struct ct_module_sinks to = session_sinks(session);
   int added = ct_modules_update(&session->recording.modules, session->recording.image_count - 1, &remote,
                                 &session->recording.image.layout, &to, &diag);
+  ct_modules_publish(&session->recording.modules, &to);
   session_resume_threads(session);
   session->recording.manifest.install_ns += ct_now_ns() - begin;
-  ct_modules_publish(&session->recording.modules, &to);
   session->recording.manifest_is_old |= added > 0;
   if (added < 0) {
     session_note(session, diag.text);
@@ -290,7 +287,6 @@ serve_exec(struct ct_session *session, struct agent_remote *via, pid_t own_tid)
     session_end_image(session, false);
   }
   ct_process_release(&session->target.process);
-  session_publish(session);
 }
 
 /* A thread has got a signal that will end the process. */

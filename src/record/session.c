@@ -287,7 +287,6 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
     ct_process_release(&session->target.process);
     session_resume_threads(session);
     ct_test_point("session-resumed");
-    session_publish(session);
     session_write_manifest(session, false);
     session_count(session);
   }

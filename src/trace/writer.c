@@ -24,8 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FUNCTION_NAME_MAX 65535u     /* longer names are cut */
-#define QUEUE_BYTES_MAX   (1u << 30) /* record sizes are 32 bits */
+#define QUEUE_BYTES_MAX (1u << 30) /* record sizes are 32 bits */
 
 int
 ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ...)
@@ -168,7 +167,7 @@ writer_free(struct ct_trace_writer *writer)
   free(writer->pool);
   free(writer->encoders);
   free(writer->writer_thread.ring);
-  free(writer->functions);
+  ct_function_lines_free(writer);
   free(writer->captures);
   if (writer->has_values != NULL) {
     munmap(writer->has_values, CT_HAS_VALUES_BYTES);
@@ -223,13 +222,11 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   writer->pool_limit = limit < 1 ? 1 : limit > 1u << 16 ? 1u << 16 : (uint32_t)limit;
   writer->pool = calloc(writer->pool_limit, sizeof(struct ct_buffers *));
   writer->compressor = ZSTD_createCCtx();
-  writer->functions = malloc(FUNCTIONS_BUFFER);
-  writer->functions_size = FUNCTIONS_BUFFER;
   writer->path = strdup(dir);
   if (writer->pool != NULL && (writer->pool[0] = calloc(1, sizeof(struct ct_buffers))) != NULL) {
     writer->pool_count = 1;
   }
-  if (writer->pool_count == 0 || writer->compressor == NULL || writer->functions == NULL || writer->path == NULL ||
+  if (writer->pool_count == 0 || writer->compressor == NULL || writer->path == NULL ||
       ct_writer_thread_start(writer, queue) != CT_OK) {
     writer_free(writer);
     return NULL;
@@ -238,6 +235,7 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
       mmap(NULL, CT_HAS_VALUES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   writer->has_values = bits != MAP_FAILED ? bits : NULL;
   ct_trace_writer_set_level(writer, 1);
+  ct_function_lines_begin(writer);
   size_t length = strlen(writer->path);
   while (length > 1 && writer->path[length - 1] == '/') {
     writer->path[--length] = '\0';
@@ -326,116 +324,6 @@ ct_trace_writer_sync(struct ct_trace_writer *writer)
   ct_trace_writer_flush_captures(writer);
   ct_writer_thread_wait(writer);
   return ct_writer_error(writer);
-}
-
-/* ---- the function table ---- */
-
-int
-ct_trace_writer_flush_functions(struct ct_trace_writer *writer)
-{
-  const char *lines = writer->functions, *end = lines + writer->functions_fill;
-  while (lines < end && ct_writer_error(writer) == CT_OK) {
-    size_t size = (size_t)(end - lines);
-    if (size > FUNCTIONS_BUFFER) { /* in pieces of whole lines */
-      size = FUNCTIONS_BUFFER;
-      while (lines[size - 1] != '\n') {
-        size--;
-      }
-    }
-    memcpy(ct_writer_thread_reserve(writer, size), lines, size);
-    ct_writer_thread_commit(writer, CT_WRITER_FUNCTIONS, NULL, size, 0);
-    lines += size;
-  }
-  if (ct_writer_error(writer) == CT_OK) {
-    writer->functions_fill = 0;
-  }
-  return ct_writer_error(writer);
-}
-
-/* Room for a line of so many bytes; without memory, or when there is very much, by handing over what is there, which
-   may wait for the disk. */
-static int
-reserve_line(struct ct_trace_writer *writer, size_t bytes)
-{
-  if (bytes <= writer->functions_size - writer->functions_fill) {
-    return CT_OK;
-  }
-  char *grown =
-      writer->functions_size < FUNCTIONS_HELD_MAX ? realloc(writer->functions, 2 * writer->functions_size) : NULL;
-  if (grown == NULL) {
-    return ct_trace_writer_flush_functions(writer);
-  }
-  writer->functions = grown;
-  writer->functions_size *= 2;
-  return CT_OK;
-}
-
-/* A number in base 10 or 16, and a tab. Returns the end. */
-static char *
-put_number(char *out, uint64_t number, unsigned base)
-{
-  char digits[20];
-  int count = 0;
-  do {
-    digits[count++] = "0123456789abcdef"[number % base];
-    number /= base;
-  } while (number != 0);
-  while (count > 0) {
-    *out++ = digits[--count];
-  }
-  *out++ = '\t';
-  return out;
-}
-
-/* A name is a line's last field: control characters become question marks. */
-static char *
-put_name(char *out, const char *name, size_t length)
-{
-  const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
-  uint64_t found = 0;
-  size_t i = 0;
-  memcpy(out, name, length);
-  for (; i + 8 <= length; i += 8) { /* eight at a time; it may find some where there are none, and never misses one */
-    uint64_t x;
-    memcpy(&x, name + i, 8);
-    uint64_t del = x ^ (ones * 0x7f);
-    found |= ((x - ones * 0x20) & ~x & tops) | ((del - ones) & ~del & tops);
-  }
-  for (i = found != 0 ? 0 : i; i < length; i++) {
-    unsigned char c = (unsigned char)name[i];
-    out[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-  }
-  return out + length;
-}
-
-int
-ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address, uint64_t size,
-                         const char *mode, const char *raw_name)
-{
-  if (ct_writer_error(writer) != CT_OK) {
-    return ct_writer_error(writer);
-  }
-  size_t length = raw_name == NULL ? 0 : strnlen(raw_name, FUNCTION_NAME_MAX);
-  size_t mode_length = strnlen(mode, 16);
-  int err = reserve_line(writer, length + 128);
-  if (err != CT_OK) {
-    return err;
-  }
-  char *p = writer->functions + writer->functions_fill;
-  p = put_number(p, id, 10);
-  p = put_number(p, module, 10);
-  p = put_number(p, address, 16);
-  p = put_number(p, size, 10);
-  memcpy(p, mode, mode_length);
-  p += mode_length;
-  *p++ = '\t';
-  if (length != 0) {
-    p = put_name(p, raw_name, length);
-  }
-  *p++ = '\n';
-  writer->functions_fill = (size_t)(p - writer->functions);
-  writer->function_count = id + 1 > writer->function_count ? id + 1 : writer->function_count;
-  return CT_OK;
 }
 
 /* ---- what the program wrote ---- */
@@ -591,7 +479,7 @@ manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final
   struct ct_diag why = {""};
   json_t *whole = (writer->store != NULL || writer->pieces != NULL) && final ? json_deep_copy(manifest)
                                                                              : json_copy((json_t *)manifest);
-  json_object_set_new(whole, "function_count", json_integer(writer->function_count));
+  json_object_set_new(whole, "function_count", json_integer(ct_function_lines_count(writer)));
   if (final) {
     ct_trace_writer_sync(writer);
   }

@@ -51,6 +51,18 @@ void ct_trace_writer_set_level(struct ct_trace_writer *writer, int level);
 int ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address,
                              uint64_t size, const char *mode, const char *raw_name);
 int ct_trace_writer_flush_functions(struct ct_trace_writer *writer);
+/*
+ * The same by one thread more, beside the writer's caller and without waiting for it: {writer} at first, then lines
+ * added, then their end. From then on they are queued before the next block. Out of memory is the writer's failure.
+ */
+struct ct_function_lines {
+  struct ct_trace_writer *writer;
+  struct ct_function_chunk *chunk; /* NULL: none is added */
+  uint32_t count;                  /* the highest id, plus 1 */
+};
+int ct_function_lines_add(struct ct_function_lines *lines, uint32_t id, uint32_t module, uint64_t address,
+                          uint64_t size, const char *mode, const char *raw_name);
+void ct_function_lines_end(struct ct_function_lines *lines);
 
 /*
  * Writes manifest.json atomically (temporary file, rename) before it returns, past the queue; one with the

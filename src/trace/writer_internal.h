@@ -20,15 +20,14 @@
 #include <stdbool.h>
 #include <zstd.h>
 
-#define OPEN_FILES_MAX     256u
-#define FUNCTIONS_BUFFER   (256u << 10)
-#define FUNCTIONS_HELD_MAX (64u << 20) /* over a million lines */
-#define CAPTURES_BUFFER    (256u << 10)
-#define FRAMES_AT_START    64u
-#define FRAMES_HELD_MAX    (3ull << 25) /* of all threads: 2.25 GiB */
-#define QUEUE_BYTES_MIN    (1u << 20)   /* more than the largest piece of output needs */
-#define QUEUE_WAKE_BYTES   (256u << 10) /* as much ends the nap of the writer thread */
-#define QUEUE_NAP_NS       (10u * 1000 * 1000)
+#define OPEN_FILES_MAX   256u
+#define FUNCTIONS_BUFFER (256u << 10)
+#define CAPTURES_BUFFER  (256u << 10)
+#define FRAMES_AT_START  64u
+#define FRAMES_HELD_MAX  (3ull << 25) /* of all threads: 2.25 GiB */
+#define QUEUE_BYTES_MIN  (1u << 20)   /* more than the largest piece of output needs */
+#define QUEUE_WAKE_BYTES (256u << 10) /* as much ends the nap of the writer thread */
+#define QUEUE_NAP_NS     (10u * 1000 * 1000)
 
 /*
  * The columns of a block in progress. Those for times and ids are sized for common
@@ -152,10 +151,11 @@ struct ct_trace_writer {
   bool detail_is_over; /* no mark comes any more */
   size_t detail_held_bytes, detail_held_max;
   struct ct_detail_dropped detail_dropped;
-  uint64_t detail_bytes; /* of what was judged and written */
-  char *functions;       /* lines not yet queued; they grow, so that who adds one never waits */
-  size_t functions_fill, functions_size;
-  uint32_t function_count;
+  uint64_t detail_bytes;                           /* of what was judged and written */
+  struct ct_function_lines own_lines;              /* of ct_trace_writer_function */
+  _Atomic(struct ct_function_chunk *) given;       /* lines not yet queued, newest first */
+  _Atomic(struct ct_function_chunk *) spare_lines; /* memory for the next ones, if it is not NULL */
+  _Atomic uint32_t function_count;
   uint8_t *captures; /* records not yet queued; NULL: none yet */
   size_t captures_fill;
   uint64_t manifest_bytes;
@@ -170,6 +170,12 @@ struct ct_trace_writer {
   bool store_stays;         /* when the writer is closed: what is in it has not got to the files */
   struct ct_pieces *pieces; /* NULL: files grow as they will */
 };
+
+/* Of the function table: the highest id whose line was given, plus 1. */
+uint32_t ct_function_lines_count(const struct ct_trace_writer *writer);
+/* Makes memory ready for the first lines: half of the time that they take is page faults. */
+void ct_function_lines_begin(struct ct_trace_writer *writer);
+void ct_function_lines_free(struct ct_trace_writer *writer);
 
 /* A file header, with its checksum. */
 static inline struct ct_file_header

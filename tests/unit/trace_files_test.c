@@ -694,37 +694,6 @@ test_clock(void **state)
   ct_trace_close(trace);
 }
 
-/* A reader that stands at the end of a file that still grows sees what comes next, once it knows its functions. */
-static void
-test_follow(void **state)
-{
-  struct ct_trace_writer *writer = create_writer(state, 1 << 20);
-  struct ct_encoder *encoder;
-  assert_int_equal(ct_trace_writer_thread(writer, 0, 1, 1, &encoder), CT_OK);
-  assert_int_equal(ct_trace_writer_sync(writer), CT_OK);
-  struct ct_trace *trace = open_trace(state);
-  struct ct_cursor *cursor;
-  const struct ct_event *events;
-  assert_int_equal(ct_cursor_open(trace, 0, 0, &cursor, NULL), CT_OK);
-  for (uint32_t i = 0; i < 5; i++) {
-    assert_int_equal(ct_cursor_next(cursor, &events), 0);
-    assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_END);
-    assert_int_equal(ct_trace_writer_function(writer, i, 0, 16 * i, 16, "full", "later"), CT_OK);
-    ct_encode_enter(encoder, 100 + i, i, 0);
-    assert_int_equal(ct_encoder_flush(encoder), CT_OK);
-    assert_int_equal(ct_trace_writer_sync(writer), CT_OK);
-    assert_int_equal(ct_cursor_next(cursor, &events), 0); /* its functions need not be known yet */
-    assert_int_equal(ct_trace_refresh(trace, NULL), CT_OK);
-    assert_string_equal(ct_trace_function(trace, i)->name, "later");
-    assert_int_equal(ct_cursor_next(cursor, &events), 1);
-    assert_int_equal(events[0].fn, i);
-    assert_int_equal(events[0].depth, i);
-  }
-  ct_cursor_close(cursor);
-  ct_trace_close(trace);
-  assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
-}
-
 int
 main(void)
 {
@@ -745,7 +714,6 @@ main(void)
       TEST(test_bad_manifest),
       TEST(test_threads),
       TEST(test_clock),
-      TEST(test_follow),
       TEST(test_file_size_limit),
       TEST(test_newer_file),
       TEST(test_stalled_disk),
