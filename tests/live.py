@@ -98,14 +98,15 @@ def top_json(scene):
     for line in told:
         rows, seconds = functions_of(line), line["last_ns"] / 1e9
         quick, slow = rows["quick"]["last"], rows["slow"]["last"]
-        # 100 rounds a second at most, and on a busy machine fewer; ten quick ones to each slow one.
-        expect(0 < slow["calls"] <= 101 * seconds + 10, f"calls of slow in {seconds} s: {slow}")
+        # 100 rounds a second at most, and on a busy machine fewer, or none; ten quick ones to each slow one.
+        expect(slow["calls"] <= 101 * seconds + 10, f"calls of slow in {seconds} s: {slow}")
         expect(abs(quick["calls"] - 10 * slow["calls"]) <= 20, f"quick and slow: {quick} {slow}")
         # It reads the clock for 2 ms by the wall; the hooks of that, most of it on a quick machine, are not in its time.
-        expect(slow["self_ns"] < 1.1e9 * seconds and 1e5 < slow["p99_ns"] < 1e9, f"times of slow: {slow}")
+        expect(slow["self_ns"] < 1.1e9 * seconds and (slow["calls"] == 0 or 1e5 < slow["p99_ns"] < 1e9), f"times of slow: {slow}")
         expect(rows["main"]["open"] == 1 and rows["main"]["calls"] == 0, f"main: {rows['main']}")
         expect(line["events_per_second"] is None or line["events_per_second"] > 0, f"events a second: {line}")
         expect(line["events"] > 0 and line["dropped"] == 0, f"counts: {line}")
+    expect(any(functions_of(line)["slow"]["last"]["calls"] for line in told), "no calls of slow in any last second")
     expect("second_thread_waits" not in functions_of(lines[0]), "the second thread ran before it was made")
     second = functions_of(lines[4])["second_thread_waits"]
     expect(second["last"] is None or second["last"]["calls"] > 5, "a thread that came later is not seen")

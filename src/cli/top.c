@@ -142,7 +142,8 @@ top_json(const struct ct_top *top)
   for (size_t i = 0; i < top->row_count && (top->limit == 0 || i < top->limit); i++) {
     json_array_append_new(functions, function_json(top, ct_live_row(top->live, i)));
   }
-  const char *word = top->is_gone ? "ended" : top->status != NULL ? ct_text_of(top->status, "state") : "?";
+  /* The session may have been asked just before its end, which was then read. */
+  const char *word = top->is_gone || state->ended ? "ended" : top->status != NULL ? ct_text_of(top->status, "state") : "?";
   double share = ct_top_overhead(top);
   json_t *json = json_pack(
       "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "session", top->id, "state", word, "events",
