@@ -223,6 +223,22 @@ def busy(scene):
         expect(target.wait(60) == 0, "its end")
 
 
+@case
+def restores(scene):
+    """A handler that has stepped over a function's first instruction has returned, into the code that makes the system call of its end: where the
+    thread goes on then, in the function's second instruction, there is no jump."""
+    program = scene.compile("attach/restores.c", "-O2", "-pthread")
+    with Running([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
+        expect(target.stdout.readline() == "ready\n", "it does not begin")
+        with Running([scene.contrail, "attach", "-o", scene.trace, str(target.pid), "main"], stderr=subprocess.PIPE, text=True) as session:
+            expect("attached" in session.stderr.readline(), "not attached")
+            told = scene.run(scene.contrail, "trace", str(target.pid), "add", "undefined")
+            expect("1 could not be hooked: a thread stood in" in told, f"it was hooked: {told}")
+            expect(ask(target, "x") == "42", "the program is wrong")
+            expect(target.wait(60) == 0, "its end")
+            session.wait(60)
+
+
 def again_and_again(scene):
     for turn in range(scene.options.repeat):
         if turn:

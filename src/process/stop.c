@@ -32,6 +32,7 @@
 #define SLICE_MAX_MS   400        /* ... up to that */
 #define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
 #define HANDLERS_MAX   16         /* nested in one thread */
+#define RESTORER_BYTES 32         /* of code, at most: it loads a number, and makes the system call */
 #define FIND_MS        10000      /* to look at all stacks ... */
 #define FIND_SOON_MS   2000       /* ... when somebody wants an end to it */
 
@@ -296,6 +297,18 @@ find_signal_frame(const struct ct_stopped *stopped, const struct ct_mappings *ma
   return found;
 }
 
+/* The handler has returned into a restorer, which makes the system call next: its return address lies below sp. */
+static bool
+is_in_restorer(const struct wanted *restorers, uint64_t pc)
+{
+  for (size_t i = 0; i < restorers->count; i++) {
+    if (restorers->list[i] != 0 && pc - restorers->list[i] < RESTORER_BYTES) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* The thread's stack pointer on the program's own stack. */
 static uint64_t
 outer_sp(const struct ct_stopped *stopped, const struct user_regs_struct *regs, const struct ct_inner_stacks *inner)
@@ -356,7 +369,8 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
       code = add_pc(stopped, pc + 1); /* as below, in a moment */
     }
     for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
-      if (!find_signal_frame(stopped, &mappings, sp, &wanted, &pc, &next) || next == sp) {
+      uint64_t from = is_in_restorer(&wanted, pc) ? sp - sizeof(uint64_t) : sp;
+      if (!find_signal_frame(stopped, &mappings, from, &wanted, &pc, &next) || next == sp) {
         break;
       }
       /* The handler may step over the instruction, and so go on anywhere behind pc. */
