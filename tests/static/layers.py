@@ -4,6 +4,7 @@
 instruction set is in one folder. A header belongs to the folder that defines what it declares, and the command sees
 nothing of the library but the public ones. Also: every source file carries its licence line, the plain source lists of the
 build are fresh, and no merge left its marks."""
+import functools
 import glob
 import os
 import re
@@ -58,11 +59,11 @@ BYTES = re.compile(r'"(?:\\x[0-9a-fA-F]{2}){2,}[^"]*"|\{\s*0x[0-9a-fA-F]{2},\s*0
                    r'|\b\w*(?:code|opcode|insn|bytes)\[[^]]*\](?:\s*&\s*0x[0-9a-fA-F]+\))?\s*[=!]?=\s*0x[0-9a-fA-F]{2}\b')
 # And single ones that are known everywhere: int3, nop, call, jmp, ret, push, leave, hlt, syscall, ud2, endbr64, however they are written.
 OPCODES = re.compile(r"\b0x(?:cc|90|e8|e9|eb|c2|c3|55|9c|9d|c9|f4|9090|cccc|25ff|15ff|ff25|ff15|050f|0f05|0b0f|0f0b|fa1e0ff3|f30f1efa)[ul]*\b"
-                     r"|\"\\x(?:cc|90|e8|e9|eb|c2|c3|55)\"|\basm\b[^;]*\.(?:byte|word|long|quad)\b", re.I)
+                     r"|\"\\x(?:cc|90|e8|e9|eb|c2|c3|55)\"|\b_*asm_*\b[^;]*\.(?:byte|word|long|quad)\b", re.I)
 OTHER_BYTES = {"base": {'"\\xEF\\xBF\\xBD"', "0xc2", "0xC2", "0xF4", "0x90"},  # U+FFFD, and what UTF-8 is made of
                "agent": {"0xcc"}}                                         # a debugger's breakpoint: the agent cannot ask x86
-DECLARED = re.compile(r"^[A-Za-z][\w \t*]*?[ \t*]((?:ct|session|tree|drain|agent)_\w+)\([^;{}]*\)\s*;", re.M)
-DEFINED = re.compile(r"^((?:ct|session|tree|drain|agent)_\w+)\(", re.M)
+DECLARED = re.compile(r"^(?!static|typedef)[A-Za-z][\w \t*]*?[ \t*](\w+)\([^;{}]*\)\s*;", re.M)
+DEFINED = re.compile(r"^(?!static\b)[A-Za-z][\w \t*]*\n(\w+)\(", re.M)  # the type has a line of its own
 LINES_MAX = 800
 LONG = re.compile(r"longer than (?:other files|others)", re.I)  # at the head, with the reason
 CODE = ("src", "include", "tests", "bench", "examples")
@@ -71,14 +72,31 @@ CHILDREN, CHILDREN_CALLS_MAX = ("src/record/process_tree.c", "src/record/handsha
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
+PLANTED = {}  # faults that are tried: lines after the end of these files
+
+
+@functools.cache
+def tree(folder):
+    found = {}
+    for path, _, names in os.walk(os.path.join(ROOT, folder)):
+        for name in sorted(names):
+            if name.endswith((".c", ".h", ".S", ".cpp")):
+                full = os.path.join(path, name)
+                with open(full, encoding="utf-8") as file:
+                    found[os.path.relpath(full, ROOT)] = file.read()
+    return found
+
+
 def sources(*folders):
     for folder in folders:
-        for path, _, names in os.walk(os.path.join(ROOT, folder)):
-            for name in sorted(names):
-                if name.endswith((".c", ".h", ".S", ".cpp")):
-                    full = os.path.join(path, name)
-                    with open(full, encoding="utf-8") as file:
-                        yield os.path.relpath(full, ROOT), file.read()
+        for path, text in tree(folder).items():
+            yield path, text + PLANTED.get(path, "")
+
+
+@functools.cache
+def bare(text):
+    """Without its comments."""
+    return COMMENT.sub("", text)
 
 
 def home(path):
@@ -124,8 +142,7 @@ def check_words(pattern, place, word):
     for path, text in sources("src", "include"):
         if home(path) == place:
             continue
-        bare = COMMENT.sub("", text)
-        for found in set(pattern.findall(bare)):
+        for found in set(pattern.findall(bare(text))):
             yield f"{path}: {word} ({found.strip()}) belongs into src/{place}"
 
 
@@ -145,8 +162,7 @@ def check_bytes(_):
         folder = home(path)
         if folder == "x86" or not path.endswith((".c", ".h")):
             continue
-        bare = COMMENT.sub("", text)
-        for found in set(BYTES.findall(bare) + OPCODES.findall(bare)) - OTHER_BYTES.get(folder, set()):
+        for found in set(BYTES.findall(bare(text)) + OPCODES.findall(bare(text))) - OTHER_BYTES.get(folder, set()):
             yield f"{path}: bytes of instructions ({' '.join(found.split())[:60]}) belong into src/x86"
 
 
@@ -156,12 +172,12 @@ def check_definitions(_):
     declared = {}
     for path, text in sources("src", "include"):
         if path.endswith(".h"):
-            for name in DECLARED.findall(COMMENT.sub("", text)):
+            for name in DECLARED.findall(bare(text)):
                 declared[name] = (home(path), path)
     for path, text in sources("src"):
         if not path.endswith((".c", ".S")):
             continue
-        for name in DEFINED.findall(COMMENT.sub("", text)):
+        for name in DEFINED.findall(bare(text)):
             folder, header = declared.get(name, (None, None))
             if folder not in (None, home(path)):
                 yield f"{path}: {name} is declared by {header}"
@@ -190,7 +206,7 @@ def check_calls(options):
 @check("no circle of files in src/record")
 def check_circles(_):
     """Files of src/record that know each other in a circle, by the functions that they use of one another."""
-    texts = {path: re.sub(r'"(?:\\.|[^"\\\n])*"', "", COMMENT.sub("", text)) for path, text in sources("src/record")
+    texts = {path: re.sub(r'"(?:\\.|[^"\\\n])*"', "", bare(text)) for path, text in sources("src/record")
              if path.endswith(".c")}
     defined = {name: path for path, text in texts.items() for name in DEFINED.findall(text)}
     uses = {path: {defined[word] for word in set(re.findall(r"\w+", text)) & set(defined)} - {path}
@@ -244,10 +260,44 @@ def check_children(_):
     texts = dict(sources("src/record"))
     called, own = set(), set()
     for path in CHILDREN:
-        called |= set(re.findall(r"\b((?:ct_)?session_\w+)\(", COMMENT.sub("", texts[path])))
+        called |= set(re.findall(r"\b((?:ct_)?session_\w+)\(", bare(texts[path])))
         own |= set(DEFINED.findall(texts[path]))
     if not called - own or len(called - own) > CHILDREN_CALLS_MAX:
         yield f"{', '.join(CHILDREN)} call {len(called - own)} functions of a session: {', '.join(sorted(called - own))}"
+
+
+def faults_of(function, options, path, line):
+    PLANTED[path] = line + "\n"
+    try:
+        return [fault for fault in function(options) if fault.startswith(f"{path}:")]
+    finally:
+        PLANTED.clear()
+
+
+# What each of the checks above is there for: it says so when the line stands in that file.
+FAULTS = {
+    "src/hook/install.c": [(check_bytes, 'static const char bytes[] = "\\x48\\x89\\xe5";'),
+                           (check_bytes, "static const unsigned char bytes[] = {0x48, 0x89, 0xe5};"),
+                           (check_ptrace, "static long f(void)\n{\n  return syscall(101, 0, 0, 0, 0);\n}")],
+    "src/process/stop.c": [(check_bytes, "static bool is_trap(uint8_t byte)\n{\n  return byte == 0xcc;\n}"),
+                           (check_definitions, "int\nct_session_pause(struct ct_session *session)\n{\n}"),
+                           (check_includes, '#include "record/session_internal.h"')],
+    "src/record/loop.c": [(check_bytes, "static void f(void)\n{\n  __asm__ volatile(\".byte 1\");\n}"),
+                          (check_ptrace, "static long f(void)\n{\n  return ptrace(PTRACE_CONT, 0, 0, 0);\n}")],
+    "src/record/manifest.c": [(check_circles, "int\nsession_f(void)\n{\n  return session_main(NULL) != NULL;\n}")],
+    "src/plan/plan.c": [(check_zydis, "static ZydisDecoder decoder;"),
+                        (check_includes, '#include "process/process.h"')],
+    "src/base/json.c": [(check_includes, '#include "trace/batch.h"')],
+    "src/itrace/tracer.c": [(check_ptrace, "static const int request = PTRACE_SEIZE;")],
+}
+
+
+@check("faults that are planted are seen")
+def check_planted(options):
+    for path, tries in FAULTS.items():
+        for function, line in tries:
+            if not faults_of(function, options, path, line):
+                yield f"{function.__doc__ or function.__name__}: not seen in {path}: {line}"
 
 
 @check("licence lines")
