@@ -226,10 +226,10 @@ stepped_bytes(uint64_t n, uint32_t rest)
 }
 
 static const uint64_t *
-stepped_data(uint64_t n)
+stepped_data(uint64_t n, size_t bytes)
 {
   static uint64_t data[10000];
-  for (size_t i = 0; i < sizeof(data) / sizeof(data[0]); i++) {
+  for (size_t i = 0; i < (bytes + 7) / 8; i++) { /* no more: each is a few steps */
     data[i] = n;
   }
   return data;
@@ -244,12 +244,13 @@ put_stepped(uint32_t rest)
     _exit(1);
   }
   for (uint64_t n = 0; n < STEPPED_BEFORE + STEPPED; n++) {
-    const uint64_t *data = stepped_data(n);
+    size_t bytes = stepped_bytes(n, rest);
+    const uint64_t *data = stepped_data(n, bytes);
     if (n == STEPPED_BEFORE) {
       raise(SIGSTOP);
     }
     struct ct_store_item item = {.kind = CT_STORE_BLOCK, .events = 1, .name = "name", .last_tsc = n + 1};
-    ct_store_put(store, &item, data, stepped_bytes(n, rest));
+    ct_store_put(store, &item, data, bytes);
   }
   _exit(0);
 }
@@ -276,7 +277,7 @@ check_stepped(struct stepped *s)
   while (ct_store_next(image, &record, &buffer)) {
     assert_true(next == 0 || record.sequence == next);
     assert_int_equal(record.data_bytes, stepped_bytes(record.sequence, s->rest));
-    assert_memory_equal(buffer.data, stepped_data(record.sequence), record.data_bytes);
+    assert_memory_equal(buffer.data, stepped_data(record.sequence, record.data_bytes), record.data_bytes);
     first = next == 0 ? record.sequence : first;
     next = record.sequence + 1;
   }
