@@ -33,8 +33,9 @@ PROCESSORS = len(os.sched_getaffinity(0))
 COSTS = re.compile(r"^ok   (\S+) (.*?)(?:: .*)? \(([\d.]+) s, ([\d.]+) of a processor\)$")
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 # The programs with their words; how: "busy" keeps a processor, "waits" waits half of the time or more, "late" needs a processor
-# of its own, "quiet" needs one at once, but hardly any of its time, "alone" is disturbed by any other; in how many parts each program is played; how cases are played that are marked
-# in its file, if there are any; how long it may take.
+# of its own, "quiet" needs one at once, but hardly any of its time, "alone" is disturbed by any other; in how many parts each program is
+# played; how cases are played that are marked in its file (alone=True: the first word; alone="quiet": that word, which is here, too);
+# how long it may take.
 Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, None, 900))
 GROUPS = {
     "static": Group(["static/layers.py", "static/agent.py", "static/hazards.py", "static/library.py", "static/manual.py",
@@ -44,7 +45,7 @@ GROUPS = {
     "exclude": Group(["exclude.py"], parts=4),
     "patterns": Group(["patterns.py"]),
     "light": Group(["light.py"], marked="alone"),
-    "times": Group(["times.py"], "alone"),
+    "times": Group(["times.py"], "quiet", marked="alone"),
     "values": Group(["values.py", "run.py --record=--args --few --share=0.5 --filter=[rvact]*/gcc-O2"]),
     "abi": Group(["abi.py"]),
     "typed": Group(["typed.py"]),
@@ -98,7 +99,7 @@ GROUPS = {
     "translated": Group(["transparency.py --records --once --some=4 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
-    "libraries": Group(["dlstorm.py --seconds 1.5"]),
+    "libraries": Group(["dlstorm.py --seconds 1"]),
     "differential": Group(["differential/run.py --percent 50"]),
     "steps": Group(["steps.py"], parts=2),
     "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
@@ -107,6 +108,7 @@ GROUPS = {
     "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 9"]),
 }
 HOW = ("busy", "waits", "late", "quiet", "alone")  # in this order, the first two at a time, and the next two
+UNIT_SECONDS = 300  # for each of their programs
 REASON_LINES = 8  # of a failure, that are said again at the end
 SYSTEM_PYTHON = "/usr/bin/python3"
 # Those that take long begin first, so that none of them is left over at the end. Programs are longer than the parts of others.
@@ -183,20 +185,28 @@ class Job:
     def run_cmocka(self, program, environment):
         name = os.path.basename(program)
         try:
-            result = subprocess.run([program], cwd=ROOT, env=environment, capture_output=True, text=True,
-                                    errors="replace", timeout=300, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
+            process = subprocess.Popen([program], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+        except OSError as error:
             self.lines.append(f"FAIL unit {name}: {error}")
             return 0, 1, 0
-        lines = result.stdout.splitlines()
+        end = threading.Timer(UNIT_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+        end.start()
+        with process.stdout:
+            output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        end.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.used += usage.ru_utime + usage.ru_stime
+        lines = output.splitlines()
         skipped = sum(bool(re.match(r"(not )?ok .*# SKIP", line)) for line in lines)
         good = sum(line.startswith("ok ") and "# SKIP" not in line for line in lines)
         bad = sum(line.startswith("not ok ") and "# SKIP" not in line for line in lines)
-        if result.returncode != 0 and bad == 0:
+        if process.returncode != 0 and bad == 0:
             bad = 1
         self.lines.append(f"{'FAIL' if bad else 'ok  '} unit {name}: {good} passed" + (f", {bad} failed" if bad else ""))
         if bad:
-            self.lines += [result.stdout + result.stderr, f"     again: {program}"]
+            self.lines += [output, f"     status {process.returncode}, again: {program}"]
         return good, bad, skipped
 
 
@@ -208,7 +218,7 @@ def jobs_of(name, more):
     for program in group.programs:
         words = program.split() + more
         # Of marked cases there are few, which are not played in parts.
-        marked = [Job(name, words + ["--alone", "only"], group.marked)] if group.marked else []
+        marked = [Job(name, words + ["--alone", how if i else "only"], how) for i, how in enumerate((group.marked or "").split())]
         for part in range(group.parts):
             more = ["--part", f"{part + 1}/{group.parts}"] if group.parts > 1 else []
             jobs.append(Job(name, words + more + (["--alone", "none"] if marked else []), group.how))

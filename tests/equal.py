@@ -142,7 +142,7 @@ for program in SHORT_UNITS:
     case(f"short_units/{program}", program=program, some=("programs", 2) if f"short_units/{program}" in CI else None)(lambda scene, program=program: equal(scene, program, short_units=True))
 
 
-@case(some=("signals", 2))
+@case(some=("signals", 1))
 def raised_signals(scene):
     """Signals that a program sends to itself, and faults, at the very same instructions; handlers nested, on a stack of their own."""
     program = scene.compile("itrace/raises.c", "-O2", "-w", "-D_GNU_SOURCE")
@@ -151,7 +151,7 @@ def raised_signals(scene):
     return text
 
 
-@case(some=("signals", 2))
+@case(some=("signals", 1))
 def timers_and_faults(scene):
     """A timer's signals, wherever they came; the handler may be left by siglongjmp."""
     program = scene.compile("steps/signals.c", "-O2", "-w")
@@ -160,7 +160,7 @@ def timers_and_faults(scene):
     return text
 
 
-@case(some=("signals", 2))
+@case(some=("signals", 1))
 def interrupted_calls(scene):
     """System calls that a signal interrupts: what fails is a step with its result, before the signal; what is made again is not there yet."""
     program = scene.compile("steps/interrupted.c", "-O2", "-w")
@@ -195,10 +195,10 @@ def signals_at_random(scene, name, steps):
 
 
 for program in RANDOM:
-    case(f"random_signals/{program}", program=program, some=("signals", 2) if f"random_signals/{program}" in CI else None)(lambda scene, program=program: signals_at_random(scene, program, asked(scene)))
+    case(f"random_signals/{program}", program=program, some=("signals", 1) if f"random_signals/{program}" in CI else None)(lambda scene, program=program: signals_at_random(scene, program, asked(scene)))
 
 
-@case(some=("signals", 2))
+@case(some=("signals", 1))
 def own_handlers(scene):
     """A shell's own handlers of signals that it sends to itself."""
     words = (need("dash"), "-c", "trap 'n=$((n + 1))' USR1; trap ': $((m += 3))' WINCH; i=0; while [ $i -lt 1000 ]; do kill -USR1 $$;"

@@ -313,7 +313,7 @@ def check_nesting(spans):
         ends.append(span.end)
 
 
-@case(some=("formats", 2))
+@case(some=("formats", 1))
 def chrome_calls(scene):
     """Each call at its place, and nested; sums under all filters; a family; a name that is none."""
     said = compare_spans(scene, "chrome", chrome)
@@ -470,7 +470,7 @@ def perfetto(data):
     return spans
 
 
-@case(some=("formats", 2))
+@case(some=("formats", 1))
 def perfetto_calls(scene):
     """Begins and ends of a decoder of our own: each call where it is, by threads and stacks; filters, a family; names."""
     said = compare_spans(scene, "perfetto", perfetto, timed=False)
@@ -547,7 +547,7 @@ def compare_rows(scene, form, decode):
     return said
 
 
-@case(some=("formats", 2))
+@case(some=("formats", 1))
 def csv_calls(scene):
     """A row for each call, by a reader of CSV; and by SQLite's."""
     said = compare_rows(scene, "csv", csv_rows)
@@ -560,7 +560,7 @@ def csv_calls(scene):
     return said
 
 
-@case(some=("formats", 2))
+@case(some=("formats", 1))
 def jsonl_calls(scene):
     """An object for each call, a line each."""
     return compare_rows(scene, "jsonl", jsonl_rows)

@@ -108,7 +108,7 @@ def speedscope_calls(scene):
     return f"{total} calls"
 
 
-@case
+@case(some=("browsers", 1))
 def speedscope_page(scene):
     """speedscope's own page, from its npm package, imports the file: in Chromium it shows the threads' names; and it fits the
     schema of the package."""
@@ -399,7 +399,7 @@ def flamegraph_picture(scene):
     return f"{len(frames)} frames"
 
 
-@case
+@case(some=("browsers", 1))
 def flamegraph_in_a_browser(scene):
     """Chromium runs the script: the search marks what matches, a click goes into a frame; no error, nothing loaded."""
     browser = harness.need("chromium")

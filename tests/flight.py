@@ -63,7 +63,7 @@ def ended_well(scene, process, out):
     return info
 
 
-@case
+@case(some=("recorder", 1))
 def recorder_stopped(scene):
     """For some seconds: the program runs on, what is lost meanwhile is counted, what comes after is recorded."""
     seconds = scene.rounds(2, 10)
@@ -89,7 +89,7 @@ def recorder_stopped(scene):
     return f"{info['dropped']} dropped"
 
 
-@case
+@case(some=("recorder", 1))
 def recorder_slow(scene):
     """It gets four fifths of the time taken away, as on a machine that has something else to do."""
     process, out = scene.timed(4)
@@ -102,7 +102,7 @@ def recorder_slow(scene):
     return f"{info['dropped']} dropped"
 
 
-@case
+@case(some=("disk", 1))
 def full_at_the_end(scene):
     """One line says where the events are; with room they come from there."""
     disk = scene.disk(3)
@@ -128,7 +128,7 @@ def full_at_the_end(scene):
     return f"{len(steps)} calls"
 
 
-@case
+@case(some=("disk", 1))
 def full_for_a_dump(scene):
     """The dump is refused and leaves nothing; the recording goes on, and another dump elsewhere is whole."""
     disk = scene.disk(1)

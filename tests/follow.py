@@ -384,7 +384,7 @@ def check_detached(scene, stop_after=None):
         os.kill(pid, signal.SIGTERM)
 
 
-@case
+@case(some=("make", 1))
 def make(scene):
     """make -j2 of twenty files: each compiler, assembler and linker has a trace; the program is the same."""
     project = os.path.join(scene.folder, "project")
@@ -421,7 +421,7 @@ def make(scene):
     subprocess.run([built], check=True)
 
 
-@case
+@case(some=("make", 1))
 def make_whole(scene):
     """The same with every function of every process hooked, of fewer files; as many traces as there are processes."""
     project = os.path.join(scene.folder, "project")

@@ -418,7 +418,7 @@ def compare_indexed(scene, names=(), options=(), trace=None, nodes=None, keeps=T
     return len(words)
 
 
-@case
+@case(some=("indexed", 1))
 def indexed(scene):
     """Callers, callees, groups and paths by the index: threads, coroutines, exceptions, recursion; of a thread; where trees are too large, and where the index is damaged."""
     scene.made("6")
@@ -457,7 +457,7 @@ def indexed(scene):
     return f"{count} answers, trees of {kept} of {threads} threads"
 
 
-@case
+@case(some=("indexed", 1))
 def indexed_kinds(scene):
     """The same of sampled hooks, of children that were followed, of deep recursion, of a piece that was cut out, and of a trace that ends in the middle."""
     program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")

@@ -108,9 +108,9 @@ def longer(seconds, attempt):
 
 def case(function=None, /, **keywords):
     """Makes the function a case: @case, or @case("its name", build="gcc-O2"), whose scene is made with build="gcc-O2".
-    alone=True: on a busy machine it may fail, so that tests/all.py plays it later, as its table says of the group. also: further names,
-    by which --filter finds it. some=("family", 2): of all of that family make test plays two, by lot, as what each of them shows the
-    others show in the main; --long and --filter play them all."""
+    alone=True: on a busy machine it may fail, so that tests/all.py plays it later, as its table says of the group; alone="quiet": it is
+    played so, whatever the others are. also: further names, by which --filter finds it. some=("family", 2): of all of that family make test plays two, by lot, as what each of them shows the
+    others show in the main; --long and --filter play them all. A family of FAMILIES has members in several groups."""
     if isinstance(function, str):
         keywords["name"], function = function, None
     if function is None:
@@ -455,6 +455,14 @@ def is_meant(one, patterns):
     return not patterns or any(fnmatch.fnmatch(name, pattern) for name in (one.name, *one.also) for pattern in patterns)
 
 
+# Families with members in several groups: how many of them make test plays, and who they are, each in a file of tests/.
+FAMILIES = {
+    "losses": (3, "check with_losses", "cut losses", "exportstacks lost_events", "filters losses", "graph losses", "passover lost", "sql lost"),
+    "flat": (1, "last flat", "maxsize flat"),
+    "coroutines": (2, "atf coroutines", "cut coroutines", "exportstacks coroutines", "filters coroutines", "sql coroutines"),
+}
+
+
 def drawn(cases, group):
     """Those of no family, and of each family as many as it says; each part of a group's cases draws the same."""
     families = collections.defaultdict(list)
@@ -462,6 +470,8 @@ def drawn(cases, group):
         if one.some:
             families[one.some].append(one.name)
     left_out = set()
+    for family, (count, *names) in FAMILIES.items():
+        left_out |= {name.partition(" ")[2] for name in lot("family", family).sample(names, len(names) - count) if name.partition(" ")[0] == group}
     for (family, count), names in sorted(families.items()):
         left_out |= set(lot(group, family).sample(names, max(len(names) - count, 0)))
     return [one for one in cases if one.name not in left_out]
@@ -477,7 +487,7 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
     parser.add_argument("--filter", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--some", type=int, metavar="N", help="so many of those that the filter lets through, by lot")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--alone", choices=["only", "none"], help="the cases that are marked so, or all others")
+    parser.add_argument("--alone", metavar="HOW", help="the cases that are marked so: 'only', or by a word of all.py; 'none': all others")
     parser.add_argument("--long", action="store_true", help="all that make test leaves out, as make torture plays it")
     parser.add_argument("--keep", action="store_true", help="the folders of failures stay, in build/tests/failed")
     parser.add_argument("-j", "--jobs", type=int, default=jobs)
@@ -492,7 +502,8 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
     group = Group(os.path.abspath(sys.modules["__main__"].__file__), name, is_quiet and not options.verbose)
     selected = [one for one in group.cases if is_meant(one, options.filter)]
     if options.alone:
-        selected = [one for one in selected if one.alone == (options.alone == "only")]
+        marked = {"only": True, "none": False}.get(options.alone, options.alone)
+        selected = [one for one in selected if one.alone == marked]
     if not options.filter and not options.long:
         selected = drawn(selected, group.name)
     if options.some and not options.long:
@@ -505,7 +516,7 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
     if options.list:
         print("\n".join(one.name for one in selected))
         sys.exit(0)
-    if number == 1 and options.alone != "only":
+    if number == 1 and options.alone in (None, "none"):
         group.check()
     with tempfile.TemporaryDirectory(prefix="contrail.", ignore_cleanup_errors=True) as options.top:
         os.chmod(options.top, 0o755)  # other users' programs run in it too

@@ -71,13 +71,13 @@ def writers(scene, name):
     return compared.stdout.strip()
 
 
-@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops", "records/masked"), some=("signals", 3))
+@each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops", "records/masked"), some=("signals", 2))
 def records_with_signals(scene, name):
     program, mode = scene.made("signals"), name.split("/")[1]
     return steps_of(scene, scene.outcome(program, mode), program, mode)
 
 
-@each(("records/sort", "records/sqlite3", "records/python3", "records/bash"), some=("programs", 2))
+@each(("records/sort", "records/sqlite3", "records/python3", "records/bash"), some=("programs", 1))
 def records_of_programs(scene, name):
     words = {"sort": ("sort", "-n", "/etc/services"), "sqlite3": ("sqlite3", ":memory:", "select sum(value * 7 % 3) from generate_series(1, 3000)"),
              "python3": ("/usr/bin/python3", "-c", "import json; print(len(json.dumps(list(range(5000)))))"),

@@ -335,7 +335,7 @@ def killed(scene):
     return f"{len(steps)} calls"
 
 
-@case
+@case(some=("killed", 2))
 def killed_ordinary(scene):
     """An ordinary trace gets its end."""
     program = scene.build(COUNT)
@@ -358,7 +358,7 @@ def killed_ordinary(scene):
     expect(len(info["warnings"]) == (2 if lost else 1) and info["warnings"][0].startswith("RECOVERED"), str(info["warnings"]))
 
 
-@case
+@case(some=("killed", 2))
 def killed_counted(scene):
     """The manifest knows of more events than the files hold: how many are gone is said wherever the trace is read."""
     program = scene.build(COUNT)
@@ -415,12 +415,12 @@ def check_dropped(scene, *words):
            f"{lost} lost, but {info['dropped']} in info, {manifest['dropped_total']} in all")
 
 
-@case
+@case(some=("killed", 2))
 def killed_dropped(scene):
     check_dropped(scene)
 
 
-@case
+@case(some=("killed", 2))
 def killed_dropped_last(scene):
     check_dropped(scene, "--last", "128M")
 

@@ -142,7 +142,7 @@ def output_too(scene):
     expect(1000 < len(numbers) < 39000 and scene.bytes() <= 1 << 20, f"{len(numbers)} lines were kept")
 
 
-@case
+@case(some=("read", 1))
 def values_too(scene):
     """The detail of calls is in pieces as well, and belongs to the calls that are there."""
     program = scene.build(COUNT)
@@ -155,7 +155,7 @@ def values_too(scene):
     expect(consecutive(numbers) and numbers[-1] == 149999, "not the values of the last calls")
 
 
-@case
+@case(some=("read", 1))
 def while_it_runs(scene):
     """The trace can be read at any time: pieces that go meanwhile stay until they are read."""
     program = scene.build(COUNT)

@@ -275,6 +275,10 @@ def stopped_group(scene):
 
 # ---- under a terminal ----
 
+# For the shell: waits until its list of jobs says so, and does not say it itself.
+JOB_IS = "job_is() { until [[ $(jobs) == *$1* ]]; do sleep 0.02; done; }\n"
+
+
 class Terminal:
     """An interactive bash in a tmux of its own, in which `run WORDS` runs WORDS, with contrail or without."""
 
@@ -284,7 +288,7 @@ class Terminal:
         os.makedirs(self.folder)
         self.socket = os.path.join(self.folder, "tmux")
         front = f'exec "{scene.contrail}" record -q -o "{self.folder}/t$$" -- "$@"' if traced else 'exec "$@"'
-        for name, text in (("run", f"#!/bin/sh\n{front}\n"), ("rc", f"PS1='$ '; PATH={self.folder}:$PATH\n"),
+        for name, text in (("run", f"#!/bin/sh\n{front}\n"), ("rc", f"PS1='$ '; PATH={self.folder}:$PATH\n{JOB_IS}"),
                            ("job", f'#!/bin/sh\nexec {scene.job} "$@"\n')):
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
@@ -294,6 +298,7 @@ class Terminal:
         if result.returncode:
             raise Skip(f"tmux does not start: {result.stderr.strip()}")
         self.shell = self.tmux("display-message", "-p", "#{pane_pid}").stdout.strip()
+        self.prompts = 0  # that were on the screen when the last line was typed
 
     def tmux(self, *words):
         environment = {k: v for k, v in os.environ.items() if k not in ("TMUX", "TMUX_PANE")}
@@ -312,9 +317,17 @@ class Terminal:
         members = [words for words in map(stat_of, filter(str.isdigit, os.listdir("/proc"))) if words[2:3] == [group]]
         return group != shell[2] and members and all(words[0] != "T" for words in members)
 
+    def prompts_of(self, screen):
+        return sum(line[:1] in ("$", "%") for line in screen.splitlines())
+
+    def has_prompt(self):
+        """One that came after the last line was typed; a background job may have written on its line."""
+        screen = self.screen()
+        return screen.rpartition("\n")[2][:1] in ("$", "%") and self.prompts_of(screen) > self.prompts
+
     def wait_for_prompt(self):
         try:
-            wait_for("a prompt", lambda: self.screen().rpartition("\n")[2][:1] in ("$", "%"))
+            wait_for("a prompt", self.has_prompt)
         except AssertionError as error:
             raise AssertionError(f"{error}; the screen:\n{self.screen()}") from error
 
@@ -333,6 +346,7 @@ class Terminal:
             else:
                 if not step.startswith("> "):
                     self.wait_for_prompt()
+                self.prompts = self.prompts_of(self.screen())
                 self.tmux("send-keys", "-l", step.removeprefix("> "))
                 self.tmux("send-keys", "Enter")
         self.wait_for_prompt()
@@ -366,19 +380,19 @@ TERMINAL = {
                          "C-c", *END),
     "ctrl_z_bg_fg": ("run job run", ("ready",), "C-z", ("Stopped",), "bg", "jobs", ("Running",), *FG, "C-c", *END),
     "ctrl_z_bg_wait": ("run job run 2000", ("ready",), "C-z", ("Stopped",), "bg; wait", ("Exit 3",), *END),
-    "kill_job": ("run job run &", ("ready",), "kill %1; while kill -0 %1 2>&-; do sleep 1; done", ("Terminated",), *END),
-    "stop_job": ("run job run &", ("ready",), "kill -STOP %1; sleep 2; jobs", ("Stopped",), "kill -CONT %1; sleep 2; jobs",
+    "kill_job": ("run job run &", ("ready",), "kill %1; while kill -0 %1 2>&-; do sleep 0.1; done", ("Terminated",), *END),
+    "stop_job": ("run job run &", ("ready",), "kill -STOP %1; job_is Stopped; jobs", ("Stopped",), "kill -CONT %1; job_is Running; jobs",
                  ("Running",), *FG, "C-c", *END),
-    "background_read": ("run job read & sleep 2; jobs", ("Stopped",), "fg", ("fg\nrun job read",), "> words",
+    "background_read": ("run job read & job_is Stopped; jobs", ("Stopped",), "fg", ("fg\nrun job read",), "> words",
                         ("read words",), *END),
-    "background_write": ("stty tostop; run job run 100 & sleep 4; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
+    "background_write": ("stty tostop; run job run 100 & job_is Stopped; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
     "suspended_shell": ("run bash --norc", ("bash-",), "> PS1='% '", ("\n%",), "echo inner", ("\ninner",), "suspend", ("Stopped",),
                         "echo outer", ("\nouter",), "fg", ("fg\nrun bash",), "> ", "> echo again", ("\nagain",), "exit 7", ("\nexit",), *END),
 }
 
 for name_of_keys, steps_of_keys in TERMINAL.items():
     # What the shell says of a background job, and when, depends on how soon it runs.
-    case("terminal_" + name_of_keys, alone="sleep" in "".join(map(str, steps_of_keys)))(on_terminal(*steps_of_keys))
+    case("terminal_" + name_of_keys, alone=any(word in str(steps_of_keys) for word in ("job_is", "sleep")))(on_terminal(*steps_of_keys))
 
 
 if __name__ == "__main__":

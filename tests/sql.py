@@ -279,12 +279,12 @@ def stretch(scene, *words):
     return compare(scene, rows, queries=scene.rounds(QUERIES // 4, QUERIES // 2))
 
 
-@case
+@case(some=("stretch", 1))
 def last(scene):
     return stretch(scene, "--last", "1M")
 
 
-@case
+@case(some=("stretch", 1))
 def bounded(scene):
     return stretch(scene, "--max-size", "1M")
 

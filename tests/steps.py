@@ -47,7 +47,7 @@ PROGRAMS = {
 
 
 def add_program(name, words):
-    @case(f"equal_to_single_steps/{name}", some=("equal_to_single_steps", 2))
+    @case(f"equal_to_single_steps/{name}", some=("equal_to_single_steps", 1))
     def _(scene):
         need(words[0])
         return scene.compared(scene.stepped(*words, options=("-v", "-s", "20000")))

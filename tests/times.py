@@ -36,7 +36,7 @@ class Scene(harness.Scene):
         return super().record("--no-args", "--lossless", *options, "--", self.program, mode, *arguments)
 
 
-@case
+@case(alone=True)
 def known_length(scene):
     """A loop until the clock has gone on by a millisecond takes that, less what was contrail's own, plus what it was off."""
     scene.record("busy", "main", "busy")
@@ -47,7 +47,7 @@ def known_length(scene):
     expect(near(on["total_ns"] + row["off_ns"] + away, row["total_ns"] + away, 0.01), f"{on} {row} {away}")
 
 
-@case
+@case(alone=True)
 def hooks_taken_out(scene):
     """The readings less the corrected total are the hooks of all that was called; the selves add up to the total."""
     scene.record("parents", "main", "parents", "parent", "empty")
@@ -74,7 +74,7 @@ def hooks_taken_out(scene):
           f"{rows['parent']['p50_ns']} and {raw['parent']['p50_ns']}; a hook {call:.1f} ns")
 
 
-@case
+@case(alone=True)
 def known_parent(scene):
     """A parent's self, 20 us with 100 calls of an empty function in between, is what the parent measures itself."""
     own = float(scene.record("known_parents", "known_parent", "empty"))
@@ -86,7 +86,7 @@ def known_parent(scene):
     expect(near(middle, own, 0.2), f"{middle} ns, {own} by the program")
 
 
-@case
+@case(alone=True)
 def off_the_processor(scene):
     """Three threads on any number of processors, each with its own two clocks."""
     before = stolen()
@@ -110,7 +110,7 @@ def off_the_processor(scene):
     expect(" off: blocked --" in text, text[:500])
 
 
-@case
+@case(alone=True)
 def hooks_put_in(scene):
     """The time in which a library's hooks are put in is nobody's."""
     scene.record("load", arguments=["libz.so.1"])
@@ -244,7 +244,7 @@ def refused_late(scene):
     expect(0.95 * rest["total_ns"] <= rest["off_at_most_ns"] <= rest["total_ns"], f"{rest}")
 
 
-@case
+@case(alone=True)
 def attached(scene):
     """A process that ran: its rests are off the processor from the first one on."""
     before = stolen()

@@ -596,7 +596,7 @@ def until(end, cases):
 
 LONG = [each for more in (large, outside, attached, languages, cpython) for each in more.cases.list]
 for each_command in small.cases.list + LONG:
-    harness.case(each_command.name, command=each_command, some=None if each_command in LONG else ("commands", 14))(as_untraced)
+    harness.case(each_command.name, command=each_command, some=None if each_command in LONG else ("commands", 11))(as_untraced)
 
 
 if __name__ == "__main__":

@@ -481,7 +481,7 @@ def compare_library(scene, program, *words):
     return f"{len(names)} functions, {sum(counted.values())} calls"
 
 
-@case(some=("library", 2))
+@case(some=("library", 1))
 def library_calls_of_ls(scene):
     os.mkdir(scene.path("listed"))
     for name in ("one", "two", "three"):
@@ -489,7 +489,7 @@ def library_calls_of_ls(scene):
     return compare_library(scene, "/bin/ls", "-l", "--color=always", scene.path("listed"))
 
 
-@case(some=("library", 2))
+@case(some=("library", 1))
 def library_calls_of_python(scene):
     # Its objects in the heap: others move with what is mapped, and order in sets by address with them.
     scene.environment.update(PYTHONMALLOC="malloc", MALLOC_MMAP_MAX_="0")
@@ -497,7 +497,7 @@ def library_calls_of_python(scene):
     return compare_library(scene, "/usr/bin/python3", "-s", "-S", script)
 
 
-@case(some=("library", 2))
+@case(some=("library", 1))
 def library_calls_of_sqlite3(scene):
     scene.environment.update(MALLOC_MMAP_MAX_="0")
     rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60)"

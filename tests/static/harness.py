@@ -3,13 +3,14 @@
 """tests/harness.py itself: what it says of small groups that are written here, in which everything that can happen does."""
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, TESTS)
-from harness import check, main  # noqa: E402
+from harness import FAMILIES, check, lot, main  # noqa: E402
 
 HEAD = f"import sys\nsys.path.insert(0, {TESTS!r})\nfrom harness import Counts, Scene, Skip, case, expect, main, need, wait_for, Running\n"
 GOOD = "@case\ndef good(scene):\n    pass\n"
@@ -140,15 +141,41 @@ def too_long(_):
 
 @check("harness: every group begins")
 def begins(options):
-    """Its options, its cases and what it imports are right as far as that."""
-    for group in importlib.import_module("all").GROUPS.values():
-        for program in (words.split()[0] for words in group.programs):
-            if program in OTHERS:
-                continue
-            result = subprocess.run([sys.executable, os.path.join(TESTS, program), "--build", options.build, "--list"],
-                                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
-            if result.returncode or not result.stdout:
-                yield f"tests/{program} --list: status {result.returncode}: {result.stderr.strip()[-300:]}"
+    """Its options, its cases and what it imports are right as far as that. By lot, a dozen of them: make test begins them all."""
+    programs = {words.split()[0] for group in importlib.import_module("all").GROUPS.values() for words in group.programs} - set(OTHERS)
+    programs = sorted(programs) if options.long else lot("begins").sample(sorted(programs), 12)
+    for program in programs:
+        result = subprocess.run([sys.executable, os.path.join(TESTS, program), "--build", options.build, "--list"],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        if result.returncode or not result.stdout:
+            yield f"tests/{program} --list: status {result.returncode}: {result.stderr.strip()[-300:]}"
+
+
+@check("harness: families of several groups have their members")
+def families(_):
+    """Each is a case of its file, of no other family, and not all of them are played."""
+    for family, (count, *members) in FAMILIES.items():
+        if not 0 < count < len(members):
+            yield f"{family}: {count} of {len(members)}"
+        for member in members:
+            group, _, name = member.partition(" ")
+            with open(os.path.join(TESTS, group + ".py"), encoding="utf-8") as file:
+                found = re.findall(rf'^(@case.*)\n(?:@.*\n)*def {name}\(|^(@case\("{name}".*)', file.read(), re.M)
+            if len(found) != 1 or "some=" in "".join(found[0]):
+                yield f"{family}: {member}: {found or 'no case'}"
+
+
+@check("harness: of families that are in several groups some are played")
+def family_is_drawn(_):
+    """The same number with each seed, whatever the groups are, and others with other seeds."""
+    script = ("import harness\nfrom collections import namedtuple\nOne = namedtuple('One', 'name some')\n"
+              "for family, (count, *members) in harness.FAMILIES.items():\n"
+              "    played = [m for m in members if harness.drawn([One(m.partition(' ')[2], None)], m.partition(' ')[0])]\n"
+              "    print(family, len(played) == count, *sorted(played))\n")
+    said = {subprocess.run([sys.executable, "-c", script], env=dict(os.environ, CONTRAIL_TEST_SEED=str(seed), PYTHONPATH=TESTS),
+                           capture_output=True, text=True, check=True).stdout for seed in range(5)}
+    if len(said) < 2 or "False" in "".join(said):
+        yield f"{said}"
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
 PLANTED = {}  # faults that are tried: lines after the end of these files
+ONLY = set()  # for checks that look at one file after the other
 
 
 @functools.cache
@@ -90,7 +91,8 @@ def tree(folder):
 def sources(*folders):
     for folder in folders:
         for path, text in tree(folder).items():
-            yield path, text + PLANTED.get(path, "")
+            if not ONLY or path in ONLY:
+                yield path, text + PLANTED.get(path, "")
 
 
 @functools.cache
@@ -268,10 +270,12 @@ def check_children(_):
 
 def faults_of(function, options, path, line):
     PLANTED[path] = line + "\n"
+    ONLY.update({path} if function not in (check_definitions, check_circles) else ())
     try:
         return [fault for fault in function(options) if fault.startswith(f"{path}:")]
     finally:
         PLANTED.clear()
+        ONLY.clear()
 
 
 # What each of the checks above is there for: it says so when the line stands in that file.
