@@ -275,8 +275,15 @@ def stopped_group(scene):
 
 # ---- under a terminal ----
 
-# For the shell: waits until its list of jobs says so, and does not say it itself.
-JOB_IS = "job_is() { until [[ $(jobs) == *$1* ]]; do sleep 0.02; done; }\n"
+# job_is STATE PID: until it is, as the kernel has it. A command in the foreground: the shell hears of a job when it ends, and says nothing by itself.
+JOB_IS = """#!/bin/sh
+seen=0
+while [ $seen -lt 3 ]; do
+  read -r _ _ state _ </proc/"$2"/stat
+  if [ "$state" = "$1" ]; then seen=$((seen + 1)); else seen=0; fi
+  sleep 0.05
+done
+"""
 
 
 class Terminal:
@@ -288,8 +295,8 @@ class Terminal:
         os.makedirs(self.folder)
         self.socket = os.path.join(self.folder, "tmux")
         front = f'exec "{scene.contrail}" record -q -o "{self.folder}/t$$" -- "$@"' if traced else 'exec "$@"'
-        for name, text in (("run", f"#!/bin/sh\n{front}\n"), ("rc", f"PS1='$ '; PATH={self.folder}:$PATH\n{JOB_IS}"),
-                           ("job", f'#!/bin/sh\nexec {scene.job} "$@"\n')):
+        for name, text in (("run", f"#!/bin/sh\n{front}\n"), ("rc", f"PS1='$ '; PATH={self.folder}:$PATH\n"),
+                           ("job_is", JOB_IS), ("job", f'#!/bin/sh\nexec {scene.job} "$@"\n')):
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
             os.chmod(os.path.join(self.folder, name), 0o755)
@@ -381,11 +388,11 @@ TERMINAL = {
     "ctrl_z_bg_fg": ("run job run", ("ready",), "C-z", ("Stopped",), "bg", "jobs", ("Running",), *FG, "C-c", *END),
     "ctrl_z_bg_wait": ("run job run 2000", ("ready",), "C-z", ("Stopped",), "bg; wait", ("Exit 3",), *END),
     "kill_job": ("run job run &", ("ready",), "kill %1; while kill -0 %1 2>&-; do sleep 0.1; done", ("Terminated",), *END),
-    "stop_job": ("run job run &", ("ready",), "kill -STOP %1; job_is Stopped; jobs", ("Stopped",), "kill -CONT %1; job_is Running; jobs",
+    "stop_job": ("run job run &", ("ready",), "kill -STOP %1; job_is T $!; jobs", ("Stopped",), "kill -CONT %1; job_is S $!; jobs",
                  ("Running",), *FG, "C-c", *END),
-    "background_read": ("run job read & job_is Stopped; jobs", ("Stopped",), "fg", ("fg\nrun job read",), "> words",
+    "background_read": ("run job read & job_is T $!; jobs", ("Stopped",), "fg", ("fg\nrun job read",), "> words",
                         ("read words",), *END),
-    "background_write": ("stty tostop; run job run 100 & job_is Stopped; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
+    "background_write": ("stty tostop; run job run 100 & job_is T $!; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
     "suspended_shell": ("run bash --norc", ("bash-",), "> PS1='% '", ("\n%",), "echo inner", ("\ninner",), "suspend", ("Stopped",),
                         "echo outer", ("\nouter",), "fg", ("fg\nrun bash",), "> ", "> echo again", ("\nagain",), "exit 7", ("\nexit",), *END),
 }
