@@ -9,6 +9,7 @@
 #include "stream/subscriber.h"
 
 #include "base/clock.h"
+#include "base/prompt.h"
 #include "base/sized.h"
 
 #include <contrail/stream.h>
@@ -246,9 +247,13 @@ serve(struct receiver *receiver, struct ct_diag *diag)
   note(receiver, receiver->was_served ? "the sender is back" : "a sender is connected");
   receiver->was_served = true;
   struct ct_diag why = {"the connection is lost"};
+  struct ct_prompt prompt;
+  ct_prompt_begin(&prompt);
   while ((code = ct_frame_receive(receiver->fd, &receiver->frame, CT_LINK_PAYLOAD_MAX, CT_LINK_IDLE_MS)) == CT_OK &&
          (code = take_frame(receiver, &why)) == CT_OK && !receiver->is_whole) {
+    ct_prompt_turn(&prompt);
   }
+  ct_prompt_end(&prompt);
   receiver->gone_ns = ct_now_ns();
   if (receiver->is_whole) {
     ct_stored_release(&receiver->stored);

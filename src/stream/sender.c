@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/sized.h"
+#include "base/worker.h"
 #include "trace/format.h"
 #include "trace/tree.h"
 
@@ -116,6 +117,7 @@ bool
 ct_sender_put(struct ct_sender *sender)
 {
   sender->sent_ns = ct_now_ns();
+  ct_prompt_turn(&sender->prompt);
   if (sender->is_one_way) {
     return put_one_way(sender);
   }
@@ -140,6 +142,7 @@ ct_sender_put(struct ct_sender *sender)
 bool
 ct_sender_ping(struct ct_sender *sender, uint64_t after_ms)
 {
+  ct_prompt_turn(&sender->prompt);
   if (ct_now_ns() - sender->sent_ns < after_ms * 1000000ull) {
     return true;
   }
@@ -338,13 +341,14 @@ static void *
 follow_main(void *context)
 {
   struct ct_sender *sender = context;
+  ct_prompt_begin(&sender->prompt);
   for (int tries = 0; !ct_sender_is_abandoned(sender) && !is_over(sender);) {
     if (!is_connected(sender) && connect_once(sender, NULL) != CT_OK) {
       rest(sender, RETRY_MS);
       continue;
     }
     bool is_last = sender->is_ending; /* the recording had ended before this round began */
-    uint64_t begin = ct_now_ns();
+    uint64_t begin = ct_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if ((sender->fanout != NULL && !ct_fanout_answer(sender)) || !ct_sender_round(sender) ||
         !ct_sender_ping(sender, CT_LINK_PING_MS)) {
       lose(sender);
@@ -354,8 +358,9 @@ follow_main(void *context)
       continue;
     }
     if (!is_last) {
-      uint64_t took = (ct_now_ns() - begin) / 1000000;
-      rest(sender, took > ROUND_MS ? took : ROUND_MS);
+      /* What it waited for in between, a processor or the receiver, is no work. */
+      uint64_t worked = (ct_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin) / 1000000;
+      rest(sender, worked > ROUND_MS ? worked : ROUND_MS);
       continue;
     }
     int verdict = confirm(sender);
@@ -507,7 +512,7 @@ ct_sender_follow(struct ct_sender *sender, const char *directory, struct ct_diag
   }
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  sender->has_thread = pthread_create(&sender->thread, NULL, follow_main, sender) == 0;
+  sender->has_thread = ct_worker_create(&sender->thread, NULL, follow_main, sender) == 0;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   return sender->has_thread ? CT_OK : ct_fail(diag, CT_ENOMEM, "cannot start a thread that sends");
 }

@@ -6,6 +6,8 @@
 #include "stream/link.h"
 #include "stream/names.h"
 
+#include "base/prompt.h"
+
 #include <contrail/stream.h>
 
 #include <pthread.h>
@@ -40,6 +42,7 @@ struct ct_sender {
   size_t chunk;             /* bytes of a file in one frame */
   int dir_fd;
   struct ct_frame frame;
+  struct ct_prompt prompt;
   uint64_t sent_ns;  /* when the last frame was begun */
   uint64_t moved_ns; /* when one was taken last */
   uint64_t cuts;

@@ -10,6 +10,7 @@
 #include "stream/fanout.h"
 
 #include "base/clock.h"
+#include "base/prompt.h"
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -39,6 +40,7 @@ struct subscriber {
   uint64_t heard_ns; /* the sender, last */
   uint64_t asked_ns, acked_ns, acked;
   uint64_t met; /* the run that was asked at once */
+  struct ct_prompt prompt;
   uint32_t checks;
 };
 
@@ -364,6 +366,7 @@ follow(struct subscriber *subscriber, struct ct_diag *diag)
 {
   int code = CT_OK;
   while (code == CT_OK && !subscriber->is_whole) {
+    ct_prompt_turn(&subscriber->prompt);
     const uint8_t *data;
     size_t size;
     if (subscriber->is_following) {
@@ -438,7 +441,9 @@ ct_subscriber_receive(const struct ct_receive_options *options, struct stored *s
   int code = ct_broker_connect(options->address, options->token, CT_BROKER_RECEIVER, &subscriber.broker, diag);
   if (code == CT_OK) {
     note(&subscriber, "waiting at %s", options->address);
+    ct_prompt_begin(&subscriber.prompt);
     code = receive_all(&subscriber, diag);
+    ct_prompt_end(&subscriber.prompt);
   }
   if (subscriber.is_whole) {
     ct_stored_release(stored);
