@@ -8,6 +8,7 @@
  */
 #include "export/json.h"
 #include "export/lanes.h"
+#include "export/microseconds.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,29 +83,23 @@ begin_thread(void *arg, const struct ct_walk_place *place)
   return 0;
 }
 
-/*
- * Readers add begin and duration as floating point numbers. Where that is not the end as a number, calls that end
- * together cross by a rounding error, and DevTools leaves one of them out; so further digits say what is missing there.
- */
+/* ,"dur": behind the begin of what is a call */
 static void
-put_duration(struct ct_sink *out, uint64_t begin, uint64_t end)
+put_times(struct ct_sink *out, uint64_t begin, uint64_t end)
 {
-  double from = (double)begin / 1000, to = (double)end / 1000, ns = (double)(end - begin) / 1000;
-  if (CT_LIKELY(from + ns == to)) {
+  struct ct_microseconds exact;
+  bool is_plain = ct_microseconds_add_up(begin, end, &exact);
+  if (is_plain || exact.begin[0] == '\0') {
+    ct_out_microseconds(out, begin);
+  } else {
+    ct_out_text(out, exact.begin);
+  }
+  ct_out_literal(out, ",\"dur\":");
+  if (is_plain) {
     ct_out_microseconds(out, end - begin);
-    return;
+  } else {
+    ct_out_text(out, exact.duration);
   }
-  double more = (to - from - ns) * 1000; /* of a nanosecond; far less than one */
-  uint64_t whole = end - begin - (more < 0 && end != begin);
-  uint64_t rest = (uint64_t)((more < 0 ? more + 1 : more) * 1e13);
-  char text[20];
-  ct_out_decimal(out, whole / 1000);
-  snprintf(text, sizeof(text), ".%03u", (unsigned)(whole % 1000));
-  ct_out_text(out, text);
-  for (size_t i = 13; i-- > 0; rest /= 10) {
-    text[i] = (char)('0' + rest % 10);
-  }
-  ct_out_put(out, text, 13);
 }
 
 static int
@@ -129,11 +124,10 @@ put_span(struct chrome *chrome, const struct ct_walk_place *place, const struct 
     char head[64];
     ct_out_put(out, head, make_head(head, sizeof(head), place->pid, tid));
   }
-  ct_out_microseconds(out, begin);
   if (is_call) {
-    ct_out_literal(out, ",\"dur\":");
-    put_duration(out, begin, ct_walk_ns(place, span->end_tsc));
+    put_times(out, begin, ct_walk_ns(place, span->end_tsc));
   } else {
+    ct_out_microseconds(out, begin);
     ct_out_literal(out, ",\"s\":\"t\"");
   }
   ct_out_byte(out, ',');

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Times of chrome traces: what a reader adds up is the end, and what it rounds are the nanoseconds. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "export/microseconds.h"
+
+enum { RANDOM = 300000 };
+
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t
+random_below(uint64_t limit)
+{
+  seed ^= seed << 13;
+  seed ^= seed >> 7;
+  seed ^= seed << 17;
+  return seed % limit;
+}
+
+static double
+plain(uint64_t ns)
+{
+  char text[40];
+  snprintf(text, sizeof(text), "%llu.%03u", (unsigned long long)(ns / 1000), (unsigned)(ns % 1000));
+  return strtod(text, NULL);
+}
+
+/* Whether it needed more digits. */
+static bool
+check(uint64_t begin, uint64_t end)
+{
+  struct ct_microseconds exact;
+  if (ct_microseconds_add_up(begin, end, &exact)) {
+    assert_true(plain(begin) + plain(end - begin) == plain(end));
+    return false;
+  }
+  double from = exact.begin[0] != '\0' ? strtod(exact.begin, NULL) : plain(begin);
+  double length = strtod(exact.duration, NULL);
+  if (from + length != plain(end)) {
+    fail_msg("%llu to %llu: %s and %s", (unsigned long long)begin, (unsigned long long)end, exact.begin,
+             exact.duration);
+  }
+  assert_int_equal((uint64_t)llround(from * 1000), begin);
+  assert_int_equal((uint64_t)llround(length * 1000), end - begin);
+  return true;
+}
+
+static void
+known_ones(void **state)
+{
+  (void)state;
+  /* The sums of those that were written before: 1.3879999999999997, 101.25900000000001, 45013005.14500001 */
+  assert_true(check(272, 1388));
+  assert_true(check(19793, 101259));
+  assert_true(check(9098489164, 45013005145));
+  assert_false(check(0, 0));
+  assert_false(check(1000, 2000));
+  check(0, 1u << 30);
+  check(1, 1ull << 50);
+}
+
+static void
+any(void **state)
+{
+  (void)state;
+  size_t longer = 0;
+  for (int i = 0; i < RANDOM; i++) {
+    uint64_t most = 10000, length = 100;
+    for (uint64_t n = random_below(10); n > 0; n--) {
+      most *= 10;
+    }
+    for (uint64_t n = random_below(10); n > 0; n--) {
+      length *= 10;
+    }
+    uint64_t end = random_below(most), of = random_below(length);
+    longer += check(of < end ? end - of : 0, end);
+  }
+  assert_in_range(longer, RANDOM / 100, RANDOM / 2);
+}
+
+int
+main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(known_ones),
+      cmocka_unit_test(any),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
