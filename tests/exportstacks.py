@@ -284,14 +284,21 @@ def lost_events(scene):
     expect(any("uncertain" in span.flags or span.how == "lost" for span in found) or said, "nothing is uncertain")
     perfetto(scene.export("perfetto"))
     expect(perfetto.lost == dropped, f"perfetto: {perfetto.lost} of {dropped}")
-    compare_sums("calls", found, scene.functions())
+    wanted = scene.functions()
+    compare_sums("calls", found, wanted)
+    gap = wanted["(events lost)"][1]
     for form, decode in (("csv", csv_rows), ("jsonl", jsonl_rows)):
         rows = decode(scene.export(form))
         expect(sum(row["lost"] for row in rows) == dropped, f"{form}: {sum(row['lost'] for row in rows)} of {dropped}")
-        expect(all(row["name"] == "(events lost)" and row["calls"] == 0 for row in rows if row["lost"]), f"{form}: lost events")
-    spans, _, lost = speedscope(scene.export("speedscope"))
+        rows = [row for row in rows if row["lost"]]
+        expect(all(row["name"] == "(events lost)" and row["calls"] == 0 for row in rows), f"{form}: lost events")
+        for ns in (sum(row["self_ns"] for row in rows), sum(row["end_ns"] - row["start_ns"] for row in rows)):
+            expect(0 < gap and abs(ns - gap) <= 2 * len(rows), f"{form}: events were lost for {ns} ns, not {gap}")
+    spans, selves, lost = speedscope(scene.export("speedscope"))
     expect(lost > 0 and "LOST" in scene.said, f"speedscope: {lost}")
-    _, markers = firefox(scene.export("firefox"))
+    compare_selves("speedscope", selves, scene, len(spans) + lost)
+    selves, markers = firefox(scene.export("firefox"))
+    compare_selves("firefox", selves, scene, len(spans) + lost)
     said = sum(int(marker[4]["events"]) for marker in markers if marker[1] == "events lost")
     expect(said == dropped, f"firefox: {said} of {dropped}")
     return f"{dropped} lost"

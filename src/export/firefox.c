@@ -61,6 +61,7 @@ struct firefox {
   uint32_t open_count, open_capacity;
   uint64_t last_ns, cut;
   uint32_t threads;
+  uint32_t lost; /* the frame of lost events; CT_FRAMES_NONE: there is none yet */
 };
 
 /* ---- columns ---- */
@@ -290,7 +291,15 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
 {
   struct firefox *firefox = arg;
   struct ct_sink *out = &firefox->columns[MARKER_DATA].out;
-  begin_marker(firefox, LOST_EVENTS, ct_walk_ns(place, tsc), 0, false);
+  uint64_t begin = ct_walk_ns(place, tsc - place->gap_ticks), end = ct_walk_ns(place, tsc);
+  if (firefox->lost == CT_FRAMES_NONE) {
+    firefox->lost = ct_export_frames_add_text(&firefox->frames, "(events lost)");
+  }
+  int rc = firefox->lost == CT_FRAMES_NONE ? CT_ENOMEM : ct_running_gap(&firefox->running, firefox->lost, begin, end);
+  if (rc != 0) {
+    return rc;
+  }
+  begin_marker(firefox, LOST_EVENTS, begin, end, true);
   ct_out_literal(out, ",\"events\":");
   ct_out_decimal(out, events);
   ct_out_byte(out, '}');
@@ -563,7 +572,7 @@ write_firefox(const struct ct_export_job *job, struct ct_sink *out, struct ct_di
                                           .switched = switched,
                                           .lost = put_lost,
                                           .end_thread = end_thread};
-  struct firefox firefox = {.out = out, .diag = diag};
+  struct firefox firefox = {.out = out, .diag = diag, .lost = CT_FRAMES_NONE};
   struct ct_walk_sums sums = {0};
   firefox.running.open = open_frame;
   firefox.running.close = close_frame;

@@ -216,8 +216,10 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
   ct_parquet_number(file, PID, place->pid);
   ct_parquet_number(file, TID, place->thread->tid);
   ct_parquet_number(file, FUNCTION, function);
-  ct_parquet_number(file, START, ct_walk_ns(place, tsc));
+  ct_parquet_number(file, START, ct_walk_ns(place, tsc - place->gap_ticks));
   ct_parquet_number(file, END, ct_walk_ns(place, tsc));
+  ct_parquet_number(file, DURATION, ct_trace_ticks_ns(place->trace, place->gap_ticks));
+  ct_parquet_number(file, SELF, ct_trace_ticks_ns(place->trace, place->gap_ticks));
   ct_parquet_number(file, HOW, CT_SPAN_LOST);
   ct_parquet_number(file, LOST, events);
   return ct_parquet_end_row(file);

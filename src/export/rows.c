@@ -235,21 +235,25 @@ put_rows(void *arg, const struct ct_walk_place *place, const struct ct_span *spa
   return rc != 0 ? rc : ct_out_failed(rows->out) ? CT_EIO : 0;
 }
 
-/* A row of its own for events that were lost: no call, at the time by which they were. */
+/* A row of its own for events that were lost: no call, as long as they were, up to about when. */
 static int
 put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t tsc)
 {
   struct rows *rows = arg;
   const struct ct_walk_text function = {rows->lost.text, (uint32_t)rows->lost.bytes};
   const struct text *end = &rows->ends[CT_SPAN_LOST];
-  uint64_t ns = ct_walk_ns(place, tsc);
+  uint64_t ns = ct_walk_ns(place, tsc), gap = ct_trace_ticks_ns(place->trace, place->gap_ticks);
+  const uint64_t numbers[CT_ROW_CALLS + 1] = {[CT_ROW_START] = ct_walk_ns(place, tsc - place->gap_ticks),
+                                              [CT_ROW_END] = ns,
+                                              [CT_ROW_DURATION] = gap,
+                                              [CT_ROW_SELF] = gap};
   uint8_t *at = begin_row(rows, &function);
   at = id_at(at, rows, 0);
   at = fixed_at(at, &rows->before[CT_ROW_PARENT]);
   at = id_at(at, rows, 0);
   at = text_at(at, function.text, function.bytes);
   for (enum ct_row_column column = CT_ROW_START; column <= CT_ROW_CALLS; column++) {
-    at = column_at(at, rows, column, column <= CT_ROW_END ? ns : 0);
+    at = column_at(at, rows, column, numbers[column]);
   }
   at = text_at(at, end->text, end->bytes);
   for (enum ct_row_column column = CT_ROW_OPEN; column <= CT_ROW_BEFORE; column++) {

@@ -86,6 +86,15 @@ ct_running_point(struct ct_running *running, uint32_t context, uint32_t frame, u
   return rc != 0 ? rc : ct_running_leave(running, context, ns);
 }
 
+int
+ct_running_gap(struct ct_running *running, uint32_t frame, uint64_t begin_ns, uint64_t end_ns)
+{
+  begin_ns = begin_ns > running->ns ? begin_ns : running->ns;
+  running->ns = end_ns > begin_ns ? end_ns : begin_ns;
+  int rc = running->open(running->arg, frame, begin_ns);
+  return rc != 0 ? rc : running->close(running->arg, frame, running->ns);
+}
+
 void
 ct_running_clear(struct ct_running *running)
 {

@@ -34,6 +34,8 @@ int ct_running_leave(struct ct_running *running, uint32_t context, uint64_t ns);
 int ct_running_switch(struct ct_running *running, uint32_t context, uint64_t ns);
 /* One that comes and goes at once: a call without an end. */
 int ct_running_point(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns);
+/* For so long nobody knows what the thread did: the frame lies over what is open, and is closed again. */
+int ct_running_gap(struct ct_running *running, uint32_t frame, uint64_t begin_ns, uint64_t end_ns);
 void ct_running_clear(struct ct_running *running); /* for the next thread; frees */
 
 #endif

@@ -119,11 +119,10 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
   if (speedscope->lost == CT_FRAMES_NONE) {
     speedscope->lost = ct_export_frames_add_text(&speedscope->frames, "(events lost)");
   }
-  uint64_t ns = ct_walk_ns(place, tsc);
-  ns = ns > speedscope->running.ns ? ns : speedscope->running.ns;
-  put_event(speedscope, 'O', speedscope->lost, ns);
-  speedscope->running.ns = ns;
-  return put_event(speedscope, 'C', speedscope->lost, ns);
+  return speedscope->lost == CT_FRAMES_NONE
+             ? CT_ENOMEM
+             : ct_running_gap(&speedscope->running, speedscope->lost, ct_walk_ns(place, tsc - place->gap_ticks),
+                              ct_walk_ns(place, tsc));
 }
 
 static void

@@ -27,7 +27,7 @@ struct walk {
   uint64_t left;            /* of the limit */
   uint64_t done;            /* bytes */
   uint64_t total;           /* of all files */
-  uint64_t said_lost;
+  uint64_t said_lost, said_gap;
   uint64_t end_tsc;         /* of the edges that have come of the thread at hand */
   struct ct_span *selected; /* room for a batch */
   size_t capacity;
@@ -59,6 +59,9 @@ report_lost(struct walk *walk, const struct ct_spans *spans, uint64_t tsc)
   walk->said_lost = lost;
   walk->place.lost = lost;
   walk->sums->lost += more;
+  uint64_t gap = ct_spans_gap_ticks(spans);
+  walk->place.gap_ticks = gap - walk->said_gap < tsc ? gap - walk->said_gap : 0;
+  walk->said_gap = gap;
   return walk->handler->lost != NULL ? walk->handler->lost(walk->arg, &walk->place, more, tsc) : 0;
 }
 
@@ -311,7 +314,7 @@ walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
   struct ct_spans *spans;
   uint64_t end_tsc = 0;
   place->thread = ct_trace_thread(place->trace, index);
-  place->lost = walk->said_lost = walk->end_tsc = 0;
+  place->lost = walk->said_lost = walk->said_gap = walk->end_tsc = 0;
   int rc = ct_spans_open(place->trace, index, walk->job->options->time, &spans, diag);
   if (rc != 0) {
     return rc;

@@ -30,6 +30,8 @@ struct ct_walk_place {
   uint32_t pid;
   uint32_t number; /* of the thread among those that are written, from 0 on */
   uint64_t lost;   /* events of the thread that were lost up to here */
+  /* For lost(): the time until then in which they were lost: nobody knows what the thread did in it. */
+  uint64_t gap_ticks;
 };
 
 /* How many calls there are of what a reader of the export should know. */
