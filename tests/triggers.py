@@ -486,6 +486,25 @@ def crash(scene):
 
 
 @case
+def handled_crash(scene):
+    """A program that handles the fault, and ends by it then, has crashed; one that is ended by another signal has not."""
+    scene.start("--on", "crash", "--pre", "50ms", "--post", "10ms")
+    scene.do("handle_fault", int(signal.SIGSEGV))
+    scene.say("crash", 0)
+    scene.process.communicate(timeout=60)
+    window, = scene.windows(1)
+    expect(window["reasons"][0]["rule"] == "crash" and scene.rule("crash")["marks"] == 1, f"{window}")
+    shown = scene.run(scene.contrail, "report", "--limit", "0", "--window", "1", scene.trace)
+    expect("on_fault" in shown, shown)
+    shutil.rmtree(scene.trace)
+    scene.start("--on", "crash")
+    scene.do("handle_fault", int(signal.SIGTERM))
+    scene.say("raise", int(signal.SIGTERM))
+    scene.process.communicate(timeout=60)
+    expect(scene.rule("crash")["marks"] == 0, "SIGTERM is no fault")
+
+
+@case
 def by_hand(scene):
     scene.start()
     said = scene.run(scene.contrail, "mark", "first one")

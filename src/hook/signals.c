@@ -9,6 +9,17 @@
 static const int fault_signals[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
 #define FAULT_SIGNALS (sizeof(fault_signals) / sizeof(fault_signals[0]))
 
+bool
+ct_signal_is_fault(int number)
+{
+  for (size_t i = 0; i < FAULT_SIGNALS; i++) {
+    if (fault_signals[i] == number) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static int
 call(const struct ct_remote *remote, int number, uint64_t action, uint64_t old)
 {

@@ -15,6 +15,8 @@
 int ct_signal_set(const struct ct_remote *remote, uint64_t scratch, int number, const struct ct_signal_action *action);
 int ct_signal_get(const struct ct_remote *remote, uint64_t scratch, int number, struct ct_signal_action *action);
 
+/* Does it report a fault in the program itself? */
+bool ct_signal_is_fault(int number);
 /*
  * but_trap: SIGTRAP is handled in another way. later: each handler is put in when the program asks for, or sets, the
  * signal's disposition the next time.

@@ -349,7 +349,8 @@ session_note_signal(struct ct_session *session, int number, bool is_crash, uint6
   for (uint32_t mask = rules->others; mask != 0; mask &= mask - 1) {
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
     const struct ct_rule *rule = &rules->list[slot].rule;
-    if ((is_crash && rule->kind == CT_RULE_CRASH) ||
+    /* One that the program had handled, or blocked, is known at its end only. */
+    if ((rule->kind == CT_RULE_CRASH && (is_crash || ct_signal_is_fault(number))) ||
         (rule->kind == CT_RULE_SIGNAL && (rule->signal == 0 || rule->signal == number))) {
       ct_rules_mark(rules, slot, tsc, thread, rolls, UINT32_MAX);
     }

@@ -77,6 +77,15 @@ on_another(int number)
   seen = number + 1;
 }
 
+/* As a server that writes a report of its own, and ends by the same signal then. */
+static void
+on_fault(int number)
+{
+  seen = number;
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -122,6 +131,8 @@ main(int argc, char **argv)
       signal((int)n, on_signal);
     } else if (strcmp(what, "handle_too") == 0) {
       signal((int)n, on_another);
+    } else if (strcmp(what, "handle_fault") == 0) {
+      signal((int)n, on_fault);
     } else if (strcmp(what, "raise") == 0) {
       raise((int)n);
       count = seen;
