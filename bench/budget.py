@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: MIT
 """What a budget leaves of a program: --budget 2%, 5% and 10% on servers under load, and on programs that compute.
 
-    bench/run.sh budget [--only NAME,...]
+    bench/run.sh budget [--only NAME,...] [--budgets 2%,10%]
 
-Each program runs all the time. In turns it is left alone, and attached to with a budget for some seconds, of which the first
-two do not count (it settles in them). Of a turn the work done for a second of the program's processor time is compared with
-the turns beside it in which it was left alone: the median of these ratios is printed, with the least and the greatest. So
-neither a load generator that shares the processors nor a machine that changes its pace is taken for a cost. The recorder's
-own processor time is that of its process in the same seconds, beside the program's.
+Each program runs all the time, beside a twin: the same program under the same load, on the same processor. In turns both are left
+alone, and one of them is attached to with a budget for some seconds, of which the first two do not count (it settles in them).
+What is measured is work for a second of the program's own processor time, against the twin's in the same seconds; that ratio against the
+ratio of the turns beside it in which both were left alone is *work*: the median of the turns, with the least and the greatest. So
+neither a load generator that shares the processors, nor other programs, nor a machine that changes its pace is taken for a
+cost. *processor* is how much of one the program had meanwhile: beside other programs it has little, and what the recorder takes in any case weighs
+more. *recorder* is the processor time of the recorder's process in the same seconds, as a share of the program's, *hooks* what hooks cost by
+the recorder's own account, and *with it* the work for a second of the program's and the recorder's time together: a budget of 5 % is for both.
 
 After that one more turn says what is still seen. *functions* are those in full at its end. *time* is the share of the program's
 own time that these take, *exact* that of all whose calls have their exact number: which functions take how much is known from a
 second that was recorded without a budget. It is *settled* after so many seconds, when what hooks cost in 0.2 s (by the recorder's own account) stays within the budget from then
 on: at most a tenth of it and half a point above.
 """
+import bisect
 import glob
 import json
 import os
@@ -28,6 +32,9 @@ import time
 
 BUDGETS = ("2%", "5%", "10%", "")
 SETTLE, MEASURE, TURNS = 2.0, 2.5, 5
+PROCESSORS = sorted(os.sched_getaffinity(0))
+ON_FIRST = ["taskset", "-c", str(PROCESSORS[0])]  # the programs; all else is on the others, where there are any
+ON_OTHERS = ["taskset", "-c", ",".join(map(str, PROCESSORS[1:] or PROCESSORS))]
 
 PYTHON = """
 import json, re, sys, time, hashlib
@@ -99,7 +106,7 @@ class Counter:
     def __init__(self, folder, name, words):
         self.out = open(os.path.join(folder, name + ".out"), "w+b", buffering=0)
         self.load = None
-        self.program = subprocess.Popen(words, stdout=self.out, stdin=subprocess.DEVNULL)
+        self.program = subprocess.Popen(ON_FIRST + words, stdout=self.out, stdin=subprocess.DEVNULL)
         self.pid = self.program.pid
         time.sleep(1)
         while self.done() == 0:
@@ -113,7 +120,7 @@ class Counter:
                 except OSError:
                     pass
 
-    def done(self):
+    def done(self, at=None):
         text = os.pread(self.out.fileno(), 64, 0).split(b"\n")[0]
         return int(text) if text.isdigit() else 0
 
@@ -129,7 +136,7 @@ def children(pid):
         return [int(word) for word in file.read().split()]
 
 
-def wait_for(what, is_there, seconds=30):
+def wait_for(what, is_there, seconds=120):
     end = time.monotonic() + seconds
     while not (there := is_there()):
         if time.monotonic() > end:
@@ -141,15 +148,15 @@ def wait_for(what, is_there, seconds=30):
 class Redis(Counter):
     def __init__(self, folder):
         self.port = free_port()
-        self.program = subprocess.Popen(["redis-server", "--port", str(self.port), "--save", "", "--dir", folder],
+        self.program = subprocess.Popen([*ON_FIRST, "redis-server", "--port", str(self.port), "--save", "", "--dir", folder],
                                         stdout=subprocess.DEVNULL)
         self.pid = self.program.pid
         time.sleep(0.5)
-        self.load = subprocess.Popen(["redis-benchmark", "-p", str(self.port), "-q", "-l", "-c", "20", "-r", "10000", "-t",
+        self.load = subprocess.Popen([*ON_OTHERS, "redis-benchmark", "-p", str(self.port), "-q", "-l", "-c", "20", "-r", "10000", "-t",
                                       "set,get,lpush,lpop,zadd"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(1)
 
-    def done(self):
+    def done(self, at=None):
         with socket.create_connection(("127.0.0.1", self.port)) as s:
             s.sendall(b"INFO stats\r\n")
             return int(re.search(rb"total_commands_processed:(\d+)", s.recv(65536)).group(1))
@@ -167,15 +174,15 @@ class Nginx(Counter):
                        f"events {{}} http {{ gzip on; gzip_min_length 10; access_log {self.log}; "
                        f"server {{ listen 127.0.0.1:{self.port}; root {folder};\n location /status {{ stub_status; }} }} }}\n")
         os.chmod(folder, 0o755)
-        self.program = subprocess.Popen(["nginx", "-c", config], stderr=subprocess.DEVNULL)
+        self.program = subprocess.Popen([*ON_FIRST, "nginx", "-c", config], stderr=subprocess.DEVNULL)
         self.pid = self.program.pid
         time.sleep(0.5)
-        self.load = subprocess.Popen(["sh", "-c", f"while :; do ab -q -k -c 10 -t 60 -n 100000000 -H 'Accept-Encoding: gzip' "
+        self.load = subprocess.Popen([*ON_OTHERS, "sh", "-c", f"while :; do ab -q -k -c 10 -t 60 -n 100000000 -H 'Accept-Encoding: gzip' "
                                       f"http://127.0.0.1:{self.port}/index.html; done"], stdout=subprocess.DEVNULL,
                                      stderr=subprocess.DEVNULL, start_new_session=True)
         time.sleep(1)
 
-    def done(self):
+    def done(self, at=None):
         with socket.create_connection(("127.0.0.1", self.port)) as s:
             s.sendall(b"GET /status HTTP/1.0\r\n\r\n")
             text = b""
@@ -214,7 +221,7 @@ class Postgres(Counter):
         environment = dict(os.environ, HOME=own, PATH=tools[-1] + os.pathsep + os.environ["PATH"])
         quiet = {"cwd": own, "env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **self.user}
         subprocess.run(["initdb", "-D", own + "/data", "-A", "trust", "--no-sync"], check=True, **quiet)
-        self.server = subprocess.Popen(["postgres", "-D", own + "/data", "-k", own, "-c", "listen_addresses=", "-c", "fsync=off",
+        self.server = subprocess.Popen([*ON_FIRST, "postgres", "-D", own + "/data", "-k", own, "-c", "listen_addresses=", "-c", "fsync=off",
                                         "-c", "autovacuum=off"], **quiet)
         self.program, self.load = self.server, None
         there = ["-h", own, "postgres"]
@@ -225,18 +232,25 @@ class Postgres(Counter):
             file.write(self.WORK)
         os.chmod(script, 0o644)
         before = set(children(self.server.pid))
-        self.load = subprocess.Popen(["pgbench", "-n", "-c", "1", "-T", "100000", "-M", "prepared", "-l", "--log-prefix",
+        self.load = subprocess.Popen([*ON_OTHERS, "pgbench", "-n", "-c", "1", "-T", "100000", "-M", "prepared", "-l", "--log-prefix",
                                       own + "/log", "-f", script, *there], **quiet)
-        self.log, self.lines = os.path.join(own, f"log.{self.load.pid}"), 0
+        self.log, self.stamps, self.rest = os.path.join(own, f"log.{self.load.pid}"), [], b""
         self.file = wait_for("transaction", lambda: os.path.exists(self.log) and open(self.log, "rb"))
         wait_for("transaction", self.done)
         self.pid = max(set(children(self.server.pid)) - before)  # pgbench's first connection has ended
         time.sleep(1)
 
-    def done(self):
-        while part := self.file.read(1 << 20):
-            self.lines += part.count(b"\n")
-        return self.lines
+    def done(self, at=None):
+        """By the lines that were written until then; pgbench keeps some in its hands, so a later one has to be there."""
+        def is_there():
+            self.rest += self.file.read()
+            lines = self.rest.split(b"\n")
+            self.rest = lines.pop()
+            self.stamps += [int(line.split()[4]) + int(line.split()[5]) / 1e6 for line in lines]
+            return self.stamps and self.stamps[-1] > at
+        at = at or time.time()
+        wait_for("transaction", is_there)
+        return bisect.bisect_right(self.stamps, at)
 
     def close(self):
         super().close()
@@ -268,27 +282,54 @@ def node(folder):
 PROGRAMS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres, "postgres-select": PostgresSelect, "node": node, "python": python, "c++": cxx}
 
 
-def pace(program, seconds):
-    """Work for a second of processor time, and how many processors it has used."""
-    begin, cpu, done = time.monotonic(), ticks(program.pid), program.done()
-    time.sleep(seconds)
-    done, cpu = program.done() - done, ticks(program.pid) - cpu
-    return done / cpu, cpu / (time.monotonic() - begin)
+class Both:
+    """What two programs have done and used since the last look."""
+
+    def __init__(self, programs):
+        self.programs = programs
+        self.look()
+
+    def look(self):
+        self.used, at = [ticks(one.pid) for one in self.programs], time.time()
+        self.done = [one.done(at) for one in self.programs]
+
+    def wait(self, seconds):
+        """Work of the first for a second of its processor time, against the second's; the processor time that the first has used, and how
+        much of a processor that is."""
+        used, done, begin = self.used, self.done, time.monotonic()
+        time.sleep(seconds)
+        self.look()
+        paces = [(now - before) / (cpu - cpu_before) for now, before, cpu, cpu_before in zip(self.done, done, self.used, used)]
+        used = self.used[0] - used[0]
+        return paces[0] / paces[1], used, used / (time.monotonic() - begin)
 
 
-def turn(contrail, program, folder, budget):
+def cost_of(contrail, pid):
+    """What hooks have cost and the program has used, in ns, by the recorder's account."""
+    done = subprocess.run([contrail, "status", "--json", str(pid)], capture_output=True, check=False)
+    found = json.loads(done.stdout).get("cost") if done.returncode == 0 else None
+    values = (found or {}).get("hooks_ns"), (found or {}).get("program_cpu_ns")
+    return None if None in values else values
+
+
+def turn(contrail, programs, folder, budget):
+    """The ratio of the work, the recorder's share, the hooks' by its account, and how much of a processor the program has."""
     trace = os.path.join(folder, "trace")
     shutil.rmtree(trace, ignore_errors=True)
     options = ["--budget", budget] if budget else []
-    recorder = subprocess.Popen([contrail, "attach", "-q", "-o", trace, *options, str(program.pid)], stderr=subprocess.DEVNULL)
+    pid = programs[0].pid
+    recorder = subprocess.Popen([*ON_OTHERS, contrail, "attach", "-q", "-o", trace, *options, str(pid)], stderr=subprocess.DEVNULL)
+    wait_for("session", lambda: cost_of(contrail, pid))  # the hooks are in place
     time.sleep(SETTLE)
-    own, begin = ticks(recorder.pid), time.monotonic()
-    work, used = pace(program, MEASURE)
-    own = (ticks(recorder.pid) - own) / (time.monotonic() - begin) / used
+    cost = wait_for("session", lambda: cost_of(contrail, pid))
+    both, own = Both(programs), ticks(recorder.pid)
+    work, used, busy = both.wait(MEASURE)
+    own = (ticks(recorder.pid) - own) / used
+    cost_now = wait_for("session", lambda: cost_of(contrail, pid))
+    hooks, program = cost_now[0] - cost[0], cost_now[1] - cost[1]
     recorder.send_signal(2)
     recorder.wait(timeout=120)
-    info = json.loads(subprocess.run([contrail, "info", "--json", trace], capture_output=True, check=True).stdout)
-    return work, own, info.get("budget")
+    return work, own, hooks / max(program - hooks, 1), busy
 
 
 def asked(contrail, *words):
@@ -317,13 +358,11 @@ def last_turn(contrail, program, folder, budget, whole):
     """Shares of functions and of time that are seen in full, and after how many seconds the budget has settled, or None."""
     trace, limit = os.path.join(folder, "trace"), float(budget.rstrip("%")) / 100
     shutil.rmtree(trace, ignore_errors=True)
-    recorder = subprocess.Popen([contrail, "attach", "-q", "-o", trace, "--budget", budget, str(program.pid)], stderr=subprocess.DEVNULL)
+    recorder = subprocess.Popen([*ON_OTHERS, contrail, "attach", "-q", "-o", trace, "--budget", budget, str(program.pid)], stderr=subprocess.DEVNULL)
 
     def cost():
-        done = subprocess.run([contrail, "status", "--json", str(program.pid)], capture_output=True, check=False)
-        found = json.loads(done.stdout).get("cost") if done.returncode == 0 else None
-        values = (found or {}).get("hooks_ns"), (found or {}).get("program_cpu_ns")
-        return (time.monotonic(), *values) if None not in values else None
+        values = cost_of(contrail, program.pid)
+        return values and (time.monotonic(), *values)
     before = wait_for("session", cost)
     begin, settled = before[0], 0.0
     while before[0] - begin < SETTLE + MEASURE:
@@ -345,37 +384,48 @@ def last_turn(contrail, program, folder, budget, whole):
     return state["full"] / functions, [time / whole_time for time in times], settled
 
 
-def measure(contrail, name, folder, turns):
-    program = PROGRAMS[name](folder)
+def of(values):
+    return f"{100 * statistics.median(values):5.1f} %"
+
+
+def measure(contrail, name, folder, options):
+    folders = [os.path.join(folder, side) for side in ("one", "twin")]
+    programs = []
     try:
-        whole = unlimited(contrail, program, folder)
-        for budget in BUDGETS:
-            ratios, owns = [], []
-            before = pace(program, MEASURE)[0]
-            for _ in range(turns if budget else 2):
-                work, own, _ = turn(contrail, program, folder, budget)
-                after = pace(program, MEASURE)[0]
-                ratios.append(work / ((before + after) / 2))
-                owns.append(own)
+        os.chmod(folder, 0o755)  # servers that are somebody else's find theirs
+        for path in folders:
+            os.mkdir(path)
+            programs.append(PROGRAMS[name](path))
+        whole = unlimited(contrail, programs[0], folder)
+        for budget in options.budgets.split(",") if options.budgets else BUDGETS:
+            turns = []
+            before = Both(programs).wait(MEASURE)[0]
+            for _ in range((2 if options.quick else TURNS) if budget else 2):
+                work, own, hooks, busy = turn(contrail, programs, folder, budget)
+                after = Both(programs).wait(MEASURE)[0]
+                ratio = work / ((before + after) / 2)
+                turns.append((ratio, own, hooks, 1 / (1 / ratio + own), busy))
                 before = after
-            row = f"| {name:15} | {budget or 'none':6} | {100 * statistics.median(ratios):5.1f} % ({100 * min(ratios):.0f} to {100 * max(ratios):.0f})"
-            row += f" | {100 * statistics.median(owns):5.1f} % "
+            ratios, owns, hooks, sums, busy = zip(*turns)
+            row = f"| {name:15} | {budget or 'none':6} | {of(ratios)} ({100 * min(ratios):.0f} to {100 * max(ratios):.0f})"
+            row += f" | {of(busy)} | {of(owns)} | {of(hooks)} | {of(sums)} "
             if budget:
-                functions, (full, exact), settled = last_turn(contrail, program, folder, budget, whole)
+                functions, (full, exact), settled = last_turn(contrail, programs[0], folder, budget, whole)
                 row += f"| {100 * functions:.1f} % | {100 * full:.0f} % | {100 * exact:.0f} % | {'not' if settled is None else f'{settled:.1f} s'} |"
             else:
                 row += "| 100.0 % | 100 % | 100 % | |"
             print(row, flush=True)
     finally:
-        program.close()
+        for program in programs:
+            program.close()
 
 
 def main(options):
-    print("| program  | budget | work for a second of its time | recorder | functions | time | exact | settled |\n|---|---|---|---|---|---|---|---|")
+    print("| program  | budget | work for a second of its time | processor | recorder | hooks | with it | functions | time | exact | settled |\n|---|---|---|---|---|---|---|---|---|---|")
     for name in PROGRAMS:
         if options.only is None or any(part in name for part in options.only.split(",")):
             with tempfile.TemporaryDirectory(prefix="contrail-budget.") as folder:
                 try:
-                    measure(options.contrail, name, folder, 2 if options.quick else TURNS)
+                    measure(options.contrail, name, folder, options)
                 except FileNotFoundError as error:
                     print(f"{name:15} skipped: {error.filename} is not there")

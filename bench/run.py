@@ -452,6 +452,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
     parser.add_argument("--json", help="write the figures to this file too")
     parser.add_argument("--only", help="these programs of overhead, hot, budget and detail, by a part of the name")
+    parser.add_argument("--budgets", help="budget: these instead of 2, 5, 10 %% and none")
     parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
     parser.add_argument("--record", default="", help="hot: options for contrail record")
     parser.add_argument("--events", type=int, default=0, help="queries, exports, streams: a trace with so many events")
