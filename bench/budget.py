@@ -32,6 +32,7 @@ import time
 
 BUDGETS = ("2%", "5%", "10%", "")
 SETTLE, MEASURE, TURNS = 2.0, 2.5, 5
+CPU_LEAST = 0.4  # of each program in a turn: beside other programs that takes longer
 PROCESSORS = sorted(os.sched_getaffinity(0))
 ON_FIRST = ["taskset", "-c", str(PROCESSORS[0])]  # the programs; all else is on the others, where there are any
 ON_OTHERS = ["taskset", "-c", ",".join(map(str, PROCESSORS[1:] or PROCESSORS))]
@@ -43,14 +44,14 @@ while True:
     d = {str(i): [i, i * 2, {"a": i}] for i in range(300)}
     s = json.dumps(d); json.loads(s); len(re.findall(r"\\\\d+", s)); hashlib.md5(s.encode()).hexdigest()
     n += 1
-    if n % 20 == 0:
+    if n % 2 == 0:
         sys.stdout.seek(0); sys.stdout.write(f"{n}\\n"); sys.stdout.flush()
 """
 NODE = """
 const fs = require('fs'); let n = 0;
 function work() { const o = {}; for (let i = 0; i < 3000; i++) o['k' + i % 100] = JSON.stringify({a: i, b: [i, i + 1]});
   return Object.keys(o).map(k => JSON.parse(o[k]).a).sort().length; }
-function turn() { for (let i = 0; i < 20; i++) { work(); n++; } fs.writeSync(1, n + '\\\\n', 0); setImmediate(turn); }
+function turn() { for (let i = 0; i < 2; i++) { work(); n++; } fs.writeSync(1, n + '\\\\n', 0); setImmediate(turn); }
 turn();
 """
 CXX = r"""
@@ -297,8 +298,13 @@ class Both:
         """Work of the first for a second of its processor time, against the second's; the processor time that the first has used, and how
         much of a processor that is."""
         used, done, begin = self.used, self.done, time.monotonic()
-        time.sleep(seconds)
-        self.look()
+        while True:
+            time.sleep(seconds)
+            self.look()
+            least = min(now - before for now, before in zip(self.used, used))
+            if least >= CPU_LEAST or time.monotonic() - begin > 40:
+                break
+            seconds = min(max((CPU_LEAST - least) / max(least, 0.01) * seconds, 0.2), 5)
         paces = [(now - before) / (cpu - cpu_before) for now, before, cpu, cpu_before in zip(self.done, done, self.used, used)]
         used = self.used[0] - used[0]
         return paces[0] / paces[1], used, used / (time.monotonic() - begin)

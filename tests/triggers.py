@@ -486,6 +486,32 @@ def crash(scene):
 
 
 @case
+def in_every_command(scene):
+    """A window is the same piece in all commands: by --window, or in the trace's name where a command takes several or none."""
+    scene.start("--pre", "50ms", "--post", "50ms")
+    for name in ("first", "second"):
+        scene.do("step", 1000)
+        scene.run(scene.contrail, "mark", name)
+        scene.do("other", 2000 if name == "first" else 3000)
+        scene.do("nap", 200)
+    scene.finish()
+    scene.windows(2)
+    for number in "1", "2":
+        named = f"{scene.trace}@window:{number}"
+        rows = {row["name"]: row["calls"] for row in json.loads(scene.run(scene.contrail, "report", "--json", "--window", number, scene.trace))["functions"]}
+        same = {row["name"]: row["calls"] for row in json.loads(scene.run(scene.contrail, "report", "--json", named))["functions"]}
+        expect(rows == same and rows["other"] > 0, f"{rows} {same}")
+        found, = json.loads(scene.run(scene.contrail, "sql", "--json", named, "select count(*) n from spans where function = 'other'"))
+        expect(found["n"] == rows["other"], f"{found}, {rows}")
+    expect("other" in scene.run(scene.contrail, "diff", "--all", f"{scene.trace}@window:1", f"{scene.trace}@window:2"), "diff")
+    for command in ("report", "replay", "info", "graph", "export", "cut", "check", "slowest", "html", "tui", "output"):
+        expect("--window N" in scene.run(scene.contrail, "help", command), command)
+    for words in (["report", f"{scene.trace}@window:3"], ["sql", f"{scene.trace}@window:3", "select 1"]):
+        refused = scene.execute(scene.contrail, *words)
+        expect(refused.returncode != 0 and "no window 3" in refused.stderr, f"{words}: {refused}")
+
+
+@case
 def handled_crash(scene):
     """A program that handles the fault, and ends by it then, has crashed; one that is ended by another signal has not."""
     scene.start("--on", "crash", "--pre", "50ms", "--post", "10ms")

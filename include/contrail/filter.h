@@ -85,13 +85,17 @@ const char *ct_filter_type_name(enum ct_filter_type type);
 
 /* ---- a trace with a piece or a thread of it in its name ---- */
 
-/* DIR, DIR@FROM..TO (either side may be empty), DIR#TID, DIR@FROM..TO#TID, DIR#TID@FROM..TO; DIR may be left out. */
+/*
+ * DIR, DIR@FROM..TO (either side may be empty), DIR@window:N, DIR#TID, DIR@FROM..TO#TID, DIR#TID@FROM..TO; DIR may be
+ * left out.
+ */
 struct ct_trace_form {
   size_t struct_size;
   char *directory; /* "": left out */
   char *from, *to; /* NULL: not given */
   bool has_tid;
   uint32_t tid;
+  uint64_t window; /* from 1 on, in place of from and to; 0: not given */
 };
 /*
  * Takes a form apart; free with ct_trace_form_free. A text that is the name of a directory is that, whatever characters
@@ -101,6 +105,11 @@ int ct_trace_form_parse(const char *text, struct ct_trace_form *form, struct ct_
 void ct_trace_form_free(struct ct_trace_form *form); /* accepts a zeroed one */
 
 /* ---- a filter and a trace ---- */
+
+/* From begin to end of the N-th window (from 1 on) of the trace. CT_ERANGE: there is no such window; CT_EFORMAT: no
+ * sense. */
+int ct_filter_choose_window(struct ct_filter *filter, const struct ct_trace *trace, uint64_t number,
+                            struct ct_diag *diag);
 
 /* Makes the trace begin and end where the filter says (ct_trace_set_range), if it says so. 0, CT_ENOMEM, CT_EINVAL. */
 int ct_filter_set_range(const struct ct_filter *filter, struct ct_trace *trace);

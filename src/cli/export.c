@@ -253,8 +253,9 @@ write_difference(struct wanted *wanted, const char *before, const char *after)
   }
   if (selected->from != NULL || selected->to != NULL || selected->window != 0 || selected->tids.count != 0 ||
       selected->pids.count != 0 || wanted->by_instructions) {
-    return ct_usage_error(&ct_command_export,
-                          "of two traces each has its piece and its thread in its name: DIR@FROM..TO#TID");
+    return ct_usage_error(
+        &ct_command_export,
+        "of two traces each has its piece and its thread in its name: DIR@FROM..TO#TID, DIR@window:N");
   }
   int code = ct_open_trace_form(&ct_command_export, before, selected, &wanted->before);
   if (code == CT_EXIT_OK) {

@@ -443,7 +443,7 @@ run_input(void)
 
 /* ---- the command ---- */
 
-/* A directory, or a piece or a thread of one: DIR@FROM..TO, DIR#TID. */
+/* A directory, or a piece or a thread of one: DIR@FROM..TO, DIR@window:N, DIR#TID. */
 static bool
 is_trace(const char *name)
 {
@@ -552,7 +552,7 @@ const struct ct_command ct_command_sql = {
     .about = "Tables of the traces (default " CT_DEFAULT_TRACE ") and of the processes that were followed, for\n"
              "SQLite's SQL: spans, functions, edges, threads, events and more; of instructions (contrail itrace)\n"
              "steps, writes, changes, step_calls, blocks (docs/sql.md). Times are in ns.\n"
-             "TRACE@FROM..TO and TRACE#TID are a piece and a thread of one.\n"
+             "TRACE@FROM..TO, TRACE@window:N and TRACE#TID are a piece, a window and a thread of one.\n"
              "Without a query it asks for them on a terminal, and else reads them from standard input. Nothing\n"
              "is written.\n",
     .options = options,

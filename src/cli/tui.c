@@ -8,6 +8,7 @@
 #include <contrail/filter.h>
 
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ static const struct ct_option options[] = {
                        "only functions that a pattern of record --trace matches, in the report at first"),
     CT_OPTION_GROUP(ct_thread_options, struct tui, selected),
     CT_OPTION_GROUP(ct_process_options, struct tui, selected),
-    CT_OPTION_GROUP(ct_from_to_options, struct tui, selected),
+    CT_OPTION_GROUP(ct_range_options, struct tui, selected),
     CT_OPTION_GROUP(ct_names_options, struct tui, selected.look),
     CT_OPTIONS_END,
 };
@@ -141,7 +142,7 @@ name_of(const struct tui *tui, const char *argument)
 {
   struct ct_trace_form form = {.struct_size = sizeof(form)};
   struct ct_diag diag = {""};
-  char *name = NULL, thread[16] = "";
+  char *name = NULL, thread[16] = "", window[40] = "";
   if (ct_trace_form_parse(argument, &form, &diag) != CT_OK) {
     return NULL;
   }
@@ -150,8 +151,13 @@ name_of(const struct tui *tui, const char *argument)
   }
   const char *from = form.from != NULL ? form.from : tui->selected.from;
   const char *to = form.to != NULL ? form.to : tui->selected.to;
-  bool has_piece = from != NULL || to != NULL;
-  int length = asprintf(&name, "%s%s%s%s%s%s", ct_trace_path(tui->view.trace), has_piece ? "@" : "",
+  uint64_t number = form.window != 0 ? form.window : tui->selected.window;
+  bool has_piece = number == 0 && (from != NULL || to != NULL);
+  if (number != 0) {
+    snprintf(window, sizeof(window), "@window:%" PRIu64, number);
+    from = to = NULL;
+  }
+  int length = asprintf(&name, "%s%s%s%s%s%s%s", ct_trace_path(tui->view.trace), window, has_piece ? "@" : "",
                         from != NULL ? from : "", has_piece ? ".." : "", to != NULL ? to : "", thread);
   ct_trace_form_free(&form);
   return length >= 0 ? name : NULL;

@@ -368,24 +368,11 @@ report_unmatched(const struct ct_command *command, const struct ct_trace_view *v
 /* ---- a piece of the trace ---- */
 
 static int
-choose_window(const struct ct_command *command, struct ct_trace *trace, uint64_t number, struct ct_filter *filter)
+choose_window(const struct ct_command *command, const struct ct_trace *trace, uint64_t number, struct ct_filter *filter)
 {
-  struct ct_trace_window window;
-  size_t count = ct_trace_window_count(trace);
-  if (count == 0) {
-    return ct_command_failed(command, "the trace has no windows: nothing was marked (record --on, contrail mark)");
-  }
-  if (number > count) {
-    return ct_command_failed(command, "there is no window %llu: the trace has %zu (contrail info lists them)",
-                             (unsigned long long)number, count);
-  }
-  if (!ct_trace_window(trace, number - 1, &window)) {
-    return ct_command_failed(command, "what the manifest says of window %llu makes no sense",
-                             (unsigned long long)number);
-  }
-  filter->from_tsc = window.begin_tsc;
-  filter->to_tsc = window.end_tsc;
-  return CT_EXIT_OK;
+  struct ct_diag diag = {""};
+  return ct_filter_choose_window(filter, trace, number, &diag) == CT_OK ? CT_EXIT_OK
+                                                                        : ct_command_failed(command, "%s", diag.text);
 }
 
 /* From a text, if there is one: a time that is not 0, which would be none. */
@@ -404,13 +391,14 @@ static int
 choose_range(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_selection *selected,
              const struct ct_trace_form *form, struct ct_filter *filter)
 {
-  bool is_named = form->from != NULL || form->to != NULL;
+  bool is_named = form->from != NULL || form->to != NULL || form->window != 0;
   if (is_named && (selected->window != 0 || selected->from != NULL || selected->to != NULL)) {
     return ct_usage_error(command, "the piece is in the name of the trace; leave out --window, --from and --to");
   }
   const char *from = is_named ? form->from : selected->from, *to = is_named ? form->to : selected->to;
-  int code = selected->window != 0 ? choose_window(command, trace, selected->window, filter)
-                                   : choose_moment(command, trace, from, &filter->from_tsc);
+  uint64_t window = is_named ? form->window : selected->window;
+  int code = window != 0 ? choose_window(command, trace, window, filter)
+                         : choose_moment(command, trace, from, &filter->from_tsc);
   if (code == CT_EXIT_OK) {
     code = choose_moment(command, trace, to, &filter->to_tsc);
   }

@@ -166,7 +166,9 @@ static int
 set_range(struct ct_trace *trace, const struct ct_trace_form *form, struct ct_diag *diag)
 {
   struct ct_filter filter = {.struct_size = sizeof(filter)};
-  int code = form->from != NULL ? ct_filter_parse_time(trace, form->from, &filter.from_tsc, diag) : 0;
+  int code = form->window != 0    ? ct_filter_choose_window(&filter, trace, form->window, diag)
+             : form->from != NULL ? ct_filter_parse_time(trace, form->from, &filter.from_tsc, diag)
+                                  : 0;
   if (code == 0 && form->to != NULL) {
     code = ct_filter_parse_time(trace, form->to, &filter.to_tsc, diag);
     filter.to_tsc += filter.to_tsc == 0;

@@ -64,6 +64,27 @@ ct_filter_set_range(const struct ct_filter *given, struct ct_trace *trace)
 }
 
 int
+ct_filter_choose_window(struct ct_filter *filter, const struct ct_trace *trace, uint64_t number, struct ct_diag *diag)
+{
+  struct ct_trace_window window;
+  size_t count = ct_trace_window_count(trace);
+  if (count == 0) {
+    return ct_fail(diag, CT_ERANGE, "the trace has no windows: nothing was marked (record --on, contrail mark)");
+  }
+  if (number == 0 || number > count) {
+    return ct_fail(diag, CT_ERANGE, "there is no window %llu: the trace has %zu (contrail info lists them)",
+                   (unsigned long long)number, count);
+  }
+  if (!ct_trace_window(trace, number - 1, &window)) {
+    return ct_fail(diag, CT_EFORMAT, "what the manifest says of window %llu makes no sense",
+                   (unsigned long long)number);
+  }
+  filter->from_tsc = window.begin_tsc;
+  filter->to_tsc = window.end_tsc;
+  return CT_OK;
+}
+
+int
 ct_filter_open_process(struct ct_trace *first, uint32_t pid, struct ct_trace **out, struct ct_diag *diag)
 {
   const json_t *manifest = ct_trace_manifest(first), *child;

@@ -371,6 +371,18 @@ is_directory(const char *path)
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+/* "window:3" */
+static bool
+take_window(const char *part, uint64_t *window)
+{
+  static const char word[] = "window:";
+  if (strncmp(part, word, sizeof(word) - 1) != 0) {
+    return false;
+  }
+  const char *at = part + sizeof(word) - 1;
+  return take_digits(&at, 1, 9, window) && *at == '\0' && *window != 0;
+}
+
 /* What the last '@' or '#' of the name is followed by, cut off: a piece or a thread. */
 static int
 take_part(char *name, const char *text, struct ct_trace_form *form, struct ct_diag *diag)
@@ -392,8 +404,13 @@ take_part(char *name, const char *text, struct ct_trace_form *form, struct ct_di
     return CT_OK;
   }
   char *to = strstr(part, "..");
-  if (form->from != NULL || form->to != NULL || to == NULL) {
-    return ct_fail(diag, CT_EINVAL, "%.200s: there is no such directory, and no piece is named so: DIR@FROM..TO", text);
+  bool is_first = form->from == NULL && form->to == NULL && form->window == 0;
+  if (is_first && to == NULL && take_window(part, &form->window)) {
+    return CT_OK;
+  }
+  if (!is_first || to == NULL) {
+    return ct_fail(diag, CT_EINVAL,
+                   "%.200s: there is no such directory, and no piece is named so: DIR@FROM..TO, DIR@window:N", text);
   }
   *to = '\0';
   to += 2;

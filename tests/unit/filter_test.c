@@ -272,6 +272,16 @@ test_forms(void **state)
   check_form("t/@1..2", "t/", "1", "2", -1);
   check_form("@1..2", "", "1", "2", -1);
   check_form("#7", "", "", "", 7);
+  static const char *const windows[] = {"t@window:12", "t@window:12#7", "t#7@window:12"};
+  for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
+    struct ct_trace_form form = {.struct_size = sizeof(form)};
+    assert_int_equal(ct_trace_form_parse(windows[i], &form, NULL), CT_OK);
+    assert_string_equal(form.directory, "t");
+    assert_int_equal(form.window, 12);
+    assert_int_equal(form.has_tid, i != 0);
+    assert_null(form.from);
+    ct_trace_form_free(&form);
+  }
   check_form("me@home/#1/t", "me@home/#1/t", "", "", -1);
   snprintf(path, sizeof(path), "%s/t@1..2", folder);
   assert_int_equal(mkdir(path, 0700), 0);
@@ -281,8 +291,21 @@ test_forms(void **state)
   snprintf(text, sizeof(text), "%s/t@1..3", folder);
   snprintf(path, sizeof(path), "%s/t", folder);
   check_form(text, path, "1", "3", -1);
-  static const char *const bad[] = {"t@5",   "t@",          "t#",   "t#x",     "t#-1",
-                                    "t#1#2", "t@1..2@3..4", "t#1 ", "t@1..2#", "t#99999999999"};
+  static const char *const bad[] = {"t@5",
+                                    "t@",
+                                    "t#",
+                                    "t#x",
+                                    "t#-1",
+                                    "t#1#2",
+                                    "t@1..2@3..4",
+                                    "t#1 ",
+                                    "t@1..2#",
+                                    "t#99999999999",
+                                    "t@window:0",
+                                    "t@window:",
+                                    "t@window:1x",
+                                    "t@window:1@1..2",
+                                    "t@1..2@window:1"};
   for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
     struct ct_trace_form form = {.struct_size = sizeof(form)};
     struct ct_diag diag = {""};
