@@ -8,6 +8,7 @@ is what was stored.
 import glob
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -197,6 +198,63 @@ def live(scene):
     with open(scene.path("lines"), encoding="ascii") as file:
         expect(file.read() == scene.run(scene.contrail, "steps", "-F", "busy", directory), "lines")
     return f"{len(whole)} bytes by a stream and by a ring of 65,536"
+
+
+def all_stopped(pid):
+    states = []
+    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
+        with open(path, encoding="ascii", errors="replace") as file:
+            states.append(file.read().rpartition(")")[2].split()[0])
+    return set(states) == {"T"}
+
+
+def while_stopped(scene, before, after):
+    """A program is recorded and does these letters (tests/itrace/stops.c), the last of `before` with its recorder stopped, and more of that."""
+    program, directory = scene.made("stops"), scene.path(f"steps.{before}.{after}")
+    recorder = subprocess.Popen([scene.contrail, "itrace", "-q", "-o", directory, "--", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+    scene.processes.append(recorder)
+
+    def does(letter):
+        recorder.stdin.write(letter)
+        recorder.stdin.flush()
+
+    def counts(*letters):
+        return [int(recorder.stdout.readline()) for letter in letters if does(letter) is None]
+
+    counted = [int(recorder.stdout.readline())] + counts(*before[:-2])
+    recorder.send_signal(signal.SIGSTOP)
+    try:
+        wait_for("all threads of the recorder to stop", lambda: all_stopped(recorder.pid))
+        unseen = counts(before[-2])  # it waits for the recorder in vain, and goes on by itself
+        does(before[-1])
+    finally:
+        recorder.send_signal(signal.SIGCONT)
+    counted += unseen + [int(recorder.stdout.readline())] + counts(*after[:-1])
+    does(after[-1])
+    expect(recorder.wait(SECONDS) == 7, f"{recorder.returncode}")
+    said = recorder.stderr.read()
+    recorder.stderr.close()
+    expect("ran on unrecorded" in said, f"it is not said that something is missing: {said!r}")
+    return directory, counted, unseen
+
+
+@case("records/left")
+def left(scene):
+    """A recorder that gets no processor for a second: the thread goes on by itself, is recorded again later, and that is said, in the steps too."""
+    for letters, expected in random.sample(((("nnnn", "nnq"), range(7)), (("nnns", "nnq"), range(7)), (("nnne", "nnq"), (0, 1, 2, 3, 100, 101, 102))),
+                                           scene.rounds(2, 3)):
+        directory, counted, unseen = while_stopped(scene, *letters)
+        expect(counted == list(expected), f"{letters}: {counted}")
+        (name,) = os.listdir(directory)
+        walked = scene.execute(os.path.join(scene.options.build, "tests", "stepped"), "walk", os.path.join(directory, name))
+        expect(walked.returncode == 0 and " 0 inconsistent" in walked.stdout, f"{letters}: {walked.stdout}{walked.stderr}")
+        shown = scene.execute(scene.contrail, "steps", os.path.join(directory, name), timeout=SECONDS)
+        expect("-- here something is lost" in shown.stdout and "contradict" not in shown.stdout + shown.stderr, f"{letters}: {shown.stderr}")
+        lines = map(json.loads, scene.run(scene.contrail, "steps", "--json", "-F", "counted", os.path.join(directory, name)).splitlines())
+        stored = [int(store["value"], 16) for line in lines for store in line.get("stores", ())]
+        expect(stored == sorted(stored) and not set(stored) & set(unseen), f"{letters}: {stored} are recorded")
+    return f"{stored}"
 
 
 @case("sequences")

@@ -70,6 +70,9 @@ struct ct_itrace_summary {
   uint64_t unrecorded; /* threads of the process, made by a traced one or (all_threads) there, that were not */
   uint64_t incomplete; /* threads that were not traced up to their end, though they were to be */
   char why[256];       /* one of those was not; "" */
+  /* How often a thread has gone on untraced for a while, unrecorded, because the tracer got no processor for a second.
+   */
+  uint64_t left;
 };
 
 /* Begins; the strings are the caller's until the end. 0 or an error; *exec_errno (may be NULL): of a program that could

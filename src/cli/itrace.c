@@ -164,6 +164,13 @@ report_missing(const struct itrace *wanted, const struct ct_itrace_summary *s)
     }
     fputs("\n", stderr);
   }
+  if (s->left != 0) {
+    fprintf(stderr,
+            "contrail: %s time%s a thread ran on unrecorded, because contrail got no processor for a second: its steps "
+            "have "
+            "gaps there\n",
+            ct_format_count(count, s->left), s->left == 1 ? "" : "s");
+  }
   if (s->incomplete != 0) {
     fprintf(stderr, "contrail: %s thread%s could not be recorded to the end: ", ct_format_count(count, s->incomplete),
             s->incomplete == 1 ? "" : "s");
@@ -187,7 +194,7 @@ report(const struct itrace *wanted, const struct ct_itrace_summary *s)
     return;
   }
   if (wanted->quiet && s->lost_bytes == 0) {
-    if (s->incomplete != 0) {
+    if (s->incomplete != 0 || s->left != 0) {
       report_missing(wanted, s);
     }
     return;

@@ -144,6 +144,7 @@ add_summary(struct ct_itrace *all, const struct ct_tracer *tracer)
   sum->lost_bytes += s->lost_bytes;
   sum->file_bytes += s->file_bytes;
   sum->recorded += s->recorded;
+  sum->left += s->left;
   sum->threads++;
   if (tracer->watch != NULL) {
     uint64_t places = ct_watch_places(tracer->watch);

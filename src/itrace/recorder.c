@@ -301,8 +301,7 @@ ct_recorder_close(struct ct_recorder *recorder, const struct ct_recovery *recove
   struct ct_logged_unit unit;
   uint64_t used = place - segment->address;
   if (used < recorder->used || used > ct_space_segment_bytes(recorder->space) - EVENT_ROOM) {
-    struct ct_stream_gap gap = {.event = {CT_STREAM_EVENT | CT_STREAM_GAP, sizeof(gap)}, .tsc = __rdtsc()};
-    add(recorder, &gap, sizeof(gap)); /* somebody has changed the register that says so */
+    ct_recorder_gap(recorder); /* somebody has changed the register that says so */
     return;
   }
   recorder->used = used;
@@ -389,6 +388,13 @@ ct_recorder_step_not_made(struct ct_recorder *recorder, uint64_t pc)
     recorder->used -= sizeof(struct ct_stream_step);
   }
   recorder->step_end = UINT64_MAX;
+}
+
+void
+ct_recorder_gap(struct ct_recorder *recorder)
+{
+  struct ct_stream_gap gap = {.event = {CT_STREAM_EVENT | CT_STREAM_GAP, sizeof(gap)}, .tsc = __rdtsc()};
+  add(recorder, &gap, sizeof(gap));
 }
 
 void

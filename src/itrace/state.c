@@ -170,11 +170,30 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
 static void
 reconcile(struct ct_tracer *tracer, const struct ct_found_state *found, const struct user_regs_struct *regs)
 {
-  ct_recorder_close(tracer->recorder, &found->recovery, found->place, regs);
-  reconcile_call(tracer, found->waits || found->recovery.done != 0, regs);
-  if (found->is_sequence) {
-    ct_recorder_context(tracer->recorder, regs, CT_CONTEXT_GAP);
+  if (!found->has_left) {
+    ct_recorder_close(tracer->recorder, &found->recovery, found->place, regs);
+    reconcile_call(tracer, found->waits || found->recovery.done != 0, regs);
   }
+  if (found->is_sequence || found->has_left) {
+    struct user_regs_struct at = *regs;
+    ct_traced_before_syscall(&at); /* that a thread which had left is about to make again */
+    ct_recorder_context(tracer->recorder, &at, CT_CONTEXT_GAP);
+  }
+}
+
+void
+ct_tracer_close_left(struct ct_tracer *tracer, const struct user_regs_struct *regs)
+{
+  struct user_regs_struct waiting = *regs;
+  struct ct_found_state found;
+  take_waiting(tracer->space->slots, &waiting);
+  waiting.rip = ct_code_cache_wait(tracer->space->cache);
+  if (ct_tracer_find_state(tracer, &waiting, &found) && !found.is_spoilt) {
+    ct_recorder_close(tracer->recorder, &found.recovery, found.place, &waiting);
+    reconcile_call(tracer, found.waits, &waiting);
+  }
+  tracer->space->slots->exit = CT_ITRACE_EXIT_MISS;
+  ct_recorder_gap(tracer->recorder);
 }
 
 bool
@@ -182,11 +201,15 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
 {
   struct ct_found_state found;
   bool is_translated = ct_tracer_find_state(tracer, regs, &found);
+  found.has_left = !is_translated && ct_tracer_has_left(tracer);
+  if (found.has_left) {
+    ct_tracer_is_back(tracer, regs);
+  }
   *spoilt = found.is_spoilt;
   if (is_before != NULL) {
     *is_before = is_translated && !found.is_spoilt && found.recovery.is_before;
   }
-  if (!is_translated || found.is_spoilt || !ct_tracer_records(tracer)) {
+  if ((!is_translated && !found.has_left) || found.is_spoilt || !ct_tracer_records(tracer)) {
     return is_translated;
   }
   if (found.waits || found.is_sequence) {
@@ -198,7 +221,7 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
   } else {
     reconcile(tracer, &found, regs);
   }
-  return true;
+  return is_translated;
 }
 
 bool
@@ -301,7 +324,7 @@ ct_tracer_enter(struct ct_tracer *tracer)
   regs.rip = unit;
   regs.orig_rax = ~0ull;
   tracer->state = CT_TRACER_TRANSLATED;
-  __atomic_store_n(&tracer->space->slots->request, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&tracer->space->slots->request, CT_ITRACE_ANSWERED, __ATOMIC_RELAXED);
   return ct_traced_set_regs(tracer->tid, &regs) != 0 || ct_traced_go(tracer->tid, CT_TRACED_RUN, 0) != 0 ? CT_ESRCH : 0;
 }
 
@@ -488,7 +511,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
     if (ct_traced_set_regs(tracer->tid, &regs) != 0) {
       return CT_ESRCH;
     }
-    __atomic_store_n(&tracer->space->slots->request, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&tracer->space->slots->request, CT_ITRACE_ANSWERED, __ATOMIC_RELAXED);
     tracer->wants_step = tracer->wants_room = tracer->wants_watched = tracer->wants_sequence = false;
     if (is_before && is_fault(event)) { /* the instruction is about to do the same, or not */
       return ct_tracer_step(tracer, &regs, false);
@@ -566,13 +589,21 @@ ct_tracer_in_handler(struct ct_tracer *tracer)
 
 /* ---- what it waits for ---- */
 
-/* exit: what the thread's wait is still about while it goes on; a number may be another exit's by now. */
+/*
+ * exit: what the thread's wait is still about while it goes on; a number may be another exit's by now. A thread that
+ * has just left does not read the answer; what its wait was about stays, for ct_tracer_close_left.
+ */
 static void
 resume(struct ct_itrace_slots *slots, uint64_t address, uint32_t exit)
 {
+  uint32_t before = slots->exit, waits = CT_ITRACE_WAITS;
   slots->resume = address;
   slots->exit = exit;
-  __atomic_store_n(&slots->request, 0, __ATOMIC_RELEASE); /* pairs with the thread's look at it */
+  if (!__atomic_compare_exchange_n(&slots->request, &waits, CT_ITRACE_ANSWERED, false, __ATOMIC_RELEASE,
+                                   __ATOMIC_RELAXED)) { /* pairs with the thread's look, and its own exchange */
+    slots->exit = before;
+    return;
+  }
   syscall(SYS_futex, &slots->request, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 

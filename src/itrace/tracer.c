@@ -14,7 +14,8 @@
  * translated. Children run where they are; of threads see itrace.c.
  *
  * Should we be killed, the kernel lets the thread run on, translated. The next time that it does not know the way it
- * notices that nobody answers, and goes on where the program is (emit_wait, x86/translate_runtime.c).
+ * notices that nobody answers, and goes on where the program is (emit_wait, x86/translate_runtime.c). So it does if we
+ * only get no processor for as long: then we get it back (CT_ITRACE_LEFT), and the records have a gap.
  */
 #include "itrace/tracer.h"
 
@@ -365,6 +366,21 @@ ct_tracer_serve_flush(struct ct_tracer *tracer)
   }
 }
 
+/* It had left translated code by itself. */
+static int
+has_come_back(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_first)
+{
+  ct_tracer_make_changes(tracer);
+  flush_is_made(tracer);
+  tracer->reason = is_first ? CT_CONTEXT_BEGIN : CT_CONTEXT_SEGMENT;
+  tracer->has_new_mappings = true;
+  ct_tracer_note_mappings(tracer);
+  if (tracer->watch != NULL && ct_tracer_records(tracer) && ct_watch_has_left(tracer->watch, &tracer->process, regs)) {
+    return end_stretch(tracer);
+  }
+  return ct_tracer_enter(tracer);
+}
+
 static int
 interrupted(struct ct_tracer *tracer)
 {
@@ -376,19 +392,23 @@ interrupted(struct ct_tracer *tracer)
   bool is_step = tracer->wants_step, is_watched = tracer->wants_watched, is_room = tracer->wants_room;
   bool is_flush = tracer->wants_flush && tracer->state == CT_TRACER_TRANSLATED, is_first = tracer->is_parked;
   tracer->wants_flush = false;
-  bool is_sequence = tracer->wants_sequence;
-  if (!is_step && !is_room && !is_watched && !is_flush && !is_first && !is_sequence) {
+  bool is_sequence = tracer->wants_sequence, is_back = tracer->wants_back;
+  if (!is_step && !is_room && !is_watched && !is_flush && !is_first && !is_sequence && !is_back) {
     return ct_tracer_go_on(tracer, 0);
   }
-  tracer->wants_step = tracer->wants_room = tracer->wants_watched = tracer->wants_sequence = false;
+  tracer->wants_step = tracer->wants_room = tracer->wants_watched = tracer->wants_sequence = tracer->wants_back = false;
   unpark(tracer);
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
+  uint64_t left = tracer->summary.left;
   if (ct_tracer_recover(tracer, &regs, &spoilt, NULL) && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
     return spoilt ? ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN) : CT_ESRCH;
   }
-  __atomic_store_n(&tracer->space->slots->request, 0, __ATOMIC_RELAXED);
+  if (tracer->summary.left != left) {
+    return has_come_back(tracer, &regs, is_first);
+  }
+  __atomic_store_n(&tracer->space->slots->request, CT_ITRACE_ANSWERED, __ATOMIC_RELAXED);
   if (is_flush) {
     ct_tracer_flush(tracer);
     flush_is_made(tracer);
@@ -416,6 +436,10 @@ static int
 has_exec(struct ct_tracer *tracer)
 {
   struct ct_process fresh;
+  if (ct_tracer_has_left(tracer)) {
+    ct_tracer_is_back(tracer, &(struct user_regs_struct){.rip = 0});
+    tracer->flushes_after = false;
+  }
   ct_tracer_leave_space(tracer);
   tracer->has_new_image = true;
   tracer->image++;
@@ -442,11 +466,7 @@ stepped(struct ct_tracer *tracer)
   if (tracer->is_leaving) {
     return let_go(tracer);
   }
-  if (tracer->flushes_after) {
-    tracer->flushes_after = false;
-    ct_tracer_flush(tracer);
-    ct_itrace_changed(tracer, tracer->changed_start, tracer->changed_end);
-  }
+  ct_tracer_make_changes(tracer);
   if (!tracer->has_new_image) {
     ct_tracer_call_made(tracer);
     if (tracer->watch != NULL && ct_tracer_records(tracer) && ct_traced_regs(tracer->tid, &regs) == 0 &&
@@ -581,8 +601,12 @@ look(struct ct_tracer *tracer)
     ct_live_serve(tracer);
   }
   if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !tracer->wants_step && !tracer->is_leaving &&
-      !tracer->is_parked && __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == 1) {
+      !tracer->is_parked && __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == CT_ITRACE_WAITS) {
     code = ct_tracer_answer(tracer);
+  }
+  if (code == 0 && !tracer->is_leaving && !tracer->is_parked && !tracer->wants_back && ct_tracer_has_left(tracer)) {
+    tracer->wants_back = true;
+    code = ct_traced_interrupt(tracer->tid);
   }
   if (code == 0 && !tracer->is_leaving && tracer->state != CT_TRACER_DONE &&
       (atomic_load_explicit(&tracer->stop, memory_order_acquire) != 0 || all_is_recorded(tracer))) {

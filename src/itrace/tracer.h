@@ -82,6 +82,7 @@ struct ct_found_state {
   bool is_spoilt;   /* there is no way to tell */
   bool waits;       /* for what a system call has written to be read */
   bool is_sequence; /* before it something is not recorded */
+  bool has_left;    /* the thread had left by itself: all but the context is recorded */
 };
 
 /*
@@ -136,6 +137,7 @@ struct ct_tracer {
   bool steps_into_handler;
   bool has_own_trap; /* the program had set the trap flag itself when the step began */
   bool wants_flush;  /* has been interrupted for that: others have changed code */
+  bool wants_back;   /* has been interrupted for that: it has left translated code by itself */
   bool is_parked;    /* it waits, with all signals blocked, for its first stop; mask is its own */
   uint64_t mask;
   bool hides_trap;  /* SIGTRAP is blocked, but for the step */
@@ -178,6 +180,22 @@ bool ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struc
  * yet.
  */
 bool ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before);
+/*
+ * Has the thread left translated code by itself, because the tracer did not run for long? It has, or is about to. What
+ * it did since is not recorded.
+ */
+static inline bool
+ct_tracer_has_left(const struct ct_tracer *tracer)
+{
+  return tracer->state == CT_TRACER_TRANSLATED && tracer->space->slots != NULL &&
+         __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == CT_ITRACE_LEFT;
+}
+/* It had, and is the tracer's again, with these registers: its records say so. */
+void ct_tracer_is_back(struct ct_tracer *tracer, const struct user_regs_struct *regs);
+/* The records of such a thread are closed: it waited with what is still in the slots. */
+void ct_tracer_close_left(struct ct_tracer *tracer, const struct user_regs_struct *regs);
+/* Code has been changed by the thread, which is not in translated code. */
+void ct_tracer_make_changes(struct ct_tracer *tracer);
 /* Is what it executes recorded? */
 static inline bool
 ct_tracer_records(const struct ct_tracer *tracer)

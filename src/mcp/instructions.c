@@ -162,6 +162,11 @@ put_summary(struct mcp_call *call, const struct ct_itrace_summary *summary, cons
     mcp_doubt(call, "%llu threads were not recorded up to their end%s%s", (unsigned long long)summary->incomplete,
               summary->why[0] != '\0' ? ": " : "", summary->why);
   }
+  if (summary->left != 0) {
+    mcp_doubt(call,
+              "%llu times a thread ran on unrecorded, because contrail got no processor for a second: gaps are shown",
+              (unsigned long long)summary->left);
+  }
   if (summary->lost_bytes != 0) {
     mcp_doubt(call, "%llu bytes of records are lost: gaps are shown", (unsigned long long)summary->lost_bytes);
   }

@@ -35,6 +35,14 @@ enum {
   CT_ITRACE_BLOCK_SHIFT = 14,     /* log2 of the bytes of a block */
   CT_ITRACE_BLOCK_SHIFT_OLD = 16, /* on processors without BMI2 */
 };
+/* Of a thread's request. The step from CT_ITRACE_WAITS is the tracer's or the thread's: both take it by one exchange.
+ */
+enum ct_itrace_request_state {
+  CT_ITRACE_ANSWERED,
+  CT_ITRACE_WAITS,
+  CT_ITRACE_LEFT, /* it has waited in vain, and has gone on natively at target, or is about to */
+};
+
 enum { CT_ITRACE_BLOCK_KNOWN = 1 };
 enum { CT_ITRACE_BLOCK_FULL = 0, CT_ITRACE_BLOCK_FRESH = 1 };
 
@@ -42,10 +50,10 @@ enum { CT_ITRACE_BLOCK_FULL = 0, CT_ITRACE_BLOCK_FRESH = 1 };
 enum ct_itrace_call { CT_ITRACE_CALL_SEEN = 0, CT_ITRACE_CALL_QUIET = 1, CT_ITRACE_CALL_WRITES = 2 };
 
 /*
- * request: 1 while the thread waits for an answer; it waits for 0 there (a futex), and goes on at resume. exit is why
- * it has come: the number of an exit, or CT_ITRACE_EXIT_MISS; target is where the program would be. After so many of
- * its waits (CT_ITRACE_WAIT_NS each) in which liveness did not change the tracer is dead, and the thread goes on
- * natively.
+ * request: enum ct_itrace_request_state; the thread waits there (a futex) for CT_ITRACE_ANSWERED, and goes on at
+ * resume. exit is why it has come: the number of an exit, or CT_ITRACE_EXIT_MISS; target is where the program would be.
+ * After so many of its waits (CT_ITRACE_WAIT_NS each) in which liveness did not change the thread takes the tracer for
+ * dead, and goes on natively. A tracer that was only kept from running sees CT_ITRACE_LEFT, and gets the thread back.
  */
 struct ct_itrace_slots {
   uint64_t regs[16]; /* in the order of enum ct_reg; of those that the wait changes */

@@ -566,6 +566,13 @@ ct_emit_inc32_store(struct ct_code *code, struct ct_mem mem)
   ct_emit_rm(code, false, 0xff, 0, mem, 0, 0);
 }
 
+/* Compares eax. */
+CT_INLINE void
+ct_emit_cmpxchg32_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
+{
+  ct_emit_rm(code, false, 0x0fb1, from, to, 0, 0);
+}
+
 CT_INLINE void
 ct_emit_and32_load(struct ct_code *code, enum ct_reg to, struct ct_mem from)
 {

@@ -126,8 +126,9 @@ emit_save(uint32_t shared, struct ct_code *out)
   }
 }
 
+/* Everything but rax. */
 static void
-emit_restore(uint32_t shared, struct ct_code *out)
+emit_restore_most(uint32_t shared, struct ct_code *out)
 {
   for (size_t i = 0; i < sizeof(changed); i++) {
     ct_emit_mov_load(out, (enum ct_reg)changed[i], slot_of(shared, (enum ct_reg)changed[i]));
@@ -135,6 +136,12 @@ emit_restore(uint32_t shared, struct ct_code *out)
   ct_emit_mov_load(out, CT_RAX, SLOT(shared, flags));
   ct_emit_set_of_from_al(out);
   ct_emit_sahf(out);
+}
+
+static void
+emit_restore(uint32_t shared, struct ct_code *out)
+{
+  emit_restore_most(shared, out);
   ct_emit_mov_load(out, CT_RAX, slot_of(shared, CT_RAX));
   ct_emit_jmp_load(out, SLOT(shared, resume));
 }
@@ -204,7 +211,30 @@ emit_unless_over(uint32_t shared, struct ct_code *out, struct ct_code_label *wai
   emit_wait_end(shared, out);
 }
 
-/* Waits for the answer, or until the tracer is dead: the thread goes on where the program is then. */
+/*
+ * The thread has waited in vain: it goes on where the program is, unless an answer comes at this moment. All that it
+ * waited with stays in the slots, so that its records can be closed by a tracer that has only been kept from running.
+ */
+static void
+emit_leave(const struct ct_translation_place *place, struct ct_code *out, struct ct_code_label *answered)
+{
+  uint32_t shared = place->shared;
+  ct_emit_mov32_imm(out, CT_RAX, CT_ITRACE_WAITS);
+  ct_emit_mov32_imm(out, CT_RCX, CT_ITRACE_LEFT);
+  ct_emit_u8(out, 0xf0); /* lock */
+  ct_emit_cmpxchg32_store(out, SLOT(shared, request), CT_RCX);
+  ct_emit_jcc_label(out, CT_JNE, answered);
+  emit_unpark(shared, out);
+  emit_restore_most(shared, out);
+  if (place->records) {
+    ct_emit_mov_load(out, CT_R10, SLOT(shared, app_r10));
+    ct_emit_mov_load(out, CT_R11, SLOT(shared, app_r11));
+  }
+  ct_emit_mov_load(out, CT_RAX, slot_of(shared, CT_RAX));
+  ct_emit_jmp_load(out, SLOT(shared, target));
+}
+
+/* Waits for the answer, or until the tracer seems to be dead. */
 static void
 emit_wait(const struct ct_translation_place *place, struct ct_code *out)
 {
@@ -213,13 +243,13 @@ emit_wait(const struct ct_translation_place *place, struct ct_code *out)
   ct_emit_mov32_load(out, CT_RAX, SLOT(shared, liveness));
   ct_emit_mov32_store(out, SLOT(shared, last_liveness), CT_RAX);
   ct_emit_mov32_store_imm(out, SLOT(shared, silent), CT_ITRACE_SILENT_WAITS);
-  ct_emit_mov32_store_imm(out, SLOT(shared, request), 1);
+  ct_emit_mov32_store_imm(out, SLOT(shared, request), CT_ITRACE_WAITS);
   ct_emit_u8(out, 0xf0); /* lock */
   ct_emit_inc32_store(out, SLOT(shared, doorbell));
   emit_futex(out, shared + offsetof(struct ct_itrace_slots, doorbell), FUTEX_WAKE, 0);
   emit_wait_end(shared, out);
   ct_code_label_bind(out, &wait);
-  ct_emit_cmp32_store_imm(out, SLOT(shared, request), 1);
+  ct_emit_cmp32_store_imm(out, SLOT(shared, request), CT_ITRACE_WAITS);
   ct_emit_jcc_label(out, CT_JNE, &done);
   emit_futex(out, shared + offsetof(struct ct_itrace_slots, request), FUTEX_WAIT,
              shared + offsetof(struct ct_itrace_slots, timeout));
@@ -231,16 +261,7 @@ emit_wait(const struct ct_translation_place *place, struct ct_code *out)
   ct_emit_jcc_label(out, CT_JNE, &lives);
   ct_emit_dec32_store(out, SLOT(shared, silent));
   ct_emit_jcc_label(out, CT_JNE, &wait);
-  emit_unpark(shared, out);
-  ct_emit_mov_load(out, CT_RAX, SLOT(shared, target));
-  ct_emit_mov_store(out, SLOT(shared, resume), CT_RAX);
-  if (place->records) {
-    ct_emit_mov_load(out, CT_RAX, SLOT(shared, app_r11));
-    ct_emit_mov_store(out, slot_of(shared, CT_R11), CT_RAX);
-    ct_emit_mov_load(out, CT_RAX, SLOT(shared, app_r10));
-    ct_emit_mov_store(out, slot_of(shared, CT_R10), CT_RAX);
-  }
-  ct_emit_jmp_label(out, &done);
+  emit_leave(place, out, &done);
   ct_code_label_bind(out, &lives);
   ct_emit_mov32_store_imm(out, SLOT(shared, silent), CT_ITRACE_SILENT_WAITS);
   ct_emit_jmp_label(out, &wait);

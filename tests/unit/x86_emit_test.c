@@ -195,6 +195,8 @@ all_memory(void)
     ct_emit_dec32_store(&code, mem);
     line("incl %s", operand);
     ct_emit_inc32_store(&code, mem);
+    line("cmpxchgl %%%s, %s", names32[reg], operand);
+    ct_emit_cmpxchg32_store(&code, mem, reg);
     line("andl %s, %%%s", operand, names32[reg]);
     ct_emit_and32_load(&code, reg, mem);
     line("jmp *%s", operand);
