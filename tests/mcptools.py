@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 import time
 
 from harness import case, expect, main, wait_for
@@ -91,6 +92,27 @@ def goes_on(scene):
     client.tool("session", action="stop")
 
 
+@case
+def untimed(scene):
+    """Where calls have no times an answer says so, and why: patterns with many matches, and programs whose runtime looks at return addresses."""
+    client = Client(scene)
+    many = "".join(f"__attribute__((noinline)) int many{i}(int x) {{ volatile int y = x; return y + {i}; }}\n" for i in range(15))
+    main_ = "int main(void) { int s = 0; for (int i = 0; i < 1000; i++) { s += many3(i); } return s == 1; }\n"
+    plain, collected = scene.own(many + main_, "plain"), scene.own("long caml_frametable[2];\n" + many + main_, "collected")
+    for program, arguments, words in ((plain, {"patterns": ["plain!**"]}, ("'plain!**'", "mode: full")), (plain, {"patterns": ["plain!*"]}, ()),
+                                      (plain, {"patterns": ["plain!**"], "mode": "full"}, ()), (collected, {}, ("collected", "no returns", "return addresses"))):
+        answers = [client.tool("launch", program=program, wait_s=60, **arguments), client.tool("analyze", view="slowest"),
+                   client.tool("analyze", view="report"), client.tool("query", sql="SELECT name, total FROM functions WHERE name = 'many3'")]
+        expect((answers[3]["rows"] == [["many3", None]]) == bool(words), str(answers[3]))
+        for answer in answers:
+            said_so = [one for one in answer["uncertain"] if "no returns" in one]
+            expect(len(said_so) == bool(words) and all(word in str(said_so) for word in words), f"{arguments}: {answer['uncertain']}")
+    client.tool("launch", program=scene.own(ENDLESS, "endless"), patterns=["work"])
+    wait_for("calls", lambda: client.tool("query", sql="SELECT calls FROM functions WHERE name = 'work'")["rows"] > [[3]])  # libraries are there
+    added = client.tool("trace", action="add", patterns=["libc*!str**"])
+    expect(any("'libc*!str**'" in one and "mode: full" in one for one in added["uncertain"]), str(added["uncertain"]))
+
+
 LEAK = r"""
 #include <pthread.h>
 #include <stdlib.h>
@@ -158,6 +180,11 @@ def attached(scene):
     client = Client(scene)
     client.tool("attach", process="ticksnamed", patterns=["spin"])
     wait_for("calls", lambda: client.tool("query", sql="SELECT calls FROM functions WHERE name = 'spin'")["rows"] > [[3]])
+    other = scene.start(scene.path("ticksnamed"), "one more")
+    both = wait_for("the other one's name", lambda: (lambda text: text if "processes are named" in text else "")(client.refused("attach", process="ticksnamed")))
+    expect(f"{process.pid} ({scene.path('ticksnamed')})" in both and f"{other.pid} ({scene.path('ticksnamed')} one more)" in both, both)
+    other.kill()
+    other.wait()
     expect("perhaps ticksnamed" in client.refused("attach", process="tiksnamed"), "a name that is nearly one")
     expect(client.tool("session", action="status")["program"].endswith("/ticksnamed"), "the program of a process")
     ended = client.refused("session", action="stop", end=True)
@@ -494,6 +521,44 @@ def allowed(scene):
     expect(by_thread.end() == 0, "status")
     expect(Client(scene, "--allow", scene.folder).tool("attach", process="ticksallowed", patterns=["tick"])["state"] == "recording" if by_pid.end() == 0
            else False, "by its directory")
+
+
+MARKER = r"""
+#include <fcntl.h>
+#include <unistd.h>
+int main(int argc, char **argv) { return argc > 1 ? close(open(argv[1], O_CREAT | O_WRONLY, 0600)) : 7; }
+"""
+
+
+@case
+def swapped(scene):
+    """A link that leads now to an allowed program, now to another one: that other one is never run, whenever the link changes."""
+    client, steps, other = Client(scene, "--allow", scene.own(STEPS, "steps", "-DLOOKUPS=3")), scene.path("steps"), scene.own(MARKER, "other")
+    link, ran, done, ends = scene.path("link"), scene.path("ran"), threading.Event(), {}
+
+    def swap():
+        while not done.is_set():
+            for target in (other, steps):
+                os.symlink(target, link + "-")
+                os.rename(link + "-", link)
+    os.symlink(steps, link)
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        for turn in range(scene.rounds(60, 400)):
+            if turn % 4:
+                result = client.call("launch", program=link, args=[ran], patterns=[], wait_s=30)
+            else:
+                result = client.call("itrace", action="record", program=link, args=[ran], function="main", limit_s=30)
+            text = result["content"][0]["text"]
+            expect(not result["isError"] or "--allow" in text or "leads to another file" in text, text)
+            ends[result["isError"]] = ends.get(result["isError"], 0) + 1
+            expect(not os.path.exists(ran), f"turn {turn}: what was not allowed has run: {text}")
+    finally:
+        done.set()
+        swapper.join()
+    expect(client.end() == 0 and not scene.left(), str(scene.left()))
+    return f"{ends.get(False, 0)} run, {ends.get(True, 0)} refused"
 
 
 @case

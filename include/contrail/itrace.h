@@ -49,6 +49,7 @@ struct ct_itrace_options {
   /* The files are read while they grow (ct_steps_follow): what a thread has executed is there after some 0.1 s, and
    * before it waits in a system call. */
   bool is_live;
+  uint64_t program_device, program_inode; /* of a program that is started, as in struct ct_session_options */
 };
 
 struct ct_itrace_summary {

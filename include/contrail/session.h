@@ -164,6 +164,9 @@ struct ct_session_options {
   size_t itrace_count;    /* up to CT_ITRACE_FUNCTIONS_MAX */
   bool itrace_plain;      /* functions are not hooked in there: their calls are in the instructions only */
   bool itrace_no_vectors; /* without vector and mask registers */
+  /* Of the file that a program that is spawned has to be, as by stat, whatever its path leads to by then; of a script
+   * the interpreter is meant. program_inode 0: any. */
+  uint64_t program_device, program_inode;
 };
 
 struct ct_session_status {

@@ -728,7 +728,10 @@ int
 ct_tracer_begin_program(struct ct_tracer *tracer)
 {
   const struct ct_itrace_options *options = &tracer->all->options;
-  struct ct_process_setup setup = {.streams = options->streams, .own_group = options->own_group};
+  struct ct_process_setup setup = {.streams = options->streams,
+                                   .own_group = options->own_group,
+                                   .device = options->program_device,
+                                   .inode = options->program_inode};
   if (options->signal_mask != NULL) {
     memcpy(&setup.mask, options->signal_mask, sizeof(setup.mask));
   } else {

@@ -48,59 +48,92 @@ is_below(const char *path, const char *entry)
 
 /* The path without links, if that is the same file. */
 static bool
-resolve(const char *path, char real[PATH_MAX])
+resolve(const char *path, char real[PATH_MAX], struct stat *found)
 {
-  struct stat given, found;
-  return realpath(path, real) != NULL && stat(path, &given) == 0 && stat(real, &found) == 0 &&
-         given.st_dev == found.st_dev && given.st_ino == found.st_ino;
+  struct stat given;
+  return realpath(path, real) != NULL && stat(path, &given) == 0 && stat(real, found) == 0 &&
+         given.st_dev == found->st_dev && given.st_ino == found->st_ino;
 }
 
 static bool
-is_listed(const struct mcp_options *options, const char *path)
+is_listed(const struct mcp_options *options, const char *path, char real[PATH_MAX], struct stat *found)
 {
-  char real[PATH_MAX];
-  bool found = false;
-  if (!resolve(path, real)) {
+  bool is_good = false;
+  if (!resolve(path, real, found)) {
     return false;
   }
-  for (size_t i = 0; i < options->allow_count && !found; i++) {
-    found = options->allow[i].path != NULL && is_below(real, options->allow[i].path);
+  for (size_t i = 0; i < options->allow_count && !is_good; i++) {
+    is_good = options->allow[i].path != NULL && is_below(real, options->allow[i].path);
+  }
+  return is_good;
+}
+
+/* What a script says of itself is read again, by its interpreter, from its path. */
+static bool
+is_script(const char *path)
+{
+  char begin[2] = "";
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  bool found = fd >= 0 && read(fd, begin, sizeof(begin)) == (ssize_t)sizeof(begin) && memcmp(begin, "#!", 2) == 0;
+  if (fd >= 0) {
+    close(fd);
   }
   return found;
 }
 
 bool
-mcp_allows_program(struct mcp_call *call, const char *path)
+mcp_allows_program(struct mcp_call *call, char path[PATH_MAX], struct mcp_file *file)
 {
   const struct mcp_options *options = call->server->options;
-  return options->allow_count == 0 || is_listed(options, path) ||
-         mcp_fail(call,
-                  "%.300s is not among what the server was allowed (--allow); the user may start it with another "
-                  "--allow",
-                  path);
+  char real[PATH_MAX];
+  struct stat found;
+  *file = (struct mcp_file){0};
+  if (options->allow_count == 0) {
+    return true;
+  }
+  if (!is_listed(options, path, real, &found)) {
+    return mcp_fail(call,
+                    "%.300s is not among what the server was allowed (--allow); the user may start it with another "
+                    "--allow",
+                    path);
+  }
+  if (is_script(real)) {
+    memcpy(path, real, PATH_MAX);
+  } else {
+    *file = (struct mcp_file){.device = found.st_dev, .inode = found.st_ino};
+  }
+  return true;
 }
 
 bool
-mcp_allows_process(struct mcp_call *call, pid_t pid)
+mcp_allows_process(struct mcp_call *call, pid_t pid, unsigned long long *started)
 {
   const struct mcp_options *options = call->server->options;
-  char link[64];
+  char link[64], real[PATH_MAX];
+  struct stat unused;
   bool found = options->allow_count == 0;
+  *started = mcp_started_at(pid);
   for (size_t i = 0; i < options->allow_count && !found; i++) {
-    found = options->allow[i].path == NULL && options->allow[i].pid == pid &&
-            options->allow[i].started == mcp_started_at(pid);
+    found = options->allow[i].path == NULL && options->allow[i].pid == pid && options->allow[i].started == *started;
   }
   snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-  return found || is_listed(options, link) ||
+  return found || is_listed(options, link, real, &unused) ||
          mcp_fail(call, "process %d is not among what the server was allowed (--allow)", (int)pid);
 }
 
 bool
-mcp_allows_directory(struct mcp_call *call, const char *path)
+mcp_allows_directory(struct mcp_call *call, char path[PATH_MAX])
 {
   const struct mcp_options *options = call->server->options;
   char real[PATH_MAX];
-  return options->allow_count == 0 || is_listed(options, path) ||
-         (resolve(path, real) && is_below(real, call->server->directory)) ||
-         mcp_fail(call, "%.300s is not below what the server was allowed (--allow)", path);
+  struct stat found;
+  if (options->allow_count == 0) {
+    return true;
+  }
+  if (!is_listed(options, path, real, &found) &&
+      (!resolve(path, real, &found) || !is_below(real, call->server->directory))) {
+    return mcp_fail(call, "%.300s is not below what the server was allowed (--allow)", path);
+  }
+  memcpy(path, real, PATH_MAX);
+  return true;
 }

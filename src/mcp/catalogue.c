@@ -24,7 +24,9 @@
 /* Of launch and attach. */
 #define PATTERNS                                                                                                       \
   LIST("patterns", "functions to record: " PATTERN_FORMS ". Left out: all. []: none, until trace adds some")
-#define MODE    CHOICE("mode", "\"auto\",\"full\",\"light\"", "full: calls and returns; light: calls only")
+#define MODE                                                                                                           \
+  CHOICE("mode", "\"auto\",\"full\",\"light\"",                                                                        \
+         "full: calls and returns; light: calls only, no times; auto: light for '**' with over 10 matches")
 #define EXCLUDE LIST("exclude", "functions not to record: globs, MODULE!GLOB")
 #define DETAIL  LIST("detail", "functions to record with arguments, results, strings; 'all'")
 #define LAST    TEXT("last", "keep the last stretch only, in memory: 30s, 64M, or both with a comma")
@@ -83,7 +85,7 @@
       "\"mark\"",                                                                                                      \
       "include takes an exclusion back")
 #define TRACE_PATTERNS                                                                                                 \
-  LIST("patterns", PATTERN_FORMS) "," CHOICE("mode", "\"auto\",\"full\",\"light\"", "of added patterns")
+  LIST("patterns", PATTERN_FORMS) "," CHOICE("mode", "\"auto\",\"full\",\"light\"", "of added patterns, as of launch")
 #define TRACE_OTHERS                                                                                                   \
   TEXT("rule", "of a trigger") "," TEXT("name", "of a mark") "," TEXT("program", "try: a file, in place of a session")
 #define QUERY_SQL LONG_TEXT("sql", "one statement, reading only")

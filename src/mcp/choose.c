@@ -101,7 +101,9 @@ static void
 put_lists(struct mcp_call *call, struct ct_session *session)
 {
   json_t *excluded = loads(ct_session_exclude_list(session));
-  mcp_put_some(call, "patterns", loads(ct_session_trace_list(session)), MCP_ROWS);
+  json_t *patterns = loads(ct_session_trace_list(session));
+  mcp_doubt_light(call, patterns);
+  mcp_put_some(call, "patterns", patterns, MCP_ROWS);
   if (json_array_size(excluded) != 0) {
     mcp_put_some(call, "excluded", json_incref(excluded), MCP_ROWS);
   }
@@ -313,13 +315,15 @@ static bool
 try_patterns(struct mcp_call *call)
 {
   const char *program = mcp_get_text(call->arguments, "program");
+  char path[PATH_MAX];
   struct trial trial = {.selection = ct_selection_create(), .modules = json_array()};
   bool good = trial.selection != NULL && add_tried(call, &trial);
   pid_t pid = good && program == NULL ? pid_of(call) : 0;
-  good = good && (program != NULL ? mcp_allows_directory(call, program) : pid > 0);
+  snprintf(path, sizeof(path), "%s", program != NULL ? program : "");
+  good = good && (program != NULL ? mcp_allows_directory(call, path) : pid > 0);
   trial.cache = good ? ct_cache_open(NULL, NULL) : NULL;
   if (good && program != NULL) {
-    try_module(&trial, program);
+    try_module(&trial, path);
     mcp_doubt(call, "only this file was looked at, not the libraries that it will load");
   } else if (good) {
     try_process(&trial, pid);

@@ -37,6 +37,7 @@ struct mcp_session {
   char **rules;
   bool is_kept, starts_nothing; /* keep; patterns: [] */
   pid_t pid;
+  unsigned long long started; /* when the process was that was attached to, as /proc says; another has another time */
   char attached_to[PATH_MAX]; /* the program of a process that was attached to, if that can be read */
   enum mcp_stage stage;
   struct ct_session *session; /* NULL before and after */
@@ -110,6 +111,8 @@ void mcp_report_unmatched(struct mcp_call *call, struct mcp_view *view);
 json_t *mcp_facts(struct mcp_held *held);
 /* Adds to the answer what is lost, sampled, open in the trace or session. */
 void mcp_doubts(struct mcp_call *call, struct mcp_held *held);
+/* Which of the patterns, as ct_selection_json has them, are recorded without returns. */
+void mcp_doubt_light(struct mcp_call *call, const json_t *patterns);
 /* Of a session whose events are in memory only (`last`): how to get at them. False: it is none. */
 bool mcp_suggest_dump(struct mcp_call *call, const struct mcp_held *held);
 

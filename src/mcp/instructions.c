@@ -24,7 +24,9 @@ enum { STEP_MS = 50, LIMIT_SECONDS = 10, TERM_TURNS = 20 };
 /* Whose thread: a process that runs, or a program that is started. */
 struct whose {
   pid_t pid, tid;
-  char **argv; /* NULL: pid */
+  unsigned long long started; /* of pid */
+  char **argv;                /* NULL: pid */
+  struct mcp_file file;       /* of argv[0] */
 };
 
 /* Another process's would be traced in its place. */
@@ -51,7 +53,7 @@ find_session(struct mcp_call *call, pid_t *pid)
     mcp_fail(call,
              "%s is being recorded, and its hooks would be in the way: session action=stop end=false session=%s first",
              held->name, held->name);
-  } else if (kill(*pid, 0) != 0) {
+  } else if (kill(*pid, 0) != 0 || (held->session->started != 0 && held->session->started != mcp_started_at(*pid))) {
     mcp_fail(call, "the process of %s has ended: give program to start one", held->name);
   }
   mcp_held_put(held);
@@ -63,6 +65,7 @@ find_whose(struct mcp_call *call, struct whose *whose)
 {
   const json_t *arguments = call->arguments, *args = json_object_get(arguments, "args"), *one;
   const char *program = mcp_get_text(arguments, "program");
+  char path[PATH_MAX];
   size_t i;
   whose->pid = (pid_t)mcp_get_count(arguments, "pid", 0);
   if (json_object_get(arguments, "session") != NULL && (whose->pid != 0 || !find_session(call, &whose->pid))) {
@@ -76,21 +79,25 @@ find_whose(struct mcp_call *call, struct whose *whose)
     return mcp_fail(call, "process %d has no thread %d", (int)whose->pid, (int)whose->tid);
   }
   if (program == NULL) {
-    return mcp_allows_process(call, whose->pid);
+    return mcp_allows_process(call, whose->pid, &whose->started);
   }
-  if (program[0] != '/' || access(program, X_OK) != 0) {
+  if (program[0] != '/' || access(program, X_OK) != 0 ||
+      snprintf(path, sizeof(path), "%s", program) >= (int)sizeof(path)) {
     return mcp_fail(call, "program is the absolute path of a program, not '%.300s'", program);
+  }
+  if (!mcp_allows_program(call, path, &whose->file)) {
+    return false;
   }
   whose->argv = calloc(json_array_size(args) + 2, sizeof(*whose->argv));
   if (whose->argv == NULL) {
     return mcp_fail(call, "out of memory");
   }
-  whose->argv[0] = strdup(program);
+  whose->argv[0] = strdup(path);
   json_array_foreach((json_t *)args, i, one)
   {
     whose->argv[i + 1] = strdup(json_string_value(one));
   }
-  return mcp_allows_program(call, program);
+  return true;
 }
 
 static void
@@ -226,6 +233,11 @@ begin(struct mcp_call *call, const struct whose *whose, const struct ct_itrace_o
     own.streams = streams;
   }
   int code = ct_itrace_begin(&own, tracer, exec_errno, diag);
+  if (code == 0 && whose->argv == NULL && mcp_started_at(whose->pid) != whose->started) {
+    ct_itrace_end(*tracer, NULL, NULL);
+    snprintf(diag->text, sizeof(diag->text), "process %d has ended, and another one has its number", (int)whose->pid);
+    return CT_ESRCH;
+  }
   if (code == 0 && whose->argv != NULL) {
     mcp_guard_launched(call->server, ct_itrace_pid(*tracer));
   }
@@ -243,6 +255,8 @@ record(struct mcp_call *call, struct whose *whose, const char *directory, uint64
                                       .pid = whose->pid,
                                       .tid = whose->tid,
                                       .argv = whose->argv,
+                                      .program_device = whose->file.device,
+                                      .program_inode = whose->file.inode,
                                       .signal_mask = &call->server->program_mask,
                                       .directory = directory,
                                       .is_lossless = true,
@@ -358,11 +372,11 @@ show_steps(struct mcp_call *call, bool is_write)
   if (is_write && options.last_write == NULL) {
     return mcp_fail(call, "last_write: of what? rax, rflags, xmm3, or 0x7ffe1200:8");
   }
-  if (given != NULL ? !mcp_allows_directory(call, given) : !find_last(call, path)) {
-    return false;
-  }
   if (given != NULL && realpath(given, path) == NULL) {
     return mcp_fail(call, "there is no directory %.300s", given);
+  }
+  if (given != NULL ? !mcp_allows_directory(call, path) : !find_last(call, path)) {
+    return false;
   }
   FILE *out = open_memstream(&text, &size);
   int code = out != NULL ? ct_steps_write(path, &options, out, &notes, &diag) : CT_ENOMEM;

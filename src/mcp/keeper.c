@@ -109,6 +109,10 @@ begin_session(struct mcp_held *held, int fds[3])
   } else {
     mcp_guard_attached(held->server, s->pid);
     code = ct_session_attach(s->session, s->pid, &s->diag);
+    if (code == 0 && mcp_started_at(s->pid) != s->started) { /* which has not run since */
+      snprintf(s->diag.text, sizeof(s->diag.text), "process %d has ended, and another one has its number", (int)s->pid);
+      code = CT_ESRCH;
+    }
   }
   ct_session_get_status(s->session, &status);
   if (code == 0 && !status.ended && status.state == CT_STATE_ATTACHED) {

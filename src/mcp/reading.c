@@ -300,9 +300,12 @@ doubt_session(struct mcp_call *call, struct mcp_held *held)
     mcp_doubt(call, "nothing is hooked: no calls are recorded until trace action=add finds functions");
   }
   if (status.dropped + status.child_dropped != 0) {
-    mcp_doubt(call, "%s events are LOST (%s recorded): counts are too low",
-              ct_format_count(a, status.dropped + status.child_dropped),
-              ct_format_count(b, status.events + status.child_events));
+    mcp_doubt(
+        call,
+        "%s events are LOST (%s recorded): counts are too low; fewer patterns, or lossless: true of a new session, "
+        "lose none",
+        ct_format_count(a, status.dropped + status.child_dropped),
+        ct_format_count(b, status.events + status.child_events));
   }
   if (status.sample_interval > 1) {
     mcp_doubt(call, "light hooks are sampled: one call of %u is recorded", status.sample_interval);
@@ -327,6 +330,19 @@ doubt_samples(struct mcp_call *call, const json_t *facts)
   }
   if (mcp_get_count(sampling, "interval", 1) > 1 || mcp_get_count(sampling, "changes", 0) != 0) {
     mcp_doubt(call, "light hooks were sampled: calls with '~' are estimated");
+  }
+}
+
+/* What the program waited for is in the times of its calls. */
+static void
+doubt_waits(struct mcp_call *call, const json_t *facts)
+{
+  enum { MS = 1000000, SHARE = 200 };
+  char text[CT_DURATION_CHARS];
+  uint64_t waited = mcp_get_count(facts, "waited_ns", 0), lasted = mcp_get_count(facts, "duration_ns", 0);
+  if (waited >= MS && waited >= lasted / SHARE) {
+    mcp_doubt(call, "the program waited %s, all threads together, for room for events (lossless): calls took longer so",
+              ct_format_duration(text, waited));
   }
 }
 
@@ -356,6 +372,54 @@ doubt_patterns(struct mcp_call *call, const json_t *facts)
   }
 }
 
+void
+mcp_doubt_light(struct mcp_call *call, const json_t *patterns)
+{
+  size_t i, light = 0;
+  const json_t *one;
+  const char *first = NULL;
+  char others[48] = "";
+  json_array_foreach((json_t *)patterns, i, one)
+  {
+    const char *mode = mcp_get_text(one, "mode");
+    if (mode != NULL && strcmp(mode, "light") == 0 && mcp_get_count(one, "hooked", 0) != 0) {
+      first = light++ == 0 ? mcp_get_text(one, "pattern") : first;
+    }
+  }
+  if (light > 1) {
+    snprintf(others, sizeof(others), " and %zu more", light - 1);
+  }
+  if (light != 0) {
+    mcp_doubt(call,
+              "'%.200s'%s: calls only (light), no returns, times or slowest calls; mode: full has them, or 'foo*' in "
+              "place of '**'",
+              first, others);
+  }
+}
+
+/* Calls without returns, and so without times, for what the module is; modules without hooks. */
+static void
+doubt_modules(struct mcp_call *call, const json_t *facts)
+{
+  enum { REPORTED = 4 };
+  size_t i, reported = 0;
+  const json_t *one;
+  json_array_foreach(json_object_get(facts, "modules"), i, one)
+  {
+    const char *path = mcp_get_text(one, "path"), *untimed = mcp_get_text(one, "enter_only_because"),
+               *not_hooked = mcp_get_text(one, "not_hooked_because");
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL, *name = slash != NULL ? slash + 1 : path;
+    bool is_untimed = untimed != NULL && mcp_get_count(one, "hooked", 0) != 0;
+    if ((is_untimed || not_hooked != NULL) && reported++ < REPORTED) {
+      mcp_doubt(call,
+                is_untimed ? "%.200s: calls are recorded, but no returns: no times, callers or slowest calls of them "
+                             "(%.200s)"
+                           : "%.200s: nothing in it is hooked (%.200s)",
+                name, is_untimed ? untimed : not_hooked);
+    }
+  }
+}
+
 bool
 mcp_suggest_dump(struct mcp_call *call, const struct mcp_held *held)
 {
@@ -382,16 +446,18 @@ mcp_doubts(struct mcp_call *call, struct mcp_held *held)
   }
   json_array_foreach(json_object_get(facts, "warnings"), i, warning)
   {
-    bool is_known = is_live && strncmp(json_string_value(warning), "INCOMPLETE", 10) == 0; /* it goes on */
+    const char *text = json_string_value(warning);
+    bool is_known = is_live && (strncmp(text, "INCOMPLETE", 10) == 0 || strstr(text, " of events LOST") != NULL);
     if (i < DOUBTS_MAX && !is_known) {
-      mcp_doubt(call, "%s", json_string_value(warning));
+      mcp_doubt(call, "%s", text);
     }
   }
   if (i > DOUBTS_MAX) {
     mcp_doubt(call, "%zu warnings more: analyze view=info has them", i - DOUBTS_MAX);
   }
-  if (mcp_get_count(facts, "dropped", 0) != 0 && !is_live && i == 0) {
-    mcp_doubt(call, "%llu events are LOST: counts are too low", (unsigned long long)mcp_get_count(facts, "dropped", 0));
+  if (mcp_get_count(facts, "dropped", 0) != 0 && !is_live) {
+    mcp_doubt(call, "%llu events are LOST, so counts are too low: fewer patterns, or lossless: true, lose none",
+              (unsigned long long)mcp_get_count(facts, "dropped", 0));
   }
   if (!is_live && json_is_false(json_object_get(facts, "complete"))) {
     mcp_doubt(call, "the recording was cut short: what came at its end may be missing");
@@ -399,7 +465,10 @@ mcp_doubts(struct mcp_call *call, struct mcp_held *held)
   if (!is_live) {
     doubt_patterns(call, facts);
     doubt_samples(call, facts);
+    doubt_waits(call, facts);
   }
+  doubt_modules(call, facts);
+  mcp_doubt_light(call, json_object_get(facts, "patterns"));
   if (mcp_get_flag(facts, "children_missed")) {
     mcp_doubt(call, "the program had children, which were not recorded (follow: true records them)");
   }

@@ -165,10 +165,20 @@ void mcp_tools_call(struct mcp_request *request); /* a request's run */
 
 /* ---- allow.c ---- */
 
-/* False, with the reason in call: --allow does not name it. */
-bool mcp_allows_program(struct mcp_call *call, const char *path);
-bool mcp_allows_process(struct mcp_call *call, pid_t pid);
-bool mcp_allows_directory(struct mcp_call *call, const char *path);
+/* The file that was looked at; inode 0: any will do. */
+struct mcp_file {
+  uint64_t device, inode;
+};
+
+/*
+ * False, with the reason in call: --allow does not name it. With --allow, path becomes that without links, which is
+ * what is to be used. A program keeps its path, as some look at their own, and file says which one it has to be; but
+ * for a script, whose interpreter opens it again.
+ */
+bool mcp_allows_program(struct mcp_call *call, char path[PATH_MAX], struct mcp_file *file);
+bool mcp_allows_directory(struct mcp_call *call, char path[PATH_MAX]);
+/* started: when it was, to be held against what was attached to. */
+bool mcp_allows_process(struct mcp_call *call, pid_t pid, unsigned long long *started);
 
 /* ---- guardian.c ---- */
 

@@ -290,11 +290,12 @@ take_program(struct mcp_call *call, struct mcp_session *session)
   char path[PATH_MAX];
   const json_t *arguments = call->arguments, *env = json_object_get(arguments, "env");
   const char *cwd = mcp_get_text(arguments, "cwd"), *input = mcp_get_text(arguments, "stdin");
+  struct mcp_file file;
   struct stat info;
   if (cwd != NULL && (stat(cwd, &info) != 0 || !S_ISDIR(info.st_mode) || cwd[0] != '/')) {
     return mcp_fail(call, "cwd is an absolute path of a directory that there is, not '%.300s'", cwd);
   }
-  if (!find_program(call, mcp_get_text(arguments, "program"), cwd, path) || !mcp_allows_program(call, path) ||
+  if (!find_program(call, mcp_get_text(arguments, "program"), cwd, path) || !mcp_allows_program(call, path, &file) ||
       !check_environment(call, env)) {
     return false;
   }
@@ -309,6 +310,8 @@ take_program(struct mcp_call *call, struct mcp_session *session)
   session->options.environment = session->environment;
   session->options.working_directory = session->working_directory;
   session->options.own_group = true;
+  session->options.program_device = file.device;
+  session->options.program_inode = file.inode;
   return true;
 }
 
@@ -347,12 +350,53 @@ fail_unnamed(struct mcp_call *call, const char *name)
   return false;
 }
 
+/* "12 (nginx: master process), " */
+static void
+put_process(FILE *out, pid_t pid)
+{
+  enum { WORDS = 60 };
+  char path[64], words[WORDS + 1];
+  snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+  FILE *file = fopen(path, "re");
+  size_t length = file != NULL ? fread(words, 1, WORDS, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  for (; length != 0 && (words[length - 1] == '\0' || words[length - 1] == ' '); length--) {
+  }
+  for (size_t i = 0; i < length; i++) {
+    words[i] = words[i] == '\0' ? ' ' : words[i];
+  }
+  fprintf(out, "%d (%.*s)", (int)pid, (int)length, words);
+}
+
+/* Several have the name: which of them are there to choose from. */
+static bool
+fail_ambiguous(struct mcp_call *call, const char *name, const pid_t *pids, size_t shown, size_t count)
+{
+  char *list = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&list, &size);
+  if (out == NULL) {
+    return mcp_fail(call, "out of memory");
+  }
+  for (size_t i = 0; i < count && i < shown; i++) {
+    fputs(i == 0 ? "" : ", ", out);
+    put_process(out, pids[i]);
+  }
+  if (fclose(out) == 0) {
+    mcp_fail(call, "%zu processes are named '%.100s': %s%s; give the id of one", count, name, list,
+             count > shown ? ", ..." : "");
+  }
+  free(list);
+  return false;
+}
+
 static bool
 take_process(struct mcp_call *call, struct mcp_session *session)
 {
   enum { SHOWN = 5 };
   pid_t pids[SHOWN];
-  char list[100] = "";
   const json_t *process = json_object_get(call->arguments, "process");
   const char *name = json_string_value(process);
   long long number = json_integer_value(process);
@@ -360,13 +404,8 @@ take_process(struct mcp_call *call, struct mcp_session *session)
     number = strtoll(name, NULL, 10);
   } else if (name != NULL) { /* 7z is a name too */
     size_t count = call->server->options->processes_named(name, pids, SHOWN);
-    for (size_t i = 0; i < count && i < SHOWN; i++) {
-      snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%d", i == 0 ? "" : ", ", (int)pids[i]);
-    }
     if (count != 1) {
-      return count == 0 ? fail_unnamed(call, name)
-                        : mcp_fail(call, "%zu processes are named '%.100s' (%s%s): give the id of one", count, name,
-                                   list, count > SHOWN ? ", ..." : "");
+      return count == 0 ? fail_unnamed(call, name) : fail_ambiguous(call, name, pids, SHOWN, count);
     }
     number = pids[0];
   }
@@ -386,7 +425,7 @@ take_process(struct mcp_call *call, struct mcp_session *session)
   if (readlink(link, session->attached_to, sizeof(session->attached_to) - 1) < 0) {
     snprintf(session->attached_to, sizeof(session->attached_to), "process %d", (int)session->pid);
   }
-  return mcp_allows_process(call, session->pid);
+  return mcp_allows_process(call, session->pid, &session->started);
 }
 
 /* ---- the course of both ---- */
@@ -408,13 +447,6 @@ put_unmatched(struct mcp_call *call, struct mcp_held *held)
     json_array_append_new(short_list, json_pack("{s:O, s:O, s:O, s:O?}", "pattern", json_object_get(one, "pattern"),
                                                 "matched", json_object_get(one, "matched"), "hooked",
                                                 json_object_get(one, "hooked"), "mode", json_object_get(one, "mode")));
-    const char *mode = mcp_get_text(one, "mode"), *asked = mcp_get_text(one, "asked");
-    if (mode != NULL && strcmp(mode, "light") == 0 && (asked == NULL || strcmp(asked, "light") != 0)) {
-      mcp_doubt(call,
-                "the pattern '%.200s' has many matches: of them calls are recorded, but no returns, and so no times "
-                "(light); mode: full, or a narrower pattern, has them",
-                mcp_get_text(one, "pattern"));
-    }
     if (mcp_get_count(one, "matched", 1) == 0) {
       mcp_doubt_pattern(call, held->session->pid, mcp_get_text(one, "pattern"), note);
     }
@@ -454,7 +486,7 @@ static bool
 find_directory(struct mcp_call *call, const char *name, char *path)
 {
   const char *given = mcp_get_text(call->arguments, "directory");
-  char parent[PATH_MAX];
+  char parent[PATH_MAX] = "/";
   if (given == NULL) {
     /* Of an earlier server in the same --directory there may be some. */
     int length = snprintf(path, PATH_MAX, "%s/%s", call->server->directory, name);
@@ -466,13 +498,17 @@ find_directory(struct mcp_call *call, const char *name, char *path)
   if (given[0] != '/') {
     return mcp_fail(call, "directory is an absolute path, not '%.200s'", given);
   }
-  snprintf(parent, sizeof(parent), "%s", given);
-  *strrchr(parent, '/') = '\0';
-  if (!mcp_allows_directory(call, parent[0] != '\0' ? parent : "/")) {
+  const char *name_in_it = strrchr(given, '/') + 1;
+  if (name_in_it - given > 1) {
+    snprintf(parent, sizeof(parent), "%.*s", (int)(name_in_it - given) - 1, given);
+  }
+  if (!mcp_allows_directory(call, parent)) {
     return false;
   }
-  snprintf(path, PATH_MAX, "%s", given);
-  return access(given, F_OK) != 0 || mcp_fail(call, "%.300s exists already", given);
+  if (snprintf(path, PATH_MAX, "%s%s%s", parent, strcmp(parent, "/") != 0 ? "/" : "", name_in_it) >= PATH_MAX) {
+    return mcp_fail(call, "the path of the directory is too long");
+  }
+  return access(path, F_OK) != 0 || mcp_fail(call, "%.300s exists already", path);
 }
 
 static bool

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -235,8 +236,27 @@ run_to_exec_return(struct ct_process *process, struct ct_diag *diag)
   return open_memory(process, diag);
 }
 
+/* It has not run yet: what it is not allowed to be, it never was. */
 static int
-await_exec(struct ct_process *process, int error_fd, int *exec_errno, struct ct_diag *diag)
+check_file(struct ct_process *process, const struct ct_process_setup *setup, struct ct_diag *diag)
+{
+  char link[64];
+  struct stat info;
+  int status;
+  snprintf(link, sizeof(link), "/proc/%d/exe", (int)process->pid);
+  if (setup->inode == 0 || (stat(link, &info) == 0 && info.st_dev == setup->device && info.st_ino == setup->inode)) {
+    return 0;
+  }
+  kill(process->pid, SIGKILL);
+  while (wait_for(process, process->pid, &status) == process->pid && !WIFEXITED(status) && !WIFSIGNALED(status)) {
+  }
+  process->dead = false;
+  return ct_fail(diag, CT_EACCES, "the program's path leads to another file than before: it was not started");
+}
+
+static int
+await_exec(struct ct_process *process, const struct ct_process_setup *setup, int error_fd, int *exec_errno,
+           struct ct_diag *diag)
 {
   int status;
   for (;;) {
@@ -254,7 +274,8 @@ await_exec(struct ct_process *process, int error_fd, int *exec_errno, struct ct_
       return ct_fail(diag, CT_ESRCH, "the program was killed before it began");
     }
     if (WIFSTOPPED(status) && status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) {
-      return run_to_exec_return(process, diag);
+      int code = check_file(process, setup, diag);
+      return code != 0 ? code : run_to_exec_return(process, diag);
     }
     int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
     ptrace(PTRACE_CONT, process->pid, NULL, (void *)(long)signal);
@@ -306,7 +327,7 @@ ct_process_spawn(char *const argv[], const struct ct_process_setup *setup, struc
     if (result == 0 && write(go[1], "g", 1) != 1) {
       result = ct_fail(diag, CT_EIO, "cannot start the child process: %s", strerror(errno));
     } else if (result == 0) {
-      result = await_exec(process, report[0], exec_errno, diag);
+      result = await_exec(process, setup, report[0], exec_errno, diag);
     }
     if (result != 0 && process->pidfd >= 0) {
       close(process->pidfd);

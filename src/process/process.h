@@ -51,6 +51,7 @@ struct ct_process_setup {
   const char *directory;    /* its working directory */
   const int *streams;       /* three descriptors, which become its standard input, output and error */
   bool own_group;           /* a session of processes, and so a process group, of its own, without a terminal */
+  uint64_t device, inode;   /* of the file that it has to be, as by stat, whatever its path leads to; inode 0: any */
 };
 
 /*

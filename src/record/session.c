@@ -191,7 +191,9 @@ ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_errno
   const struct ct_session_options *options = &session->options;
   struct spawn_argument spawn = {.argv = argv,
                                  .exec_errno = exec_errno,
-                                 .setup = {.environment = options->environment,
+                                 .setup = {.device = options->program_device,
+                                           .inode = options->program_inode,
+                                           .environment = options->environment,
                                            .directory = options->working_directory,
                                            .streams = options->streams,
                                            .own_group = options->own_group}};
