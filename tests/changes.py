@@ -223,12 +223,9 @@ def busy(scene):
         expect(target.wait(60) == 0, "its end")
 
 
-@case
-def restores(scene):
-    """A handler that has stepped over a function's first instruction has returned, into the code that makes the system call of its end: where the
-    thread goes on then, in the function's second instruction, there is no jump."""
+def steps_over(scene, *words):
     program = scene.compile("attach/restores.c", "-O2", "-pthread")
-    with Running([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
+    with Running([program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
         expect(target.stdout.readline() == "ready\n", "it does not begin")
         with Running([scene.contrail, "attach", "-o", scene.trace, str(target.pid), "main"], stderr=subprocess.PIPE, text=True) as session:
             expect("attached" in session.stderr.readline(), "not attached")
@@ -237,6 +234,19 @@ def restores(scene):
             expect(ask(target, "x") == "42", "the program is wrong")
             expect(target.wait(60) == 0, "its end")
             session.wait(60)
+
+
+@case
+def restores(scene):
+    """A handler that has stepped over a function's first instruction has returned, into the code that makes the system call of its end: where the
+    thread goes on then, in the function's second instruction, there is no jump."""
+    steps_over(scene)
+
+
+@case
+def left_over(scene):
+    """The same in the handler, with words below its frame as an older signal's frame leaves them."""
+    steps_over(scene, "in the handler")
 
 
 def again_and_again(scene):

@@ -33,8 +33,12 @@
 #define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
 #define HANDLERS_MAX   16         /* nested in one thread */
 #define RESTORER_BYTES 32         /* of code, at most: it loads a number, and makes the system call */
-#define FIND_MS        10000      /* to look at all stacks ... */
-#define FIND_SOON_MS   2000       /* ... when somebody wants an end to it */
+#define FRAME_BYTES    440u       /* of a signal's frame (struct rt_sigframe) ... */
+#define FRAME_ALIGN    24u        /* ... and what aligning it may add */
+#define UC_FLAGS_MAX   7u         /* UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS */
+#define USER_CS        0x33u
+#define FIND_MS        10000 /* to look at all stacks ... */
+#define FIND_SOON_MS   2000  /* ... when somebody wants an end to it */
 
 static uint64_t
 now_ms(void)
@@ -269,32 +273,57 @@ is_wanted(const struct wanted *wanted, uint64_t word)
   return false;
 }
 
+struct signal_frame {
+  uint64_t at;     /* of its first word, the return address */
+  uint64_t pc, sp; /* that were interrupted */
+};
+
 /*
- * The innermost signal frame at sp or above: the return address into a restorer, and after it a ucontext (kernel,
- * struct rt_sigframe). Gives the interrupted pc and sp. Something that only looks like one does no harm.
+ * As the kernel makes one (struct rt_sigframe): the return address into a restorer, a ucontext, a siginfo; the state of
+ * the vector registers begins at the next multiple of 64. What is left over of an older one, on stack that a handler
+ * does not use or under a newer one, is not like that.
  */
 static bool
+is_signal_frame(uint64_t at, const ucontext_t *context)
+{
+  uint64_t state = (uint64_t)context->uc_mcontext.fpregs;
+  uint16_t cs = (uint16_t)context->uc_mcontext.gregs[REG_CSGSFS];
+  return context->uc_flags <= UC_FLAGS_MAX && cs == USER_CS &&
+         (state == 0 || (state % 64 == 0 && state - at >= FRAME_BYTES && state - at < FRAME_BYTES + FRAME_ALIGN));
+}
+
+/* The innermost signal frame at sp or above. */
+static bool
 find_signal_frame(const struct ct_stopped *stopped, const struct ct_mappings *mappings, uint64_t sp,
-                  const struct wanted *restorers, uint64_t *pc, uint64_t *interrupted_sp)
+                  const struct wanted *restorers, struct signal_frame *frame)
 {
   uint64_t end = mapping_end(mappings, sp);
   size_t size = end == 0 ? 0 : end - sp > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - sp);
-  uint8_t *stack = size < sizeof(ucontext_t) ? NULL : malloc(size);
+  uint8_t *stack = size < FRAME_BYTES ? NULL : malloc(size);
   bool found = false;
   if (stack != NULL && ct_process_read(stopped->process, sp, stack, size) == 0) {
-    for (size_t at = 0; at + 8 + offsetof(ucontext_t, uc_mcontext) + sizeof(mcontext_t) <= size && !found; at += 8) {
+    for (size_t at = 0; at + FRAME_BYTES <= size && !found; at += 8) {
       uint64_t word;
+      ucontext_t context = {0};
       memcpy(&word, stack + at, sizeof(word));
       if (is_wanted(restorers, word)) {
-        const uint8_t *registers = stack + at + 8 + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
-        memcpy(pc, registers + REG_RIP * sizeof(greg_t), sizeof(*pc));
-        memcpy(interrupted_sp, registers + REG_RSP * sizeof(greg_t), sizeof(*interrupted_sp));
-        found = true;
+        memcpy(&context, stack + at + 8, offsetof(ucontext_t, uc_sigmask));
+        found = is_signal_frame(sp + at, &context);
+        *frame = (struct signal_frame){sp + at, (uint64_t)context.uc_mcontext.gregs[REG_RIP],
+                                       (uint64_t)context.uc_mcontext.gregs[REG_RSP]};
       }
     }
   }
   free(stack);
   return found;
+}
+
+/* Where the next outer frame is looked for: on another stack, or after this one, which may be left over as a whole. */
+static uint64_t
+after_frame(const struct ct_mappings *mappings, const struct signal_frame *frame)
+{
+  bool is_same = frame->sp > frame->at && mapping_end(mappings, frame->sp) == mapping_end(mappings, frame->at);
+  return is_same ? frame->at + 8 : frame->sp;
 }
 
 /* The handler has returned into a restorer, which makes the system call next: its return address lies below sp. */
@@ -359,7 +388,7 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
     if (ptrace(PTRACE_GETREGS, stopped->threads[i].tid, NULL, &regs) != 0) {
       continue; /* killed meanwhile */
     }
-    uint64_t pc = regs.rip, sp = outer_sp(stopped, &regs, &inner), next = 0;
+    uint64_t pc = regs.rip, sp = outer_sp(stopped, &regs, &inner);
     stopped->threads[i].pc = pc;
     stopped->threads[i].sp = sp;
     stopped->threads[i].gs_base = regs.gs_base;
@@ -368,15 +397,15 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
     if (code == 0 && has_fault_pending(&stopped->threads[i])) {
       code = add_pc(stopped, pc + 1); /* as below, in a moment */
     }
-    for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
-      uint64_t from = is_in_restorer(&wanted, pc) ? sp - sizeof(uint64_t) : sp;
-      if (!find_signal_frame(stopped, &mappings, from, &wanted, &pc, &next) || next == sp) {
-        break;
-      }
+    uint64_t from = is_in_restorer(&wanted, pc) ? sp - sizeof(uint64_t) : sp;
+    struct signal_frame frame;
+    for (int n = 0; n < HANDLERS_MAX && code == 0 && find_signal_frame(stopped, &mappings, from, &wanted, &frame);
+         n++) {
       /* The handler may step over the instruction, and so go on anywhere behind pc. */
-      code = add_pc(stopped, pc);
-      code = code == 0 ? add_pc(stopped, pc + 1) : code;
-      sp = next;
+      code = add_pc(stopped, frame.pc);
+      code = code == 0 ? add_pc(stopped, frame.pc + 1) : code;
+      from = after_frame(&mappings, &frame);
+      from -= is_in_restorer(&wanted, frame.pc) && from == frame.sp ? sizeof(uint64_t) : 0;
     }
     if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {
       code = CT_ETIMEOUT;

@@ -14,7 +14,7 @@
 
 int undefined(int x);
 void restores(void);
-volatile int waiting, go_on;
+volatile int waiting, go_on, in_handler;
 __asm__("  .text\n  .p2align 4\n  .globl undefined\n  .type undefined, @function\nundefined:\n  .cfi_startproc\n  ud2\n"
         "  lea 2(%rdi), %eax\n  ret\n  .cfi_endproc\n  .size undefined, . - undefined\n"
         "  .p2align 4\n  .globl restores\n  .type restores, @function\n  nop\nrestores:\n  .cfi_startproc\n  "
@@ -32,9 +32,18 @@ struct kernel_action {
 static void
 step_over(int number, siginfo_t *info, void *context)
 {
+  volatile unsigned long words[32];
   (void)number;
   (void)info;
-  ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+  ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2 * !in_handler;
+  for (int i = 0; in_handler && i < 32; i++) {
+    words[i] = i < 8 ? (unsigned long)restores : 0; /* as an older signal may have left it there */
+  }
+  waiting = in_handler;
+  while (in_handler && !go_on) {
+    usleep(1000);
+  }
+  ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2 * in_handler;
 }
 
 static void *
@@ -45,12 +54,14 @@ work(void *arg)
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
+  (void)argv;
   struct kernel_action action = {step_over, SA_SIGINFO | 0x04000000 /* SA_RESTORER */, restores, 0};
   pthread_t thread;
   char byte;
   int result = 0;
+  in_handler = argc > 1;
   if (syscall(SYS_rt_sigaction, SIGILL, &action, NULL, sizeof(action.mask)) != 0 ||
       pthread_create(&thread, NULL, work, &result) != 0) {
     return 1;
