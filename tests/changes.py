@@ -223,15 +223,21 @@ def busy(scene):
         expect(target.wait(60) == 0, "its end")
 
 
-def steps_over(scene, *words):
+def steps_over(scene, *words, hooked="main"):
     program = scene.compile("attach/restores.c", "-O2", "-pthread")
     with Running([program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
         expect(target.stdout.readline() == "ready\n", "it does not begin")
-        with Running([scene.contrail, "attach", "-o", scene.trace, str(target.pid), "main"], stderr=subprocess.PIPE, text=True) as session:
+        with Running([scene.contrail, "attach", "-o", scene.trace, str(target.pid), hooked], stderr=subprocess.PIPE, text=True) as session:
             expect("attached" in session.stderr.readline(), "not attached")
+            if len(words) > 1:
+                target.stdin.write("x")
+                target.stdin.flush()
+                expect(target.stdout.readline() == "waits\n", "it does not wait in its handler")
             told = scene.run(scene.contrail, "trace", str(target.pid), "add", "undefined")
             expect("1 could not be hooked: a thread stood in" in told, f"it was hooked: {told}")
-            expect(ask(target, "x") == "42", "the program is wrong")
+            target.stdin.write("x")
+            target.stdin.flush()
+            expect(target.stdout.readline() == "42\n", "the program is wrong")
             expect(target.wait(60) == 0, "its end")
             session.wait(60)
 
@@ -247,6 +253,12 @@ def restores(scene):
 def left_over(scene):
     """The same in the handler, with words below its frame as an older signal's frame leaves them."""
     steps_over(scene, "in the handler")
+
+
+@case
+def hooked_handler(scene):
+    """The same in a handler that is hooked: its return address is a trampoline's."""
+    steps_over(scene, "in the handler", "later", hooked="step_over")
 
 
 def again_and_again(scene):

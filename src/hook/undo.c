@@ -573,7 +573,8 @@ static int
 find_pcs(const struct undo *undo)
 {
   const struct ct_inside *inside = &undo->found->header->inside;
-  struct ct_inner_stacks inner = {inside->controls, inside->controls_bytes, CT_CONTROL_STRIDE};
+  struct ct_inner_stacks inner = {inside->controls, inside->controls_bytes, CT_CONTROL_STRIDE,
+                                  undo->config->store_delta};
   return ct_stopped_find_pcs(undo->stopped, undo->config->restorers, CT_RESTORER_MAX, inner);
 }
 

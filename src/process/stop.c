@@ -32,7 +32,6 @@
 #define SLICE_MAX_MS   400        /* ... up to that */
 #define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
 #define HANDLERS_MAX   16         /* nested in one thread */
-#define RESTORER_BYTES 32         /* of code, at most: it loads a number, and makes the system call */
 #define FRAME_BYTES    440u       /* of a signal's frame (struct rt_sigframe) ... */
 #define FRAME_ALIGN    24u        /* ... and what aligning it may add */
 #define UC_FLAGS_MAX   7u         /* UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS */
@@ -292,26 +291,38 @@ is_signal_frame(uint64_t at, const ucontext_t *context)
          (state == 0 || (state % 64 == 0 && state - at >= FRAME_BYTES && state - at < FRAME_BYTES + FRAME_ALIGN));
 }
 
-/* The innermost signal frame at sp or above. */
+/* The handler returns into a restorer: by itself, or by way of a hook, which keeps its return address elsewhere. */
 static bool
-find_signal_frame(const struct ct_stopped *stopped, const struct ct_mappings *mappings, uint64_t sp,
-                  const struct wanted *restorers, struct signal_frame *frame)
+returns_to(const struct ct_stopped *stopped, const struct wanted *restorers, uint64_t at, uint64_t word,
+           int64_t distance)
 {
-  uint64_t end = mapping_end(mappings, sp);
-  size_t size = end == 0 ? 0 : end - sp > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - sp);
+  return is_wanted(restorers, word) ||
+         (distance != 0 && ct_process_read(stopped->process, at + (uint64_t)distance, &word, sizeof(word)) == 0 &&
+          is_wanted(restorers, word));
+}
+
+/* The innermost signal frame at from or above. */
+static bool
+find_signal_frame(const struct ct_stopped *stopped, const struct ct_mappings *mappings, uint64_t from,
+                  const struct wanted *restorers, int64_t distance, struct signal_frame *frame)
+{
+  uint64_t end = mapping_end(mappings, from);
+  size_t size = end == 0 ? 0 : end - from > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - from);
   uint8_t *stack = size < FRAME_BYTES ? NULL : malloc(size);
   bool found = false;
-  if (stack != NULL && ct_process_read(stopped->process, sp, stack, size) == 0) {
+  if (stack != NULL && ct_process_read(stopped->process, from, stack, size) == 0) {
     for (size_t at = 0; at + FRAME_BYTES <= size && !found; at += 8) {
-      uint64_t word;
+      uint64_t word, state;
       ucontext_t context = {0};
+      memcpy(&state, stack + at + 8 + offsetof(ucontext_t, uc_mcontext.fpregs), sizeof(state));
       memcpy(&word, stack + at, sizeof(word));
-      if (is_wanted(restorers, word)) {
-        memcpy(&context, stack + at + 8, offsetof(ucontext_t, uc_sigmask));
-        found = is_signal_frame(sp + at, &context);
-        *frame = (struct signal_frame){sp + at, (uint64_t)context.uc_mcontext.gregs[REG_RIP],
-                                       (uint64_t)context.uc_mcontext.gregs[REG_RSP]};
+      if (state == 0 ? !is_wanted(restorers, word) : state - (from + at) >= FRAME_BYTES + FRAME_ALIGN) {
+        continue; /* nearly all */
       }
+      memcpy(&context, stack + at + 8, offsetof(ucontext_t, uc_sigmask));
+      found = is_signal_frame(from + at, &context) && returns_to(stopped, restorers, from + at, word, distance);
+      *frame = (struct signal_frame){from + at, (uint64_t)context.uc_mcontext.gregs[REG_RIP],
+                                     (uint64_t)context.uc_mcontext.gregs[REG_RSP]};
     }
   }
   free(stack);
@@ -323,19 +334,7 @@ static uint64_t
 after_frame(const struct ct_mappings *mappings, const struct signal_frame *frame)
 {
   bool is_same = frame->sp > frame->at && mapping_end(mappings, frame->sp) == mapping_end(mappings, frame->at);
-  return is_same ? frame->at + 8 : frame->sp;
-}
-
-/* The handler has returned into a restorer, which makes the system call next: its return address lies below sp. */
-static bool
-is_in_restorer(const struct wanted *restorers, uint64_t pc)
-{
-  for (size_t i = 0; i < restorers->count; i++) {
-    if (restorers->list[i] != 0 && pc - restorers->list[i] < RESTORER_BYTES) {
-      return true;
-    }
-  }
-  return false;
+  return is_same ? frame->at + 8 : frame->sp - 8;
 }
 
 /* The thread's stack pointer on the program's own stack. */
@@ -397,15 +396,17 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
     if (code == 0 && has_fault_pending(&stopped->threads[i])) {
       code = add_pc(stopped, pc + 1); /* as below, in a moment */
     }
-    uint64_t from = is_in_restorer(&wanted, pc) ? sp - sizeof(uint64_t) : sp;
+    /* A handler that has returned, into the restorer or a hook, has its return address just below sp. */
+    uint64_t from = mapping_end(&mappings, sp - 8) != 0 ? sp - 8 : sp;
     struct signal_frame frame;
-    for (int n = 0; n < HANDLERS_MAX && code == 0 && find_signal_frame(stopped, &mappings, from, &wanted, &frame);
-         n++) {
+    for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
+      if (!find_signal_frame(stopped, &mappings, from, &wanted, inner.store_delta, &frame)) {
+        break;
+      }
       /* The handler may step over the instruction, and so go on anywhere behind pc. */
       code = add_pc(stopped, frame.pc);
       code = code == 0 ? add_pc(stopped, frame.pc + 1) : code;
       from = after_frame(&mappings, &frame);
-      from -= is_in_restorer(&wanted, frame.pc) && from == frame.sp ? sizeof(uint64_t) : 0;
     }
     if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {
       code = CT_ETIMEOUT;

@@ -41,6 +41,7 @@ int ct_process_stop(struct ct_process *process, int deadline_ms, struct ct_stopp
  */
 struct ct_inner_stacks {
   uint64_t start, bytes, stride;
+  int64_t store_delta; /* a return address that is replaced is kept so far from its place; 0: none is */
 };
 /*
  * Fills in pcs. restorers (count of them): addresses at which signal handlers return to the kernel, by which

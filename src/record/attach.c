@@ -52,7 +52,7 @@ agent_stacks(const struct ct_session *session)
 {
   uint64_t start = session->recording.image.layout.controls;
   return (struct ct_inner_stacks){start, start != 0 ? (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE : 0,
-                                  CT_CONTROL_STRIDE};
+                                  CT_CONTROL_STRIDE, session->recording.image.layout.store_delta};
 }
 
 /* A child of vfork on its way to its exec waits for us, and a thread of ours for it. */

@@ -62,6 +62,11 @@ main(int argc, char **argv)
   char byte;
   int result = 0;
   in_handler = argc > 1;
+  if (argc > 2) {
+    puts("ready");
+    fflush(stdout);
+    (void)!read(0, &byte, 1);
+  }
   if (syscall(SYS_rt_sigaction, SIGILL, &action, NULL, sizeof(action.mask)) != 0 ||
       pthread_create(&thread, NULL, work, &result) != 0) {
     return 1;
@@ -69,7 +74,7 @@ main(int argc, char **argv)
   while (!waiting) {
     usleep(1000);
   }
-  puts("ready");
+  puts(argc > 2 ? "waits" : "ready");
   fflush(stdout);
   long got = read(0, &byte, 1);
   go_on = 1;
