@@ -14,6 +14,8 @@
 #ifndef CT_X86_EMIT_H
 #define CT_X86_EMIT_H
 
+#include "x86/store_bytes.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -223,7 +225,13 @@ ct_emit_form(struct ct_code *code, struct ct_form form, uint32_t disp, unsigned 
   unsigned __int128 bytes = form.bytes;
   bytes |= (unsigned __int128)(disp_bytes == 4 ? disp : disp & 0xff) << 8 * form.count;
   bytes |= (unsigned __int128)imm << 8 * (form.count + disp_bytes);
-  ct_emit_bytes(code, &bytes, form.count + disp_bytes + imm_bytes);
+  unsigned count = form.count + disp_bytes + imm_bytes;
+  if (count <= code->capacity - code->length) {
+    ct_store_bytes(code->bytes + code->length, bytes, count);
+    code->length += count;
+  } else {
+    code->overflow = true;
+  }
 }
 
 CT_INLINE bool
