@@ -142,6 +142,9 @@ def crowds():
     counts = {"counted_thread": 2000, "counted_work": 80_000}
     Kind("threads-2000", build, ["%build/manythreads"], counts=counts, record=["--ring-size", "256"])
     Kind("threads-2000-in-a-small-ring", build, ["%build/manythreads"], counts=counts)
+    busy = {"counted_thread": 2000, "counted_work": 8_000_000}
+    Kind("threads-2000-busy", build, ["%build/manythreads", "2000"], counts=busy, long=True)
+    Kind("threads-2000-busy-in-a-small-ring", build, ["%build/manythreads", "2000"], counts=busy, record=["--ring-size", "24"], long=True)
     Kind("forks-5000", [["gcc", "-O2", "-pthread", "-o", "%build/manyforks", "%source/manyforks.c"]],
          ["%build/manyforks"], counts={"counted_fork": 5000, "counted_work": 5000})
     Kind("functions-200000", [["gcc", "-o", "%build/manyfunctions", "%source/manyfunctions.S"]],

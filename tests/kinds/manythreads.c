@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* 2,000 threads alive at once, each with its calls; ends when all have met. */
+/* 2,000 threads alive at once, each with its calls, 20 or as many as it is told to before all meet and after; ends when
+ * all have met. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 enum { COUNT = 2000 };
 
 static pthread_barrier_t barrier;
+static int calls = 20;
 
 __attribute__((noipa)) long
 counted_work(long x)
@@ -18,22 +20,25 @@ __attribute__((noipa)) void *
 counted_thread(void *argument)
 {
   long sum = 0;
-  for (int i = 0; i < 20; i++) {
+  for (int i = 0; i < calls; i++) {
     sum = counted_work(sum);
   }
   pthread_barrier_wait(&barrier);
-  for (int i = 0; i < 20; i++) {
+  for (int i = 0; i < calls; i++) {
     sum = counted_work(sum);
   }
   return (void *)sum;
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
   static pthread_t threads[COUNT];
   pthread_attr_t small;
   long total = 0;
+  if (argc > 1) {
+    calls = atoi(argv[1]);
+  }
   pthread_attr_init(&small);
   pthread_attr_setstacksize(&small, 64 << 10);
   pthread_barrier_init(&barrier, NULL, COUNT);
