@@ -106,6 +106,35 @@ def callees(scene):
 
 
 @case
+def lines_of_stacks(scene):
+    """Each line of a replay names its stack: what begins or ends on another one than before comes after a switch, but for what the
+    exit ends, and on each stack depths and parents are those of its open calls."""
+    scene.shared_model()
+    stacks, current, switches = collections.defaultdict(list), {}, 0
+    for line in scene.lines():
+        kind, key = line["kind"], (line["tid"], line["stack"])
+        if kind == "switch":
+            current[line["tid"]] = line["stack"]
+            switches += 1
+            continue
+        if kind not in ("enter", "tail", "return", "left"):
+            continue
+        ends = kind == "left" and line["reason"] in ("exit", "thread exit")
+        expect(ends or line["stack"] == current.get(line["tid"], 0), f"no switch before {line}")
+        mine = stacks[key]
+        if kind == "enter":
+            expect(line["depth"] == len(mine) and line["parent"] == (mine[-1] if mine else None), f"{line} on {mine}")
+            mine.append(line["id"])
+        elif kind == "tail":
+            mine[-1] = line["id"]
+        else:
+            expect(mine and mine[-1] == line["id"], f"{line} on {mine}")
+            mine.pop()
+    expect(switches >= 2 and len(stacks) >= 3, f"{switches} switches, {len(stacks)} stacks")
+    return f"{switches} switches, {len(stacks)} stacks"
+
+
+@case
 def groups(scene):
     """By module, class, thread, process and file."""
     check_groups(scene, scene.shared_model(), whats=("module", "thread", "process", "file"))
