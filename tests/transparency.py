@@ -45,7 +45,7 @@ import threading
 import time
 
 import harness
-from commands import attached, cpython, languages, large, outside, small
+from commands import attached, cpython, kinds, languages, large, outside, small
 from commands.case import NOTHING_RUN, PATH, Case
 from harness import ROOT, Skip, expect, main
 
@@ -73,7 +73,7 @@ exec "$@"
 """
 TRACED = """#!/bin/sh
 trace=$(mktemp -d {traces}/XXXXXXXX) || exit 99
-exec {contrail} record {options} -o "$trace" -- "$@"
+exec {contrail} record {how} {options} -o "$trace" -- "$@"
 """
 # The first thread of each program runs by translated code (tests/itrace/translated.c); nothing is recorded.
 TRANSLATED = """#!/bin/sh
@@ -224,6 +224,7 @@ class Runner:
     def prepare(self):
         os.makedirs(self.work)
         self.write("bin/t", UNTRACED, 0o755)
+        self.write("bin/followed", UNTRACED, 0o755)
         self.write("bin/attached", UNTRACED, 0o755)
         self.write("attaching", "", 0o666)
         os.makedirs(os.path.join(self.scratch, "tmp"))
@@ -245,8 +246,8 @@ class Runner:
         by = RECORDED if getattr(self.options, "records", False) else TRANSLATED if translated else TRACED
         filled = {"traces": self.traces, "translated": os.path.join(ROOT, os.path.dirname(self.options.contrail), "tests", "translated"), "contrail": self.options.contrail, "scratch": self.scratch,
                   "options": shlex.join(self.options.record)}
-        for name, text in (("t", by), ("attached", ATTACHED), ("attach_often", ATTACH_OFTEN)):
-            self.write(f"bin/{name}", text.format(**filled) if traced else UNTRACED, 0o755)
+        for name, text, how in (("t", by, ""), ("followed", by, "--follow"), ("attached", ATTACHED, ""), ("attach_often", ATTACH_OFTEN, "")):
+            self.write(f"bin/{name}", text.format(how=how, **filled) if traced else UNTRACED, 0o755)
         result = Result()
         begin = time.monotonic()
         timeout = self.case.timeout * (SLOWER if traced else 1)
@@ -594,7 +595,7 @@ def until(end, cases):
         yield one
 
 
-LONG = [each for more in (large, outside, attached, languages, cpython) for each in more.cases.list]
+LONG = [each for more in (large, outside, kinds, attached, languages, cpython) for each in more.cases.list]
 for each_command in small.cases.list + LONG:
     harness.case(each_command.name, command=each_command, some=None if each_command in LONG else ("commands", 11))(as_untraced)
 

@@ -14,7 +14,10 @@ packages="libpython3.11-testsuite python3-dev python3-venv nginx-light postgresq
   chicken-bin libchicken-dev chezscheme gforth swi-prolog-nox luajit pypy3 r-base-core
   python3-greenlet python3-gevent python3-eventlet python3-sqlalchemy crystal libgc-dev libpcre2-dev mariadb-server firefox-esr chromium
   libreoffice-calc-nogui libreoffice-writer-nogui wine wine64 file
-  emacs-nox racket ffmpeg memcached haproxy lighttpd apache2 apache2-utils procps"
+  emacs-nox racket ffmpeg memcached haproxy lighttpd apache2 apache2-utils procps
+  tcc clisp ecl sbcl chicken-bin gambc swi-prolog-nox erlang-base mono-runtime mono-mcs qemu-user bubblewrap fakeroot faketime proot tmux
+  gnupg openssh-client imagemagick sox coccinelle wabt unison pandoc shellcheck minisat maxima octave gnuplot-nox polyml graphviz tcsh ksh
+  mosquitto mosquitto-clients dnsmasq unbound socat rsync cppcheck varnish dbus stress-ng"
 command -v npm >/dev/null || packages="$packages npm"
 "$here/setup.sh" --more $packages
 

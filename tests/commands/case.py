@@ -6,6 +6,7 @@ as it is the first times, under `contrail record` the last. Everything else in t
 case can trace one command, each stage of a pipeline, or what a Makefile calls. What the script writes to stdout and
 stderr, its end and the files that it leaves must be equal.
 
+`followed COMMAND...` is the same with --follow, for a command that does its work in children.
 `attached COMMAND...` is a command that runs untraced at first and is attached to with --follow again and again, for half a
 second each time, up to 20 times.
 
