@@ -347,6 +347,11 @@ def little_known(scene):
     tells(scene.out, r"note +only", r"0\.\d\d %  .*/vast")
     scene.run("plan", "vast")
     tells(scene.out, r"0\.\d\d % of 19\d\.\d KiB of text belongs to known functions; calls in the rest")
+    text = "#include <sys/wait.h>\n#include <unistd.h>\n" + text.replace("return 0;", "if (fork() != 0) wait(0); return 0;")
+    scene.build("vasts", text, "-s")
+    said = scene.run("record", "--follow", "-o", "vasts.out", "--", "./vasts")
+    if said.count("belongs to known functions") != 1:
+        raise AssertionError(f"not once: {said}")
 
 
 @case

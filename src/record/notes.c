@@ -38,20 +38,32 @@ has_note(const json_t *notes, const char *text)
   return false;
 }
 
+/* Once each: a child may have the same notes, and then some, when the recording of the first process has ended. */
+static void
+add_to_line(char *line, size_t size, const char *text)
+{
+  size_t length = strlen(line);
+  if (strstr(line, text) != NULL) {
+    return;
+  }
+  if (strncmp(text, line, length) == 0) {
+    length = 0;
+  }
+  if (length == 0 || length + strlen(text) + 3 < size) {
+    snprintf(line + length, size - length, "%s%s", length != 0 ? "; " : "", text);
+  }
+}
+
 void
 session_note(struct ct_session *session, const char *text)
 {
   pthread_mutex_lock(&session->sync.guard);
-  char *line = session->sync.status.note;
-  size_t length = strlen(line), size = sizeof(session->sync.status.note);
   if (session->recording.writer != NULL && session->recording.manifest.notes == NULL) {
     session->recording.manifest.notes = json_array();
   }
   if (!has_note(session->recording.manifest.notes, text)) {
     json_array_append_new(session->recording.manifest.notes, ct_json_string(text));
-    if (length == 0 || length + strlen(text) + 3 < size) {
-      snprintf(line + length, size - length, "%s%s", length != 0 ? "; " : "", text);
-    }
+    add_to_line(session->sync.status.note, sizeof(session->sync.status.note), text);
     session->recording.manifest_is_old = true;
   }
   pthread_mutex_unlock(&session->sync.guard);
