@@ -290,6 +290,9 @@ def dump_while_running(scene):
         if info["dropped"] == 0:
             expect(answer["not_kept"] in (2 * steps[0], 2 * steps[0] - 1), "not all the others are counted")
         last = steps[-1]
+    for words in (("sql", scene.trace, "SELECT count(*) FROM spans"), ("report", scene.trace), ("replay", scene.trace), ("check", scene.trace, "no losses")):
+        said = scene.execute(scene.contrail, *words).stderr  # the events are in memory: that is no damage
+        expect("damaged" not in said.lower(), f"{words}: {said}")
     expect(scene.execute(scene.contrail, "dump", "-o", answer["directory"]).returncode == 1, "written over")
     scene.run(scene.contrail, "dump", "-o", "here")
     scene.run(scene.contrail, "info", "here")

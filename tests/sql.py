@@ -6,6 +6,7 @@ or that cannot be written changes no answer, nor does a trace that grows or was 
 
     tests/sql.py [--filter PATTERN] [--build DIR]
 """
+import collections
 import json
 import os
 import random
@@ -500,6 +501,23 @@ ASK = ("SELECT count(*) AS n, sum(self) AS s, max(duration) AS m FROM spans; SEL
 
 
 @case
+def joins(scene):
+    """Calls with the calls that made them: what was read for one row is kept for the next, and each is the right one, whatever the way there."""
+    scene.record("-q", "--", "seq", "3000")
+    rows = scene.sql("SELECT id, parent_id, thread, function, duration, depth FROM spans")
+    by = {row["id"]: row for row in rows}
+    pairs = collections.Counter((by[row["parent_id"]]["function"], row["function"]) for row in rows if row["parent_id"] in by)
+    expect(len(rows) > 5000 and len(pairs) > 20, f"{len(rows)} calls, {len(pairs)} pairs")
+    named = collections.Counter(row["function"] for row in rows).most_common(2)[1][0]
+    for where, wanted in (("", pairs), (f" AND c.function = '{named}'", {key: n for key, n in pairs.items() if key[1] == named}),
+                          (f" AND p.function IN ('{named}', 'main', 'nobody')", {key: n for key, n in pairs.items() if key[0] in (named, "main")})):
+        for order in ("spans c JOIN spans p", "spans p CROSS JOIN spans c", "spans c CROSS JOIN spans p"):
+            found = scene.sql(f"SELECT p.function AS one, c.function AS other, count(*) AS n FROM {order} WHERE c.parent_id = p.id{where} GROUP BY 1, 2")
+            expect({(row["one"], row["other"]): row["n"] for row in found} == dict(wanted), f"{order}{where}: {len(found)} pairs, not {len(wanted)}")
+    return f"{len(rows)} calls, {len(pairs)} pairs"
+
+
+@case
 def index_file(scene):
     """Written once, used, and thrown away when it is not this trace's or was damaged."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
@@ -765,6 +783,8 @@ def forms(scene):
     expect(limited.stdout == 'x,y z\n"a,""b",1\n"a,""b",1\n' and "more rows" in limited.stderr, str(limited))
     big = scene.sql("SELECT 9007199254740993 AS a, 5 AS b, NULL AS c, 1.5 AS d")
     expect(big == [{"a": "9007199254740993", "b": 5, "c": None, "d": 1.5}], str(big))
+    alike = scene.sql("SELECT s.tid, t.tid, 7 AS tid_1, s.depth FROM spans s JOIN threads t ON t.id = s.thread LIMIT 1")
+    expect(list(alike[0]) == ["tid", "tid_1", "tid_1_1", "depth"] and alike[0]["tid_1_1"] == 7, f"columns of one name: {alike}")
     endless = scene.sql("SELECT 1e999 AS a, -1e999 AS b, 1 AS c")
     expect(endless == [{"a": "Inf", "b": "-Inf", "c": 1}], str(endless))
     table = scene.run(scene.contrail, "sql", scene.trace, "SELECT name, 1 AS one FROM functions WHERE name = 'fib'")

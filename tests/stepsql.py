@@ -269,6 +269,26 @@ def conditions(scene, name):
     return f"{asked} queries, {found} rows"
 
 
+@each("ls", "signals")
+def either(scene, name):
+    """OR reads a table once for each side: each row comes once, whichever side has found it, and rows that are alike stay as many."""
+    make(scene, name)
+    ((tid, last),) = map(lambda row: row.values(), scene.sql("SELECT tid, max(step) AS last FROM steps"))
+    asked = 0
+    for table, one, other in (("steps", f"step < {last // 3}", "function LIKE '%a%'"), ("steps", f"step = {last // 2}", f"step = {last // 3}"),
+                              ("writes", f"step > {last // 2}", f"tid = {tid}"), ("writes", f"step BETWEEN 10 AND {last // 2}", "value = 0"),
+                              ("changes", f"step < {last // 4}", "register = 'rax'"), ("vector_changes", f"step < {last // 2}", "register LIKE 'xmm%'"),
+                              ("step_events", f"step < {last // 2}", f"tid = {tid}"), ("step_blocks", f"tid = {tid}", "steps > 1000")):
+        (both,), (plain,) = scene.sql(f"SELECT count(*) AS n FROM {table} WHERE {one} OR {other}"), scene.sql(
+            f"SELECT sum(({one}) IS TRUE OR ({other}) IS TRUE) AS n, sum(({one}) IS TRUE) AS one FROM {table}")
+        expect(both["n"] == plain["n"] and (plain["one"] or table == "vector_changes"), f"{table}: {one} OR {other}: {both}, one by one {plain}")
+        asked += plain["n"] or 0
+    for order in ("", " DESC"):
+        rows = scene.sql(f"SELECT step FROM steps WHERE step = 5 OR step = {last - 5} ORDER BY step{order}")
+        expect(sorted(row["step"] for row in rows) == [5, last - 5], f"{order}: {rows}")
+    return f"{asked} rows"
+
+
 @case
 def last_writer(scene):
     """writes(ADDRESS, SIZE), the last one before a step, and the last change of a register: what --last-write finds."""

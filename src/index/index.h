@@ -168,13 +168,20 @@ struct ct_scan_filter {
   uint64_t longest; /* 0: all, in the order of their ends; else only so many, the longest ones, those first */
   bool with_others; /* ORPHAN and COUNTED too */
   bool no_points;   /* calls that have an end only */
-  bool unfinished;  /* those only that are not over: open at the end, or their return was not seen */
+  struct ct_scan_cache *cache; /* NULL: none */
+  bool unfinished;             /* those only that are not over: open at the end, or their return was not seen */
 };
 #define CT_SCAN_FILTER_ALL                                                                                             \
   (struct ct_scan_filter)                                                                                              \
   {                                                                                                                    \
     .start_to = UINT64_MAX, .most_ticks = UINT64_MAX, .most_depth = UINT32_MAX                                         \
   }
+
+/* For who looks for calls by id, or by the id of their parent, again and again: what was read is kept, some 40 MB. Of
+ * one index, which it must not outlive, and of one thread. */
+struct ct_scan_cache;                                    /* opaque */
+struct ct_scan_cache *ct_scan_cache_create(void);        /* NULL: out of memory */
+void ct_scan_cache_destroy(struct ct_scan_cache *cache); /* accepts NULL; after the scans */
 
 struct ct_scan; /* opaque */
 int ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct ct_scan **out,

@@ -140,6 +140,25 @@ uint64_t ct_granule_of_ordinal(const struct ct_index_part *part, uint64_t ordina
 /* scan.c: the bytes of a granule are as they were written. */
 bool ct_granule_ok(const struct ct_index_part *part, const struct ct_granule *granule);
 
+/* scan_cache.c: a granule that was asked for. */
+struct ct_scan_kept {
+  uint32_t thread, granule;
+  uint64_t asked; /* when, the last time; 0: the entry is free */
+  uint32_t pins;  /* scans that are at it */
+  bool again;     /* it was asked for before that, too: it is worth its memory */
+  bool is_there;  /* its spans are: */
+  bool sorts_parents;
+  struct ct_span *spans; /* as they ended */
+  size_t count;
+  uint32_t *by_ordinal, *by_parent;
+};
+/* Its entry; NULL: there is none to be had. */
+struct ct_scan_kept *ct_scan_cache_ask(struct ct_scan_cache *cache, uint32_t thread, uint32_t granule);
+/* With all that spans gives. 0, or its code; the entry is free then. */
+int ct_scan_cache_fill(struct ct_scan_cache *cache, struct ct_scan_kept *entry, struct ct_spans *spans);
+/* Numbers of the spans with that ordinal, or parent's ordinal, in the order of their ends. */
+const uint32_t *ct_scan_kept_find(const struct ct_scan_kept *entry, bool parents, uint64_t key, size_t *count);
+
 /* edges.c */
 int ct_edges_add(struct ct_edge_table *table, uint32_t caller, uint32_t fn, uint64_t calls, uint64_t total_ticks,
                  uint64_t self_ticks);

@@ -38,6 +38,10 @@ struct ct_scan {
   size_t batch_count, batch_at;
   bool in_blocks; /* spans gives those of the target in hand */
 
+  struct ct_scan_kept *cached; /* NULL: not these */
+  const uint32_t *cached_list; /* of its spans, those that fit */
+  size_t cached_at, cached_count;
+
   const uint8_t *kept_at, *kept_end; /* spans that are kept whole, of the target in hand; kept_at NULL: not these */
   const struct ct_granule *granule;
   uint32_t kept_thread;
@@ -360,11 +364,50 @@ begin_blocks(struct ct_scan *scan, const struct target *target)
   return 0;
 }
 
+static void
+end_cached(struct ct_scan *scan)
+{
+  if (scan->cached != NULL) {
+    scan->cached->pins--;
+    scan->cached = NULL;
+  }
+}
+
+/* From what is kept of its blocks since they were read before; from these the first time. */
+static int
+begin_cached(struct ct_scan *scan, const struct target *target)
+{
+  struct ct_scan_cache *cache = scan->filter.cache;
+  struct ct_scan_kept *entry = ct_scan_cache_ask(cache, target->thread, target->granule);
+  if (entry == NULL || !entry->again) {
+    return begin_blocks(scan, target);
+  }
+  if (!entry->is_there) {
+    int code = begin_blocks(scan, target);
+    scan->in_blocks = false;
+    code = code == 0 ? ct_scan_cache_fill(cache, entry, scan->spans) : code;
+    if (code != 0) {
+      return code;
+    }
+  }
+  bool parents = !scan->filter.has_id;
+  entry->pins++;
+  scan->cached = entry;
+  scan->cached_at = 0;
+  scan->cached_list = ct_scan_kept_find(entry, parents, parents ? scan->filter.parent_ordinal : scan->filter.ordinal,
+                                        &scan->cached_count);
+  return 0;
+}
+
 static int
 begin_target(struct ct_scan *scan, const struct target *target)
 {
-  bool is_kept = scan->filter.least_ticks >= ct_granule_long_ticks(granule_of(scan, target));
-  return is_kept ? begin_kept(scan, target) : begin_blocks(scan, target);
+  const struct ct_scan_filter *f = &scan->filter;
+  bool is_kept = f->least_ticks >= ct_granule_long_ticks(granule_of(scan, target));
+  bool by_id = f->has_id || (f->has_parent && f->parent_ordinal != CT_NO_ORDINAL);
+  return is_kept                     ? begin_kept(scan, target)
+         : f->cache != NULL && by_id ? begin_cached(scan, target)
+                                     : begin_blocks(scan, target);
 }
 
 /* The next span of the target in hand, whether it fits or not; NULL: there are no more. */
@@ -372,6 +415,14 @@ static int
 next_of_target(struct ct_scan *scan, const struct ct_span **span)
 {
   *span = NULL;
+  if (scan->cached != NULL) {
+    if (scan->cached_at == scan->cached_count) {
+      end_cached(scan);
+    } else {
+      *span = &scan->cached->spans[scan->cached_list[scan->cached_at++]];
+    }
+    return 0;
+  }
   if (scan->kept_at != NULL) {
     if (scan->kept_at == scan->kept_end) {
       scan->kept_at = NULL;
@@ -557,6 +608,7 @@ ct_scan_close(struct ct_scan *scan)
   if (scan == NULL) {
     return;
   }
+  end_cached(scan);
   ct_spans_close(scan->spans);
   free(scan->targets);
   free(scan->longest);

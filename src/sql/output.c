@@ -22,6 +22,7 @@ struct printer {
   uint64_t rows;
   char ***kept; /* TABLE: rows until their widths are known; a cell NULL: none */
   size_t kept_count;
+  char **names; /* JSON: of the columns, each another one */
   int *widths;
   bool *numbers;
   bool failed; /* no memory */
@@ -93,12 +94,56 @@ json_cell(const struct printer *p, int column)
   return string;
 }
 
+static bool
+has_name(const struct printer *p, int columns, const char *name)
+{
+  for (int i = 0; i < columns; i++) {
+    if (strcmp(p->names[i], name) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* An object has a name once: of two columns with one the second gets a number, name_1. */
+static void
+make_names(struct printer *p)
+{
+  p->names = calloc((size_t)p->columns + 1, sizeof(*p->names));
+  p->failed = p->names == NULL;
+  for (int i = 0; i < p->columns && !p->failed; i++) {
+    char *name = ct_utf8_copy(sqlite3_column_name(p->statement, i)), *numbered = NULL;
+    for (int n = 1; name != NULL && has_name(p, i, numbered != NULL ? numbered : name); n++) {
+      free(numbered);
+      if (asprintf(&numbered, "%s_%d", name, n) < 0) {
+        numbered = NULL;
+        p->failed = true;
+        break;
+      }
+    }
+    p->names[i] = numbered != NULL ? numbered : name;
+    if (numbered != NULL) {
+      free(name);
+    }
+    p->failed |= p->names[i] == NULL;
+  }
+}
+
+static void
+free_names(struct printer *p)
+{
+  for (int i = 0; p->names != NULL && i < p->columns; i++) {
+    free(p->names[i]);
+  }
+  free(p->names);
+}
+
 static void
 put_json_row(struct printer *p)
 {
   json_t *object = json_object();
   for (int i = 0; i < p->columns; i++) {
-    p->failed |= json_object_set_new(object, sqlite3_column_name(p->statement, i), json_cell(p, i)) != 0;
+    p->failed |= json_object_set_new(object, p->names[i], json_cell(p, i)) != 0;
   }
   fputs(p->rows == 0 ? "\n" : ",\n", p->out);
   json_dumpf(object, p->out, JSON_COMPACT);
@@ -260,6 +305,7 @@ begin(struct printer *p)
   if (format == CT_SQL_CSV && p->columns != 0) {
     put_csv_row(p, true);
   } else if (format == CT_SQL_JSON) {
+    make_names(p);
     putc('[', p->out);
   } else if (format == CT_SQL_JSON_ROWS) {
     begin_json_rows(p);
@@ -301,6 +347,7 @@ end(struct printer *p)
   } else if (p->sql->options.format == CT_SQL_TABLE && p->columns != 0 && !p->failed) {
     flush_table(p);
   }
+  free_names(p);
   free(p->widths);
   free(p->numbers);
 }

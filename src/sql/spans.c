@@ -278,22 +278,75 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
   }
 }
 
+static const char *
+name_of(struct ct_trace *trace, uint32_t id)
+{
+  const struct ct_trace_function *fn = ct_trace_function(trace, id);
+  return fn != NULL ? fn->name : "";
+}
+
+static int
+compare_names(const void *a, const void *b, void *trace)
+{
+  return strcmp(name_of(trace, *(const uint32_t *)a), name_of(trace, *(const uint32_t *)b));
+}
+
+/* A name that is asked for once is looked for among all; a join asks for it with each row. */
+static bool
+choose_by_name(struct spans_cursor *c, struct ct_sql_source *source, uint32_t count)
+{
+  enum { FEW = 3 };
+  bool any = false;
+  if (source->by_name == NULL && source->name_questions++ >= FEW) {
+    source->by_name = malloc(((size_t)count + 1) * sizeof(*source->by_name));
+    for (uint32_t i = 0; source->by_name != NULL && i < count; i++) {
+      source->by_name[i] = i;
+    }
+    if (source->by_name != NULL && count != 0) {
+      qsort_r(source->by_name, count, sizeof(*source->by_name), compare_names, source->trace);
+    }
+  }
+  uint32_t low = 0, high = source->by_name != NULL ? count : 0;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (strcmp(name_of(source->trace, source->by_name[middle]), c->name) < 0) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  for (uint32_t i = low; i < count; i++) {
+    uint32_t id = source->by_name != NULL ? source->by_name[i] : i;
+    const struct ct_trace_function *fn = ct_trace_function(source->trace, id);
+    bool is_it = fn != NULL && strcmp(fn->name, c->name) == 0;
+    c->functions[id] = is_it;
+    any |= is_it;
+    if (source->by_name != NULL && strcmp(name_of(source->trace, id), c->name) != 0) {
+      break;
+    }
+  }
+  return any;
+}
+
 /* The functions of the source that are asked for; false: none is. */
 static bool
 choose_functions(struct spans_cursor *c, struct ct_sql_source *source)
 {
   uint32_t count = ct_trace_function_count(source->trace);
-  bool any = false;
   free(c->functions);
   c->functions = calloc((size_t)count + 1, 1);
-  for (uint32_t i = 0; c->functions != NULL && i < count; i++) {
-    const struct ct_trace_function *fn = ct_trace_function(source->trace, i);
-    bool selected = c->name != NULL ? fn != NULL && strcmp(fn->name, c->name) == 0
-                                    : c->function_id == (int64_t)(source->function_base + i);
-    c->functions[i] = selected;
-    any |= selected;
+  if (c->functions == NULL) {
+    return false;
   }
-  return any;
+  if (c->name != NULL) {
+    return choose_by_name(c, source, count);
+  }
+  bool is_there =
+      c->function_id >= (int64_t)source->function_base && (uint64_t)c->function_id - source->function_base < count;
+  if (is_there) {
+    c->functions[(uint64_t)c->function_id - source->function_base] = 1;
+  }
+  return is_there;
 }
 
 /* A clock reading at, or just before, a time of the database. */
@@ -368,6 +421,10 @@ begin_source(struct spans_cursor *c, bool *begun)
   filter.end_from = c->has_end_from ? tsc_of(source, c->end_from) : 0;
   filter.least_ticks = c->has_least ? least_ticks(source, c->least_ns) : 0;
   struct ct_index *index = ct_sql_index(c->sql, source);
+  if (source->cache == NULL && (filter.has_id || filter.has_parent)) {
+    source->cache = ct_scan_cache_create(); /* without it, it is only slower */
+  }
+  filter.cache = source->cache;
   if (index == NULL || ct_scan_open(index, &filter, &c->scan, &c->sql->diag) != 0) {
     return ct_sql_table_failed(c->base.pVtab);
   }

@@ -134,6 +134,8 @@ bool ct_sql_search_more(struct ct_sql_search *search, struct ct_sql_step_rows *r
 /* A column of a row; the first ones are the same for all tables but step_blocks. */
 void ct_sql_step_column(struct ct_sql_recorded *recorded, enum ct_sql_steps_table table, const struct ct_sql_row *row,
                         int column, sqlite3_context *out);
+/* Of what makes the row another than those of its step. */
+uint64_t ct_sql_step_row_hash(enum ct_sql_steps_table table, const struct ct_sql_row *row);
 /* A register by its name, CT_SQL_FLAGS for rflags; -1: there is none. */
 int ct_sql_register(const char *name);
 /* Likewise a vector or mask register: xmm0 .. xmm31, whatever its width, k0 .. k7. */

@@ -246,13 +246,14 @@ ct_sql_step_calls_free(struct ct_sql *sql)
 
 /* ---- the table ---- */
 
+enum { THREAD_SHIFT = 40 }; /* of an id */
+
 struct calls_cursor {
   sqlite3_vtab_cursor base;
   struct ct_sql *sql;
   bool has_tid, is_single;
   sqlite3_int64 tid, only;
   size_t thread, at;
-  int64_t row; /* of the first call of the thread */
 };
 
 static int
@@ -305,13 +306,21 @@ calls_close(sqlite3_vtab_cursor *base)
   return SQLITE_OK;
 }
 
+/* Of the thread's first call, and so on: the same whichever threads are asked for, so these alone are read. */
+static int64_t
+first_id(const struct calls_cursor *c)
+{
+  return (int64_t)((uint64_t)c->thread << THREAD_SHIFT);
+}
+
 /* At a call of the thread, or of the next one that has any. */
 static int
 find(struct calls_cursor *c)
 {
   struct ct_sql *sql = c->sql;
   for (; c->thread < sql->recorded_count; c->thread++, c->at = 0) {
-    if (c->has_tid && (sqlite3_int64)ct_sql_recorded_tid(sql->recorded[c->thread]) != c->tid) {
+    if ((c->has_tid && (sqlite3_int64)ct_sql_recorded_tid(sql->recorded[c->thread]) != c->tid) ||
+        (c->is_single && c->only >> THREAD_SHIFT != (int64_t)c->thread)) {
       continue;
     }
     struct ct_sql_step_calls *calls = &sql->step_calls[c->thread];
@@ -321,13 +330,10 @@ find(struct calls_cursor *c)
              : code == CT_ETIMEOUT ? SQLITE_INTERRUPT
                                    : ct_sql_table_failed(c->base.pVtab);
     }
-    if (c->is_single && c->only >= c->row && c->only - c->row < (int64_t)calls->count) {
-      c->at = (size_t)(c->only - c->row);
-    }
-    if (c->at < calls->count && (!c->is_single || (int64_t)c->at == c->only - c->row)) {
+    c->at = c->is_single ? (size_t)(c->only - first_id(c)) : c->at;
+    if (c->at < calls->count) {
       return SQLITE_OK;
     }
-    c->row += (int64_t)calls->count;
   }
   return SQLITE_OK;
 }
@@ -359,7 +365,6 @@ calls_filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc, sq
     return SQLITE_NOMEM;
   }
   c->thread = c->at = 0;
-  c->row = 0;
   c->has_tid = plan == 1 && argc == 1 && sqlite3_value_type(argv[0]) == SQLITE_INTEGER;
   c->is_single = plan == 2 && argc == 1 && sqlite3_value_type(argv[0]) == SQLITE_INTEGER;
   c->tid = c->has_tid ? sqlite3_value_int64(argv[0]) : 0;
@@ -444,8 +449,8 @@ calls_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
   const struct call *call = &calls->calls[c->at];
   int64_t start = ct_sql_recorded_time(recorded, call->tsc);
   bool has_time = calls->facts.tsc_hz != 0 && call->tsc != 0;
-  const int64_t numbers[] = {[C_ID] = c->row + (int64_t)c->at,
-                             [C_PARENT] = call->parent != NONE ? c->row + call->parent : -1,
+  const int64_t numbers[] = {[C_ID] = first_id(c) + (int64_t)c->at,
+                             [C_PARENT] = call->parent != NONE ? first_id(c) + call->parent : -1,
                              [C_TID] = calls->facts.tid,
                              [C_PROCESS] = calls->facts.pid,
                              [C_STEP] = (int64_t)call->step,
@@ -467,7 +472,7 @@ static int
 calls_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *row)
 {
   const struct calls_cursor *c = (struct calls_cursor *)base;
-  *row = c->row + (int64_t)c->at;
+  *row = first_id(c) + (int64_t)c->at;
   return SQLITE_OK;
 }
 

@@ -62,7 +62,6 @@ struct steps_cursor {
   bool has_more;                /* of the block */
   struct ct_sql_step_rows rows;
   size_t at;
-  int64_t row;
   int64_t blocks_before; /* rows of threads before this one, of step_blocks */
 };
 
@@ -380,7 +379,7 @@ steps_filter(sqlite3_vtab_cursor *base, int plan, const char *letters, int argc,
   take_arguments(&c->wanted, letters, argc, argv);
   c->thread = c->wanted.is_empty || c->wanted.from > c->wanted.to ? c->sql->recorded_count : 0;
   c->rows.count = 0;
-  c->row = c->blocks_before = 0;
+  c->blocks_before = 0;
   return fill(c);
 }
 
@@ -388,7 +387,6 @@ static int
 steps_next(sqlite3_vtab_cursor *base)
 {
   struct steps_cursor *c = (struct steps_cursor *)base;
-  c->row++;
   c->at++;
   return c->at < c->rows.count ? SQLITE_OK : fill(c);
 }
@@ -398,6 +396,12 @@ steps_eof(sqlite3_vtab_cursor *base)
 {
   const struct steps_cursor *c = (struct steps_cursor *)base;
   return c->thread >= c->sql->recorded_count;
+}
+
+static const struct ct_sql_row *
+row_at(const struct steps_cursor *c)
+{
+  return &c->rows.rows[c->wanted.descending ? c->rows.count - 1 - c->at : c->at];
 }
 
 static int
@@ -412,7 +416,7 @@ steps_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
     }
     return SQLITE_OK;
   }
-  const struct ct_sql_row *row = &c->rows.rows[c->wanted.descending ? c->rows.count - 1 - c->at : c->at];
+  const struct ct_sql_row *row = row_at(c);
   if (d->table == CT_SQL_STEP_BLOCKS && column == 0) {
     sqlite3_result_int64(out, c->blocks_before + (int64_t)row->block);
   } else {
@@ -421,10 +425,22 @@ steps_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
   return SQLITE_OK;
 }
 
+/* The same whatever the query asks for: of rows of a step that are alike it asks for all, or for none. */
 static int
-steps_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *row)
+steps_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *number)
 {
-  *row = ((struct steps_cursor *)base)->row;
+  const struct steps_cursor *c = (const struct steps_cursor *)base;
+  const struct ct_sql_row *row = row_at(c);
+  if (c->wanted.table == CT_SQL_STEP_BLOCKS) {
+    *number = c->blocks_before + (int64_t)row->block;
+    return SQLITE_OK;
+  }
+  uint64_t hash = ct_sql_step_row_hash(c->wanted.table, row), alike = 0;
+  for (const struct ct_sql_row *before = row; before-- != c->rows.rows && before->step == row->step;) {
+    alike += ct_sql_step_row_hash(c->wanted.table, before) == hash;
+  }
+  int64_t asked = c->wanted.has_bytes ? ct_sql_row_number(c->wanted.bytes, c->wanted.bytes_end, 1) : 0;
+  *number = ct_sql_row_number(c->thread, row->step, hash) ^ ct_sql_row_number(alike, (uint64_t)asked, 0);
   return SQLITE_OK;
 }
 

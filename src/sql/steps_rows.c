@@ -159,6 +159,37 @@ ct_sql_set_code(struct ct_sql_row *row, const uint8_t *code, uint8_t length)
   memcpy(row->code, code, row->length);
 }
 
+static uint64_t
+hash_bytes(uint64_t hash, const uint8_t *bytes, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    hash = (hash ^ bytes[i]) * UINT64_C(0x100000001B3);
+  }
+  return hash;
+}
+
+/* Not of times or code: for rows between two steps these depend on where the search began. */
+uint64_t
+ct_sql_step_row_hash(enum ct_sql_steps_table table, const struct ct_sql_row *row)
+{
+  uint64_t hash = hash_bytes(UINT64_C(0xCBF29CE484222325), &row->by, 1);
+  switch (table) {
+  case CT_SQL_STEP_WRITES:
+    hash = hash_bytes(hash, (const uint8_t *)&row->write.address, 3 * sizeof(uint64_t));
+    return hash_bytes(hash, row->write.bytes, row->write.known);
+  case CT_SQL_STEP_CHANGES:
+    return hash_bytes(hash, &row->change.reg, 1);
+  case CT_SQL_STEP_VECTORS:
+    return hash_bytes(hash, &row->vector.reg, 1);
+  case CT_SQL_STEP_EVENTS:
+    hash = hash_bytes(hash, (const uint8_t *)&row->event.address, 2 * sizeof(uint64_t));
+    hash = hash_bytes(hash, (const uint8_t *)&row->event.number, 2 * sizeof(int32_t));
+    return hash_bytes(hash, &row->event.kind, 1);
+  default:
+    return hash;
+  }
+}
+
 static void
 take_registers(struct ct_sql_registers *to, const struct ct_steps_state *state)
 {

@@ -446,7 +446,7 @@ ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct c
   c->thread = trace->threads[thread].index;
   c->thread_position = thread;
   c->cut = trace->threads[thread].missing != 0;
-  c->is_empty = trace->kept.is_kept && trace->complete && trace->threads[thread].events == 0;
+  c->is_empty = ct_trace_has_no_file(trace, thread);
   c->flags = flags;
   c->offset = sizeof(struct ct_file_header);
   c->resync = true;

@@ -56,6 +56,14 @@ ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index)
   return held != NULL ? ct_block_file_share(held) : ct_block_file_open(trace->dir_fd, index, CT_TRACE_INDEX);
 }
 
+bool
+ct_trace_has_no_file(const struct ct_trace *trace, uint32_t thread)
+{
+  return trace->kept.is_kept &&
+         (trace->complete ? trace->threads[thread].events == 0
+                          : json_object_get(json_object_get(trace->manifest, "kept"), "memory") != NULL);
+}
+
 /* Names of functions are read after that, and a block is written after those of its functions. The header may be read
  * in any case. */
 uint64_t

@@ -104,6 +104,8 @@ struct ct_trace {
 /* reader.c */
 /* A whole file of the trace, with a zero byte after it. CT_ENOENT, CT_EIO ... without a diag. */
 int ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size);
+/* The thread may have no file: nothing of it was kept, or what is kept is in the recorder's memory still. */
+bool ct_trace_has_no_file(const struct ct_trace *trace, uint32_t thread);
 /* The size of a file of the trace, 0 when it is not there. */
 uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
 /*
