@@ -454,6 +454,10 @@ def streams(scene):
     expect(not any("\033" in line for line in shown["lines"]) and "data_note" in shown, str(shown))
     expect("data_note" in client.tool("query", sql="SELECT name FROM functions WHERE name LIKE 'ignore%'"), "a name is not marked")
     expect(not client.stray, str(client.stray))
+    binary = client.tool("launch", program="sh", args=["-c", "head -c 3000 /dev/urandom; printf '\\033[1mbold\\033[0m\\ttext\\n' >&2"], patterns=[], wait_s=30)
+    expect("text" not in binary["stdout"] and binary["stdout"]["bytes"] == 3000 and "no text" in binary["stdout"]["not_shown"], str(binary)[:500])
+    expect("bold" in binary["stderr"]["text"] and tokens_of(json.dumps(binary)) < 600, str(binary)[:1500])
+    expect("not shown" in client.ask("resources/read", uri=f"contrail://{binary['session']}/stdout")["result"]["contents"][0]["text"], "the resource")
     shell = client.tool("launch", program="sh", args=["-c", "read x; echo \"got [$x] $X in $PWD\"; ls -l /proc/self/fd | wc -l"], patterns=[],
                         env={"X": "y", "HOME": None}, cwd="/", wait_s=30)
     expect("got [] y in /" in shell["stdout"]["text"], str(shell))

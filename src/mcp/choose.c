@@ -154,6 +154,7 @@ mark(struct mcp_call *call, struct ct_session *session)
 
 /* What the patterns have found in one module after the other. */
 struct trial {
+  struct mcp_request *request; /* NULL: nobody's */
   struct ct_selection *selection;
   struct ct_cache *cache; /* NULL: none */
   json_t *modules;
@@ -211,8 +212,16 @@ try_process(struct trial *trial, pid_t pid)
 {
   const char *file;
   json_t *one, *files = mapped_files(pid);
+  size_t done = 0;
   json_object_foreach(files, file, one)
   {
+    if (trial->request != NULL && mcp_is_cancelled(trial->request)) {
+      break;
+    }
+    if (trial->request != NULL) {
+      mcp_progress(trial->request, (double)done, (double)json_object_size(files), "looking for functions");
+    }
+    done++;
     try_module(trial, file);
   }
   json_decref(files);
@@ -316,7 +325,7 @@ try_patterns(struct mcp_call *call)
 {
   const char *program = mcp_get_text(call->arguments, "program");
   char path[PATH_MAX];
-  struct trial trial = {.selection = ct_selection_create(), .modules = json_array()};
+  struct trial trial = {.request = call->request, .selection = ct_selection_create(), .modules = json_array()};
   bool good = trial.selection != NULL && add_tried(call, &trial);
   pid_t pid = good && program == NULL ? pid_of(call) : 0;
   snprintf(path, sizeof(path), "%s", program != NULL ? program : "");

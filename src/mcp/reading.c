@@ -333,7 +333,7 @@ doubt_samples(struct mcp_call *call, const json_t *facts)
   }
 }
 
-/* What the program waited for is in the times of its calls. */
+/* What the program waited for is in no call's time, but in the program's. */
 static void
 doubt_waits(struct mcp_call *call, const json_t *facts)
 {
@@ -341,8 +341,11 @@ doubt_waits(struct mcp_call *call, const json_t *facts)
   char text[CT_DURATION_CHARS];
   uint64_t waited = mcp_get_count(facts, "waited_ns", 0), lasted = mcp_get_count(facts, "duration_ns", 0);
   if (waited >= MS && waited >= lasted / SHARE) {
-    mcp_doubt(call, "the program waited %s, all threads together, for room for events (lossless): calls took longer so",
-              ct_format_duration(text, waited));
+    mcp_doubt(
+        call,
+        "the program waited %s, all threads together, for room for events (lossless): no call's time has that, but "
+        "the program took so much longer",
+        ct_format_duration(text, waited));
   }
 }
 

@@ -148,6 +148,7 @@ read_stream(const struct mcp_stream *stream)
   json_t *json = mcp_stream_json(stream, OUTPUT_BYTES);
   const char *text = mcp_get_text(json, "text");
   text = text != NULL ? text : mcp_get_text(json, "end");
+  text = text != NULL || json_object_get(json, "not_shown") == NULL ? text : "(it is no text, and not shown)";
   char *copy = strdup(text != NULL ? text : "");
   json_decref(json);
   return copy;

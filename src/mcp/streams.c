@@ -115,15 +115,29 @@ mcp_streams_pump(void *argument)
   return NULL;
 }
 
+/* No text has so many control characters. */
+static bool
+is_binary(const char *bytes, size_t count)
+{
+  enum { SHARE = 20 };
+  size_t odd = 0;
+  for (size_t i = 0; i < count; i++) {
+    unsigned char byte = (unsigned char)bytes[i];
+    odd += byte < ' ' && (byte == '\0' || strchr("\t\n\v\f\r\b\033", byte) == NULL);
+  }
+  return odd * SHARE > count;
+}
+
 /* The last bytes of the file; to be freed. */
 static char *
-read_tail(const char *path, size_t bytes, uint64_t *size)
+read_tail(const char *path, size_t bytes, uint64_t *size, bool *binary)
 {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   char *text = fd >= 0 ? calloc(1, bytes + 1) : NULL;
   off_t end = text != NULL ? lseek(fd, 0, SEEK_END) : 0;
   off_t from = end > (off_t)bytes ? end - (off_t)bytes : 0;
   ssize_t got = text != NULL ? pread(fd, text, bytes, from) : 0;
+  *binary = got > 0 && is_binary(text, (size_t)got);
   for (ssize_t i = 0; i < got; i++) {
     text[i] = text[i] == '\0' ? '?' : text[i];
   }
@@ -138,12 +152,15 @@ json_t *
 mcp_stream_json(const struct mcp_stream *stream, size_t tail_bytes)
 {
   uint64_t size = 0;
-  char *tail = read_tail(stream->path, tail_bytes, &size);
+  bool binary = false;
+  char *tail = read_tail(stream->path, tail_bytes, &size, &binary);
   json_t *json = json_pack("{s:o, s:I}", "file", mcp_text(stream->path), "bytes", (json_int_t)size);
   if (stream->dropped != 0) {
     json_object_set_new(json, "not_kept_bytes", json_integer((json_int_t)stream->dropped));
   }
-  if (tail != NULL && tail[0] != '\0' && tail_bytes != 0) {
+  if (binary) { /* of which nobody can make anything, and each byte is a token */
+    json_object_set_new(json, "not_shown", json_string("it is no text"));
+  } else if (tail != NULL && tail[0] != '\0' && tail_bytes != 0) {
     json_object_set_new(json, size > tail_bytes ? "end" : "text", mcp_text(tail));
   }
   free(tail);
