@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 
-from harness import case, expect, main, wait_for
+from harness import Skip, case, expect, main, need_root, wait_for
 from mcp import CRASH, HANG, NOISY, STEPS, TICKS, VERSIONS, Client, Scene, has_patches, tokens_of
 
 HUNT_CALLS, HUNT_TOKENS = 10, 20000
@@ -563,6 +563,44 @@ def swapped(scene):
         swapper.join()
     expect(client.end() == 0 and not scene.left(), str(scene.left()))
     return f"{ends.get(False, 0)} run, {ends.get(True, 0)} refused"
+
+
+def again(scene, program, pid):
+    """The program as a process with the number of one that is gone; skipped where that cannot be had."""
+    need_root()
+    for _ in range(200):
+        try:
+            with open("/proc/sys/kernel/ns_last_pid", "w", encoding="ascii") as last:
+                last.write(str(pid - 1))
+        except OSError as error:
+            raise Skip(f"ns_last_pid: {error}") from error
+        process = scene.start(program)
+        if process.pid == pid:
+            return process
+        process.kill()
+        process.wait()
+        scene.started.remove(process)
+    raise Skip(f"process {pid} could not be made")
+
+
+@case
+def reused(scene):
+    """Another process with the number of an allowed one, or of a session's, is not the same."""
+    ticks = scene.own(TICKS, "ticksreused")
+    first = scene.start(ticks)
+    client, everything = Client(scene, "--allow", str(first.pid)), Client(scene)
+    for one in (client, everything):
+        one.tool("attach", process=first.pid, patterns=["tick"])
+        one.tool("session", action="stop")
+    first.kill()
+    first.wait()
+    scene.started.remove(first)
+    expect("no process" in client.refused("attach", process=first.pid), "one that is gone")
+    second = again(scene, ticks, first.pid)
+    expect("--allow" in client.refused("attach", process=second.pid) and "--allow" in client.refused("itrace", action="record", pid=second.pid), "another one")
+    expect("has ended" in everything.refused("itrace", action="record", session="s1", function="tick"), "another one than the session's")
+    expect(second.poll() is None and not has_patches(scene, second), "it was touched")
+    expect(everything.tool("itrace", action="record", pid=second.pid, function="tick")["calls"] == 1, "by its own number")
 
 
 @case

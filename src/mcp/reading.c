@@ -459,7 +459,7 @@ mcp_doubts(struct mcp_call *call, struct mcp_held *held)
     mcp_doubt(call, "%zu warnings more: analyze view=info has them", i - DOUBTS_MAX);
   }
   if (mcp_get_count(facts, "dropped", 0) != 0 && !is_live) {
-    mcp_doubt(call, "%llu events are LOST, so counts are too low: fewer patterns, or lossless: true, lose none",
+    mcp_doubt(call, "%llu events are LOST: fewer patterns, or lossless: true, lose none",
               (unsigned long long)mcp_get_count(facts, "dropped", 0));
   }
   if (!is_live && json_is_false(json_object_get(facts, "complete"))) {
