@@ -731,6 +731,7 @@ def hunt_crash(scene):
 def hunt_hang(scene):
     client = scene.hunter()
     client.tool("launch", program=scene.own(HANG, "hang"), wait_s=0.5)
+    expect(client.tool("session", action="status")["threads"] == 2, "threads")
     lines = client.tool("analyze", view="threads")["lines"]
     text = "\n".join(lines)
     expect("take_a_then_b" in text and "take_b_then_a" in text and "mutex_lock" in text, text)

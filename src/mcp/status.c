@@ -4,6 +4,7 @@
 
 #include <contrail/text.h>
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,23 @@ add_costs(json_t *json, const struct ct_session_status *status, bool keeps_last)
   }
 }
 
+/* What the library knows is of the last stop. */
+static size_t
+threads_of(pid_t pid)
+{
+  char path[64];
+  size_t count = 0;
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+  DIR *tasks = opendir(path);
+  for (const struct dirent *one; tasks != NULL && (one = readdir(tasks)) != NULL;) {
+    count += one->d_name[0] != '.';
+  }
+  if (tasks != NULL) {
+    closedir(tasks);
+  }
+  return count;
+}
+
 /* Everything about the session that the library knows. */
 static void
 add_status(json_t *json, const struct ct_session_status *status, bool keeps_last)
@@ -94,7 +112,7 @@ add_status(json_t *json, const struct ct_session_status *status, bool keeps_last
   if (!status->ended && !status->detached) { /* of what is loaded; afterwards the trace has all that there was */
     set_count(json, "functions", status->functions);
     set_count(json, "hooked", status->hooked);
-    set_count(json, "threads", status->threads);
+    set_count(json, "threads", threads_of(status->pid));
   }
   if (status->dropped + status->child_dropped != 0) {
     set(json, "lost_by_reason", losses_json(status));
