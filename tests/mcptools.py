@@ -113,6 +113,34 @@ def untimed(scene):
     expect(any("'libc*!str**'" in one and "mode: full" in one for one in added["uncertain"]), str(added["uncertain"]))
 
 
+@case
+def hung_before(scene):
+    """A process that hung when it was attached to: its calls began before, which is said, and what each thread waits in is shown."""
+    process = scene.start(scene.own(HANG, "hangs"))
+
+    def waits():
+        found = []
+        for tid in os.listdir(f"/proc/{process.pid}/task"):
+            with open(f"/proc/{process.pid}/task/{tid}/syscall", encoding="ascii") as file:
+                words = file.read().split()
+            found += [f"{tid}  futex({words[1]}, ...)"] if words[0] == "202" else []
+        return len(found) == 2 and sorted(found)
+    need_root()
+    found = wait_for("both threads to wait", waits)
+    client = Client(scene)
+    client.tool("attach", process=process.pid)
+    threads = client.tool("analyze", view="threads")
+    expect(sorted(line.strip() for line in threads["lines"] if "futex" in line) == found, f"{threads} for {found}")
+    expect("before the attach" in threads["uncertain"][0] and any("gdb" in one for one in threads["next"]), str(threads))
+    rows = client.tool("query", sql="SELECT * FROM open_frames")
+    expect(rows["rows"] == [] and "damaged" not in str(rows["uncertain"]), str(rows))
+    for sql, words in (("SELECT 1; SELECT 2", "one statement"), ("ATTACH '/tmp/x' AS x", "only reads"), ("VACUUM INTO '/tmp/x'", "only reads")):
+        expect(words in client.refused("query", sql=sql), sql)
+    for sql in ("SELECT 1;", "SELECT 1; -- done", "SELECT ';' || 1 ;;", "SELECT 1 /* ; */"):
+        expect(client.tool("query", sql=sql)["shown"] == 1, sql)
+    expect(client.end() == 0 and process.poll() is None and not has_patches(scene, process), "it was not let go")
+
+
 LEAK = r"""
 #include <pthread.h>
 #include <stdlib.h>

@@ -12,8 +12,10 @@
 #include <contrail/slowest.h>
 #include <contrail/text.h>
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -265,6 +267,85 @@ now_of(const struct ct_trace *trace)
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - ct_trace_start_ns(trace);
 }
 
+/* System calls that threads wait in. */
+static const struct {
+  long number;
+  const char *name;
+} waits[] = {{SYS_futex, "futex"},
+             {SYS_read, "read"},
+             {SYS_write, "write"},
+             {SYS_poll, "poll"},
+             {SYS_ppoll, "ppoll"},
+             {SYS_select, "select"},
+             {SYS_pselect6, "pselect6"},
+             {SYS_epoll_wait, "epoll_wait"},
+             {SYS_epoll_pwait, "epoll_pwait"},
+             {SYS_nanosleep, "nanosleep"},
+             {SYS_clock_nanosleep, "clock_nanosleep"},
+             {SYS_accept, "accept"},
+             {SYS_accept4, "accept4"},
+             {SYS_recvfrom, "recvfrom"},
+             {SYS_recvmsg, "recvmsg"},
+             {SYS_wait4, "wait4"},
+             {SYS_waitid, "waitid"},
+             {SYS_flock, "flock"},
+             {SYS_fcntl, "fcntl"},
+             {SYS_pause, "pause"},
+             {SYS_rt_sigtimedwait, "rt_sigtimedwait"},
+             {SYS_msgrcv, "msgrcv"}};
+
+/* One thread's, if it waits in one. */
+static bool
+put_wait(FILE *out, pid_t pid, const char *tid)
+{
+  char path[64], text[200];
+  long number = -1;
+  unsigned long long first = 0;
+  snprintf(path, sizeof(path), "/proc/%d/task/%.20s/syscall", (int)pid, tid);
+  FILE *file = fopen(path, "re");
+  bool waits_in_one = file != NULL && fgets(text, sizeof(text), file) != NULL &&
+                      sscanf(text, "%ld %llx", &number, &first) == 2 && number >= 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  size_t i = 0;
+  while (i < sizeof(waits) / sizeof(waits[0]) && waits[i].number != number) {
+    i++;
+  }
+  if (waits_in_one && i < sizeof(waits) / sizeof(waits[0])) {
+    fprintf(out, "%5s  %s(0x%llx, ...)\n", tid, waits[i].name, first);
+  } else if (waits_in_one) {
+    fprintf(out, "%5s  system call %ld(0x%llx, ...)\n", tid, number, first);
+  }
+  return waits_in_one;
+}
+
+/* Calls of a process that waited already when it was attached to are not known: what the system has its threads in is.
+ */
+static void
+write_waits(struct shown *shown)
+{
+  enum { SHOWN = 40 };
+  pid_t pid = shown->held->session->pid;
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+  DIR *tasks = opendir(path);
+  int count = 0;
+  fputs("\nsystem calls that threads wait in now, also where that began before the attach:\n", shown->out);
+  for (const struct dirent *one; tasks != NULL && (one = readdir(tasks)) != NULL && count < SHOWN;) {
+    count += one->d_name[0] != '.' && put_wait(shown->out, pid, one->d_name);
+  }
+  if (tasks != NULL) {
+    closedir(tasks);
+  }
+  mcp_doubt(shown->call,
+            "calls that had begun before the attach are not known: a thread without calls is in such a one");
+  mcp_suggest(shown->call,
+              "gdb -p %d -batch -ex 'thread apply all bt' (in a shell, after session action=stop): the stacks of what "
+              "began before the attach",
+              (int)pid);
+}
+
 /* While it is recorded a call lasts until now, and not only to the last event. */
 static int
 write_threads(struct shown *shown)
@@ -278,7 +359,7 @@ write_threads(struct shown *shown)
   snprintf(query, sizeof(query),
            "SELECT t.tid, t.name AS thread, o.depth, o.function, o.module, duration_text(%s) AS \"in it for\" FROM "
            "threads t "
-           "LEFT JOIN open_frames o ON o.thread = t.id ORDER BY t.id, o.depth DESC",
+           "LEFT JOIN open_frames o ON o.thread = t.id WHERE t.tid <> 0 ORDER BY t.id, o.depth DESC",
            lasts);
   int code = ct_sql_open(&options, &sql, &shown->diag);
   if (code != 0) {
@@ -287,6 +368,9 @@ write_threads(struct shown *shown)
   code = ct_sql_add(sql, shown->held->directory, &shown->diag);
   code = code != 0 ? code : ct_sql_run(sql, query, shown->out, NULL, &shown->diag);
   ct_sql_close(sql);
+  if (code == 0 && mcp_held_is_live(shown->held) && shown->held->session->argv == NULL) {
+    write_waits(shown);
+  }
   shown->notes.shown = 1;
   return code;
 }

@@ -41,7 +41,11 @@ static const struct prompt {
      {{"process", "its id or name", true}},
      "The process $process hangs. Find out why.\n"
      "1. attach with patterns left out; wait a second; it is let go at the end, unharmed.\n"
-     "2. analyze view=threads: what each thread is in. 3. analyze view=off: time off the processor.\n"
+     "2. analyze view=threads: the calls that each thread is in, of those that began since the attach, and the system "
+     "call\n"
+     "that it waits in. What waited before has no calls: launch it again under contrail, if it can be, and let it "
+     "hang.\n"
+     "3. analyze view=off: time off the processor.\n"
      "4. query \"SELECT tid, function, start, duration FROM open_frames ORDER BY duration DESC\".\n"
      "5. session action=stop. Say which thread waits for what since when, and who should have woken it."},
     {"crash",

@@ -148,6 +148,9 @@ explain_wrong(struct mcp_call *call, struct ct_sql *sql, const char *text)
     closest = closest != NULL && strcmp(closest, missed) == 0 ? NULL : closest; /* of another table */
   }
   char columns[900] = "";
+  if (strstr(text, "not authorized") != NULL || strstr(text, "authorization denied") != NULL) {
+    return mcp_fail(call, "%s: a query only reads (SELECT, WITH, EXPLAIN), the tables of the trace", text);
+  }
   if (strstr(text, "no such column") != NULL) {
     list_columns(sql, mcp_get_text(call->arguments, "sql"), columns, sizeof(columns));
   }
@@ -163,7 +166,7 @@ report_warnings(struct mcp_call *call, const struct ct_sql *sql, bool is_live)
   size_t shown = 0, more = 0;
   const char *warning;
   for (size_t i = 0; (warning = ct_sql_warning(sql, i)) != NULL; i++) {
-    bool is_known = is_live && strstr(warning, "INCOMPLETE") != NULL;
+    bool is_known = is_live && (strstr(warning, "INCOMPLETE") != NULL || strstr(warning, "damaged or cut") != NULL);
     if (!is_known && shown < SHOWN) {
       mcp_doubt(call, "%s", warning);
       shown++;
@@ -176,12 +179,32 @@ report_warnings(struct mcp_call *call, const struct ct_sql *sql, bool is_live)
   }
 }
 
+/* After the first statement there is another one, of whose rows only these would be shown. */
+static bool
+has_second_statement(const char *text)
+{
+  const char *end = text;
+  while ((end = strchr(end, ';')) != NULL) {
+    char *first = strndup(text, (size_t)(++end - text));
+    bool is_whole = first != NULL && ct_sql_is_whole(first);
+    free(first);
+    if (is_whole) {
+      end += strspn(end, " \t\r\n;");
+      return *end != '\0' && strncmp(end, "--", 2) != 0 && strncmp(end, "/*", 2) != 0;
+    }
+  }
+  return false;
+}
+
 /* Runs it, its output to out. The database is locked by us. */
 static bool
 run_sql(struct mcp_call *call, struct ct_sql *sql, FILE *out, uint64_t limit, struct ct_sql_result *result)
 {
   struct ct_diag diag = {""};
   double seconds = mcp_get_number(call->arguments, "timeout_s", 60);
+  if (has_second_statement(mcp_get_text(call->arguments, "sql"))) {
+    return mcp_fail(call, "sql is one statement: ask for each by a call of its own");
+  }
   *result = (struct ct_sql_result){.struct_size = sizeof(*result)};
   ct_sql_set_limits(sql, limit, (uint64_t)(seconds * 1000) + 1);
   mcp_on_cancel(call->request, interrupt, sql);
