@@ -36,6 +36,8 @@ ct_text_put_name(FILE *out, const char *name, bool is_short, size_t columns)
     name = copy;
   }
   bool is_cut = columns != 0 && ct_text_columns(name) > columns;
-  ct_put_printable(out, name, is_cut ? ct_text_bytes_of_columns(name, columns) : SIZE_MAX);
+  size_t mark = is_cut && columns > 3 ? 3 : 0; /* what is not all there ends in dots */
+  ct_put_printable(out, name, is_cut ? ct_text_bytes_of_columns(name, columns - mark) : SIZE_MAX);
+  fprintf(out, "%.*s", (int)mark, "...");
   free(copy);
 }

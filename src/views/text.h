@@ -11,7 +11,8 @@
 size_t ct_text_columns(const char *text);
 size_t ct_text_bytes_of_columns(const char *text, size_t columns);
 
-/* A function's name, shortened when it is to be, cut to so many columns (0: not), without control characters. */
+/* A function's name, shortened when it is to be, cut to so many columns (0: not) with dots for its end, without control
+ * characters. */
 void ct_text_put_name(FILE *out, const char *name, bool is_short, size_t columns);
 
 #endif
