@@ -236,7 +236,7 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
     return false;
   }
   FILE *out = open_bounded(&bounded);
-  bool good = out != NULL && run_sql(call, sql, out, MCP_ROWS_MAX, &result);
+  bool good = out != NULL && run_sql(call, sql, out, MCP_ROWS_MAX, &result), is_live = held->is_of_live;
   if (good) {
     report_warnings(call, sql, held->is_of_live);
   }
@@ -260,7 +260,7 @@ query_rows(struct mcp_call *call, struct mcp_held *held)
     if (result.index_rebuilt) {
       mcp_doubt(call, "the index did not fit the trace, or was damaged: it was made again");
     }
-    if (result.damage[0] != '\0') {
+    if (result.damage[0] != '\0' && !is_live) { /* of one that grows the rest comes yet */
       mcp_doubt(call, "%s", result.damage);
     }
   }
@@ -276,9 +276,9 @@ query_file(struct mcp_call *call, struct mcp_held *held)
   struct ct_sql_result result;
   FILE *out = mcp_answer_file(call, ".json", path);
   struct ct_sql *sql = out != NULL ? mcp_sql_take(call, held) : NULL;
-  bool good = sql != NULL && run_sql(call, sql, out, 0, &result);
+  bool good = sql != NULL && run_sql(call, sql, out, 0, &result), is_live = sql != NULL && held->is_of_live;
   if (good) {
-    report_warnings(call, sql, held->is_of_live);
+    report_warnings(call, sql, is_live);
   }
   if (sql != NULL) {
     mcp_sql_give(held);
@@ -290,6 +290,9 @@ query_file(struct mcp_call *call, struct mcp_held *held)
     mcp_put(call, "file", mcp_text(path));
     mcp_put(call, "shown", json_integer(0));
     mcp_put(call, "more", mcp_textf("%llu rows in the file", (unsigned long long)result.rows));
+    if (result.damage[0] != '\0' && !is_live) {
+      mcp_doubt(call, "%s", result.damage);
+    }
   } else if (out != NULL) {
     unlink(path);
   }
