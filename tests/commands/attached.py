@@ -146,6 +146,52 @@ while os.time() < last do
 end
 print(right) os.exit(3)
 ''',
+    "work.pl": r'''
+fib(N, N) :- N < 2, !.
+fib(N, F) :- A is N - 1, B is N - 2, fib(A, FA), fib(B, FB), F is FA + FB.
+turn(End, Right) :- get_time(T), T > End, !, write(Right), nl.
+turn(End, true) :- catch(throw(x), x, true), fib(16, 987), numlist(1, 2000, L), foldl([X, A, B]>>(B is A + X), L, 0, 2001000),
+  findall(I, (between(1, 4, K), thread_create(fib(12, _), I), K > 0), Is), forall(member(I, Is), thread_join(I, true)), garbage_collect, !, turn(End, true).
+turn(End, _) :- turn(End, false).
+main :- get_time(T), End is T + 5, turn(End, true), halt(3).
+''',
+    "plain.lisp": r'''
+(defun fib (n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2)))))
+(defun deep (n) (if (zerop n) 0 (1+ (deep (1- n)))))
+(let ((end (+ (get-universal-time) 6)) (right t))
+  (loop (when (>= (get-universal-time) end) (return))
+    (setf right (and right (= (fib 15) 610) (= (deep 1000) 1000) (eq :c (handler-case (error "x") (error () :c)))
+                     (= 7 (catch 'out (dolist (i '(1 7 9)) (when (> i 5) (throw 'out i)))))))
+    (make-array 20000))
+  (format t "~a~%" right) (finish-output) END)
+''',
+    "plain.scm": r'''
+(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2)))))
+(define (deep n) (if (= n 0) 0 (+ 1 (deep (- n 1)))))
+(define (turn n right)
+  (if (= n 0) (begin (display (if right "right" "wrong")) (newline) (exit 3))
+    (turn (- n 1) (and right (= (fib 20) 6765) (= (deep 20000) 20000)
+                       (= 42 (call-with-current-continuation (lambda (k) (dynamic-wind (lambda () #f) (lambda () (k 42)) (lambda () #f)))))))))
+(turn TURNS #t)
+''',
+    "work.ml": r'''
+exception X
+fun fib n = if n < 2 then n else fib (n - 1) + fib (n - 2)
+fun deep 0 = 0 | deep n = 1 + deep (n - 1)
+fun turn 0 right = right
+  | turn n right = turn (n - 1) (right andalso fib 20 = 6765 andalso deep 50000 = 50000 andalso ((raise X) handle X => true)
+      andalso (1 div (n - n) handle Div => 5) = 5 andalso List.length (List.tabulate (20000, fn i => [i])) = 20000);
+print (Bool.toString (turn 700 true) ^ "\n"); Posix.Process.exit 0w3;
+''',
+    "work.m": r'''
+t = time() + 5; right = true;
+while time() < t
+  a = magic(40); right = right && abs(sum(real(eig(a))) - trace(a)) < 1e-6 && norm(a * inv(a + eye(40)) * (a + eye(40)) - a) < 1e-6;
+  try; error("x"); catch e; right = right && strcmp(e.message, "x"); end
+end
+disp(right)
+exit(3)
+''',
     "work.hs": r'''
 import Control.Concurrent
 import Control.Exception
@@ -240,3 +286,10 @@ wait_for /usr/bin/python3 -c "import socket; socket.create_connection(('127.0.0.
 for i in 1 2 3; do /usr/bin/python3 load.py $P & clients="${clients:-} $!"; done; wait $clients
 kill $server; wait $server; echo $?; rm load.py
 """, needs="memcached root", shows=["True\nTrue\nTrue"], timeout=120)
+runtime("prolog", "work.pl", "swipl -q -f none -g main work.pl", "swipl", "true")
+runtime("clisp", "plain.lisp", "clisp -q -norc plain.lisp", "clisp", "T", "sed -i 's/END)/(ext:exit 3))/' plain.lisp")
+runtime("ecl", "plain.lisp", "ecl --norc --shell plain.lisp", "ecl", "T", "sed -i 's/END)/(ext:quit 3))/' plain.lisp")
+runtime("chicken", "plain.scm", "csi -q -s plain.scm", "csi", "right", "sed -i 's/TURNS/130/' plain.scm")
+runtime("gambit", "plain.scm", "gsi plain.scm", "gsi", "right", "sed -i 's/TURNS/400/' plain.scm")
+runtime("polyml", "work.ml", "poly --script work.ml", "poly", "true")
+runtime("octave", "work.m", "octave-cli --no-gui --norc work.m", "octave-cli", "1")
