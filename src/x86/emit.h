@@ -81,18 +81,6 @@ ct_emit_rel32(struct ct_code *code, uint64_t target)
 
 /* ---- the instruction format ---- */
 
-/* Prefixes to SIB: up to six bytes, the first in the lowest bits. */
-struct ct_form {
-  uint64_t bytes;
-  unsigned count;
-};
-
-CT_INLINE void
-ct_form_add(struct ct_form *form, unsigned byte)
-{
-  form->bytes |= (uint64_t)byte << 8 * form->count++;
-}
-
 /* What stands before ModRM. opcode: with 0x0f00 for the second map. */
 CT_INLINE void
 ct_form_begin(struct ct_form *form, bool wide, unsigned opcode, unsigned reg, unsigned index, unsigned rm)

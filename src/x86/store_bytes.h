@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* A few bytes of a number into code. */
+/* Bytes of an instruction that are gathered in a number, and stored from there. */
 #ifndef CT_X86_STORE_BYTES_H
 #define CT_X86_STORE_BYTES_H
 
 #include <stdint.h>
 #include <string.h>
+
+/* Prefixes to SIB: up to six bytes, the first in the lowest bits. */
+struct ct_form {
+  uint64_t bytes;
+  unsigned count;
+};
+
+static inline __attribute__((always_inline)) void
+ct_form_add(struct ct_form *form, unsigned byte)
+{
+  form->bytes |= (uint64_t)byte << 8 * form->count++;
+}
 
 /* The first count bytes, 1 to 16, and none after them: other code may follow. No call of memcpy, which would cost more
  * than all else here. */
