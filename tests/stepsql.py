@@ -289,6 +289,26 @@ def either(scene, name):
     return f"{asked} rows"
 
 
+@each("sort", "signals")
+def old_bytes(scene, name):
+    """What many rows replaced, which is followed from the first step on; against each row alone, late enough to be looked for by the index."""
+    make(scene, name)
+    every = "SELECT step, address, size, bytes, old_bytes, old_value FROM writes WHERE size <= 64"
+    rows = scene.sql(every)
+    late = [row for row in rows if row["step"] > 30000]
+    expect(len(rows) > 1000 and len(late) > 20 and any("?" not in (row["old_bytes"] or "?") for row in late), f"{len(rows)}, {len(late)} of them late")
+    for row in random.Random(6).sample(late, 4):
+        alone = scene.sql(f"{every} AND step = {row['step']} AND address = {row['address']}")
+        expect(row in alone, f"{row}, alone {alone}")
+    last = {}  # of stores alone: of some bytes that no load was seen of since, and no other store
+    for row in rows:
+        before = last.get((row["address"], row["size"]))
+        if before is not None and row["old_bytes"] is not None and before["step"] == row["step"] - 1:
+            expect(row["old_bytes"] == before["bytes"], f"{before} then {row}")
+        last[row["address"], row["size"]] = row
+    return f"{len(rows)} rows"
+
+
 @case
 def last_writer(scene):
     """writes(ADDRESS, SIZE), the last one before a step, and the last change of a register: what --last-write finds."""

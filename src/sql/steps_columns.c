@@ -149,6 +149,16 @@ number_of(const uint8_t *bytes, size_t size)
   return value;
 }
 
+static void
+put_old_bytes(sqlite3_context *out, const uint8_t *bytes, const uint8_t *known, uint64_t size, bool as_number)
+{
+  if (!as_number) {
+    put_bytes(out, bytes, known, size);
+  } else {
+    put_number(out, number_of(bytes, size), memchr(known, 0, size) == NULL);
+  }
+}
+
 /* What was there before, as far as the trace shows it: the index says which blocks are to be read. */
 static void
 put_old(struct ct_sql_recorded *recorded, const struct ct_sql_row *row, bool as_number, sqlite3_context *out)
@@ -158,14 +168,18 @@ put_old(struct ct_sql_recorded *recorded, const struct ct_sql_row *row, bool as_
   if (size == 0 || size > (as_number ? 8 : CT_SQL_BYTES_MAX) || row->write.address + size < row->write.address) {
     return;
   }
+  recorded->shadow = recorded->shadow != NULL ? recorded->shadow : ct_steps_shadow_open(recorded->reader);
+  if (recorded->shadow != NULL &&
+      ct_steps_shadow_memory(recorded->shadow, row->write.address, size, row->step, bytes, known)) {
+    put_old_bytes(out, bytes, known, size, as_number);
+    return;
+  }
   recorded->recall = recorded->recall != NULL ? recorded->recall : ct_steps_recall_open(recorded->reader);
   if (recorded->recall == NULL || ct_steps_recall_memory(recorded->recall, &recorded->index, row->write.address, size,
                                                          row->step, bytes, known) != 0) {
     sqlite3_result_error_nomem(out);
-  } else if (!as_number) {
-    put_bytes(out, bytes, known, size);
   } else {
-    put_number(out, number_of(bytes, size), memchr(known, 0, size) == NULL);
+    put_old_bytes(out, bytes, known, size, as_number);
   }
 }
 

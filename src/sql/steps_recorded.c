@@ -13,6 +13,7 @@ close_one(struct ct_sql_recorded *one)
 {
   if (one != NULL) {
     ct_steps_recall_close(one->recall);
+    ct_steps_shadow_close(one->shadow);
     ct_steps_index_close(one->index);
     ct_steps_names_free(one->names);
     ct_steps_reader_close(one->reader);
