@@ -431,6 +431,13 @@ def several(scene):
     rows = scene.sql("SELECT tid, count(*) AS n FROM steps GROUP BY tid ORDER BY tid", scene.path("steps"))
     blocks = scene.sql("SELECT tid, sum(steps) AS n FROM blocks GROUP BY tid ORDER BY tid", scene.path("steps"))
     expect(rows == blocks and [row["tid"] for row in rows] == tids, f"{rows} {blocks}")
+    calls = scene.sql("SELECT tid, id, parent_id, function FROM step_calls", scene.path("steps"))
+    for tid in tids:
+        alone = scene.sql(f"SELECT tid, id, parent_id, function FROM step_calls WHERE tid = {tid}", scene.path("steps"))
+        expect(alone == [row for row in calls if row["tid"] == tid] != [], f"step_calls of {tid}: {alone[:2]}, not of {calls[:2]} ...")
+    expect(scene.sql(f"SELECT function FROM step_calls WHERE id = {calls[-1]['id']}", scene.path("steps")) == [{"function": calls[-1]["function"]}], "by id")
+    both = scene.sql(f"SELECT count(*) AS n FROM step_calls WHERE tid = {tids[0]} OR tid = {tids[2]}", scene.path("steps"))
+    expect(both == [{"n": sum(row["tid"] != tids[1] for row in calls)}], f"step_calls of two threads: {both}")
     one = scene.sql("SELECT DISTINCT tid FROM steps", f"{scene.path('steps')}#{tids[1]}")
     expect(one == [{"tid": tids[1]}], f"{one}")
     file = scene.sql("SELECT DISTINCT tid FROM changes", scene.path(f"steps/steps.{tids[0]}"), scene.path(f"steps/steps.{tids[2]}"))
