@@ -86,6 +86,12 @@ N void nap(long us) { usleep(us); }
 void *run(void *a) { nap(200000); for (long i = 0; i < ROUND; i++) mid(i); for (long i = 0; i < 400000000; i++) __asm__ volatile(""); return a; }
 int main(void) { pthread_t t; return pthread_create(&t, 0, run, 0) || pthread_join(t, 0); }
 """
+# Of which most granules are nothing but calls of one function at one depth, and begin and end in the middle of one.
+ALIKE = r"""
+#include <unistd.h>
+extern "C" __attribute__((noinline)) void leaf(long us) { if (us) usleep(us); __asm__ volatile(""); }
+int main(void) { for (int i = 0; i < NAPS; i++) { for (long k = 0; k < ROUND; k++) leaf(0); leaf(60000); } }
+"""
 FUNCTIONS = ("rare", "says", "held", "tails", "tailed", "jumps", "lands", "throws", "catches", "recurs", "naps", "yields", "coroutine",
              "switches", "main", "leaf2", "write", "no_such", "*throw*", "{rare,naps}")
 MORE = ((), ("--json",), ("--type", "call"), ("--depth", "3..6"), ("--min-duration", "5us"), ("--json", "--min-duration", "1us"), ("--max-duration", "1us"),
@@ -263,6 +269,15 @@ def ends_early(scene):
     index = scene.index()
     lines = [same(scene, index, *words, "--limit", "0", scene.trace) for words in (("--min-duration", "150ms"), ("--min-duration", "150ms", "--json"))]
     expect(lines[1] == 1, f"{lines} lines of a nap")
+
+
+@case
+def alike(scene):
+    """A call whose end is passed over is not joined with the end of a later one of the same function."""
+    scene.make("--no-args", "--trace", "leaf", "--trace", "main", size=1000001, source=ALIKE.replace("NAPS", str(scene.rounds(5, 16))))
+    index = scene.index()
+    lines = [same(scene, index, "--min-duration", "50ms", *words, "--limit", "0", scene.trace) for words in ((), ("--type", "call"), ("--json",))]
+    expect(min(lines) >= 6, f"{lines}")
 
 
 @case(some=("traces", 3))

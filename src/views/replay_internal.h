@@ -195,11 +195,11 @@ void replay_add_result_detail(struct lane *lane, const struct ct_event *event);
 void replay_add_result(struct lane *lane, const struct result *result);
 /* The values of the event taken last, and what was added to them. */
 void replay_put_values(const struct lane *lane, struct ct_line *line);
-/* The next event; NULL: there is no more. */
+/* The next event; NULL: there is no more, or what comes next is unknown, because it is passed over. */
 static inline const struct ct_event *
 replay_peek(const struct lane *lane)
 {
-  return lane->count != 0 ? &lane->events[lane->pos] : NULL;
+  return lane->count != 0 && !lane->lands ? &lane->events[lane->pos] : NULL;
 }
 
 void replay_close_lane(struct replay *r, struct lane *lane);
