@@ -232,4 +232,5 @@ def over_a_port(scene):
 
 
 if __name__ == "__main__":
+    harness.patient_threads()
     main(__doc__, Scene)

@@ -235,4 +235,5 @@ def choose(cases, options):
 
 
 if __name__ == "__main__":
+    harness.patient_threads()
     main(__doc__, Scene, arguments, choose)

@@ -258,6 +258,12 @@ class Scene:
         return parse_lines(self.run(self.contrail, "replay", "--json", *options, trace or self.trace))
 
 
+def patient_threads():
+    """For groups that look at recorded instructions: a thread waits for a recorder that gets no processor for a minute; for a second else, and its
+    steps have a gap."""
+    os.environ.setdefault("CONTRAIL_TEST_SILENT_WAITS", "600")
+
+
 def parse_lines(text):
     """The values of lines of JSON; many lines at a time, which takes half the time."""
     lines, values = text.splitlines(), []

@@ -212,7 +212,8 @@ def while_stopped(scene, before, after):
     """A program is recorded and does these letters (tests/itrace/stops.c), the last of `before` with its recorder stopped, and more of that."""
     program, directory = scene.made("stops"), scene.path(f"steps.{before}.{after}")
     recorder = subprocess.Popen([scene.contrail, "itrace", "-q", "-o", directory, "--", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+                                stderr=subprocess.PIPE, text=True,
+                                env={**os.environ, "CONTRAIL_TEST_SILENT_WAITS": "10"})
     scene.processes.append(recorder)
 
     def does(letter):
@@ -324,4 +325,5 @@ def equal_to_single_steps(scene):
 
 
 if __name__ == "__main__":
+    harness.patient_threads()
     main(__doc__, Scene)

@@ -412,4 +412,5 @@ def stream(scene, name):
 
 
 if __name__ == "__main__":
+    harness.patient_threads()
     main(__doc__, Scene)

@@ -326,4 +326,5 @@ def damaged(scene):
 
 
 if __name__ == "__main__":
+    harness.patient_threads()
     main(__doc__, Scene)

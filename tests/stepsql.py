@@ -526,4 +526,5 @@ def damaged(scene):
 
 
 if __name__ == "__main__":
+    harness.patient_threads()
     main(__doc__, Scene)

@@ -2,6 +2,7 @@
 /* See space.h. */
 #include "itrace/space.h"
 
+#include "base/test_point.h"
 #include "itrace/written.h"
 #include "process/shared_memory.h"
 
@@ -296,7 +297,9 @@ ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_ve
                 struct ct_itrace_space *space, struct ct_diag *diag)
 {
   struct ct_mappings mappings;
-  struct ct_translation_place place = {.records = log != NULL, .has_vectors = has_vectors};
+  uint32_t silent_waits = (uint32_t)ct_test_number("CONTRAIL_TEST_SILENT_WAITS", CT_ITRACE_SILENT_WAITS);
+  struct ct_translation_place place = {
+      .records = log != NULL, .has_vectors = has_vectors, .silent_waits = silent_waits != 0 ? silent_waits : 1};
   place.has_bmi2 = __builtin_cpu_supports("bmi2");
   *space = (struct ct_itrace_space){.process = process, .fd = -1, .region_bytes = choose_region_bytes(number)};
   if (place.records) {

@@ -84,9 +84,9 @@ struct ct_itrace_slots {
 enum {
   CT_ITRACE_EXIT_MISS = 0, /* an indirect branch to where no unit is known; exits have numbers from 1 on */
   CT_ITRACE_WAIT_NS = 100000000,
-  CT_ITRACE_SILENT_WAITS = 10,
-  CT_ITRACE_TICK_SHIFT = 26, /* some 22 ms at 3 GHz */
-  CT_ITRACE_WAIT_TICKS = 6,  /* such a wait is at least as long as CT_ITRACE_WAIT_NS up to 4 GHz */
+  CT_ITRACE_SILENT_WAITS = 10, /* the tests' may be more: CONTRAIL_TEST_SILENT_WAITS */
+  CT_ITRACE_TICK_SHIFT = 26,   /* some 22 ms at 3 GHz */
+  CT_ITRACE_WAIT_TICKS = 6,    /* such a wait is at least as long as CT_ITRACE_WAIT_NS up to 4 GHz */
 };
 
 static_assert(sizeof(struct ct_itrace_slots) <= CT_ITRACE_TABLE_AT, "the slots lie before the table");

@@ -44,6 +44,7 @@ bool ct_sequence_find(uint64_t pc, const uint8_t *code, size_t size, size_t *at,
 struct ct_translation_place {
   uint32_t shared;         /* struct ct_itrace_slots and what follows it; below 2 GiB */
   uint64_t leave;          /* the code that asks the tracer (ct_translate_runtime), in reach */
+  uint32_t silent_waits;   /* so many waits without a sign of the tracer, and the thread leaves: 1 at least */
   bool records;            /* units append records (ring/itrace_stream.h); between them r11 says where */
   bool has_vectors;        /* with vector registers */
   bool has_bmi2;           /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */

@@ -242,7 +242,7 @@ emit_wait(const struct ct_translation_place *place, struct ct_code *out)
   struct ct_code_label wait = {.count = 0}, lives = {.count = 0}, done = {.count = 0};
   ct_emit_mov32_load(out, CT_RAX, SLOT(shared, liveness));
   ct_emit_mov32_store(out, SLOT(shared, last_liveness), CT_RAX);
-  ct_emit_mov32_store_imm(out, SLOT(shared, silent), CT_ITRACE_SILENT_WAITS);
+  ct_emit_mov32_store_imm(out, SLOT(shared, silent), place->silent_waits);
   ct_emit_mov32_store_imm(out, SLOT(shared, request), CT_ITRACE_WAITS);
   ct_emit_u8(out, 0xf0); /* lock */
   ct_emit_inc32_store(out, SLOT(shared, doorbell));
@@ -263,7 +263,7 @@ emit_wait(const struct ct_translation_place *place, struct ct_code *out)
   ct_emit_jcc_label(out, CT_JNE, &wait);
   emit_leave(place, out, &done);
   ct_code_label_bind(out, &lives);
-  ct_emit_mov32_store_imm(out, SLOT(shared, silent), CT_ITRACE_SILENT_WAITS);
+  ct_emit_mov32_store_imm(out, SLOT(shared, silent), place->silent_waits);
   ct_emit_jmp_label(out, &wait);
   ct_code_label_bind(out, &done);
 }

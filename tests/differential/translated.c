@@ -495,7 +495,7 @@ make_cache(enum layout layout)
   run.slots->timeout[1] = 1000;
   run.tracer.space = &run.tracer.spaces[0];
   run.tracer.space->slots = run.slots;
-  struct ct_translation_place place = {.shared = (uint32_t)(uint64_t)run.slots};
+  struct ct_translation_place place = {.silent_waits = CT_ITRACE_SILENT_WAITS, .shared = (uint32_t)(uint64_t)run.slots};
   if (run.is_recorded) {
     bool has_bmi2 = __builtin_cpu_supports("bmi2") && rng_chance(&run.rng, 70);
     run.has_vectors = rng_chance(&run.rng, 60);
