@@ -528,12 +528,16 @@ emit_passthrough(const struct ct_trampoline_spec *spec, struct ct_code *out, str
 }
 
 /*
- * memcpy and the like: most copies are not of the part of the caller's stack that may have trampolines' addresses, and
- * go on at once. After all code, in `copy`: the others, and all of a thread that has copied such a part before.
+ * memcpy and the like: most copies are not of the part of the caller's stack that may have trampolines' addresses, or
+ * are shorter than an address, and go on at once. After all code, in `copy`: the others, and all but short ones of a
+ * thread that has copied such a part before.
  */
 static void
 emit_copy_check(struct ct_code *out, struct ct_code_label *copy)
 {
+  struct ct_code_label pass = {0};
+  ct_emit_cmp_imm(out, CT_RDX, sizeof(uint64_t));
+  ct_emit_jcc_label(out, CT_JB, &pass);
   ct_emit_cmp32_store_imm(out, ct_mem_gs(CT_GS_COPIES), 0);
   ct_emit_jcc_label(out, CT_JNE, copy);
   emit_save(out, CT_R11);
@@ -542,6 +546,7 @@ emit_copy_check(struct ct_code *out, struct ct_code_label *copy)
   ct_emit_cmp_load(out, CT_R11, ct_mem_gs(CT_GS_HOOKED_LEN));
   emit_restore(out, CT_R11);
   ct_emit_jcc_label(out, CT_JB, copy);
+  ct_code_label_bind(out, &pass);
 }
 
 static void
