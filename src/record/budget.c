@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-#define OUT_KEPT 10000u /* functions listed in the manifest */
+#define OUT_KEPT           10000u /* functions listed in the manifest */
+#define SPENT_OWN_NS_LEAST 1e6    /* of the last two seconds or so */
 
 static const char *const seen_names[CT_SEEN_LEVELS] = {"full", "sampled", "counted", "out"};
 
@@ -80,7 +81,9 @@ sum_up(const struct ct_session *session)
     sums.sampled = budget->seen[CT_SEEN_SAMPLED];
     sums.counted = budget->seen[CT_SEEN_COUNTED];
     sums.out = budget->seen[CT_SEEN_OUT];
-    sums.spent = budget->own_ns > 0 ? budget->spent_ns / budget->own_ns : 0;
+    /* Beside a program that had next to no processor time a recorder takes any number of times as much: that says
+     * nothing. */
+    sums.spent = budget->own_ns > SPENT_OWN_NS_LEAST ? budget->spent_ns / budget->own_ns : 0;
     sums.steps = budget->steps;
   }
   return sums;
