@@ -324,8 +324,12 @@ def turn(contrail, programs, folder, budget):
     shutil.rmtree(trace, ignore_errors=True)
     options = ["--budget", budget] if budget else []
     pid = programs[0].pid
-    recorder = subprocess.Popen([*ON_OTHERS, contrail, "attach", "-q", "-o", trace, *options, str(pid)], stderr=subprocess.DEVNULL)
-    wait_for("session", lambda: cost_of(contrail, pid))  # the hooks are in place
+    with open(os.path.join(folder, "recorder.err"), "w+", encoding="utf-8") as said:
+        recorder = subprocess.Popen([*ON_OTHERS, contrail, "attach", "-q", "-o", trace, *options, str(pid)], stderr=said)
+        wait_for("session", lambda: cost_of(contrail, pid) or recorder.poll() is not None)  # the hooks are in place
+        if recorder.returncode is not None:
+            said.seek(0)
+            raise RuntimeError(f"the recorder ended with status {recorder.returncode}: {said.read()[:500]}")
     time.sleep(SETTLE)
     cost = wait_for("session", lambda: cost_of(contrail, pid))
     both, own = Both(programs), ticks(recorder.pid)
