@@ -358,7 +358,9 @@ def own_times(contrail, trace, *words):
 def unlimited(contrail, program, folder):
     """What the functions take, from a second without a budget."""
     trace = os.path.join(folder, "whole")
-    subprocess.run([contrail, "attach", "-q", "-o", trace, "--for", "1s", str(program.pid)], check=True, stderr=subprocess.DEVNULL)
+    said = subprocess.run([contrail, "attach", "-q", "-o", trace, "--for", "1s", str(program.pid)], capture_output=True, text=True, check=False)
+    if said.returncode != 0:
+        raise RuntimeError(f"attach ended with status {said.returncode}: {said.stderr[:500]}")
     times = own_times(contrail, trace)
     shutil.rmtree(trace)
     return times
