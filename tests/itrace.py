@@ -289,7 +289,7 @@ def attached_often(scene):
 
 @case(alone=True)
 def redis(scene):
-    """A server under load, attached to and let go again."""
+    """A server under load, attached to and released again."""
     need("redis-server", "redis-benchmark", "redis-cli")
     socket = scene.path("socket")
     server = scene.start("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no")
@@ -639,7 +639,7 @@ def only_some_calls(scene):
 
 @case
 def calls_of_a_process(scene):
-    """Calls of a process that runs, again and again; it is let go when there were enough, and goes on."""
+    """Calls of a process that runs, again and again; it is released when there were enough, and goes on."""
     program, flag = selected_program(scene), scene.path("flag")
     open(flag, "w", encoding="ascii").close()
     process = subprocess.Popen([program, flag], stdout=subprocess.PIPE, text=True)

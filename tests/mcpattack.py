@@ -151,7 +151,7 @@ def deceiving(scene):
 
 @case
 def attached(scene):
-    """By HTTP as well, what was attached to is let go by stop, by DELETE, and when the session was idle too long."""
+    """By HTTP as well, what was attached to is released by stop, by DELETE, and when the session was idle too long."""
     process = scene.start(scene.own(TICKS, "ticksheld"))
     server = Server(scene, "--max-idle", "2")
     for end in ("stop", "delete", "idle"):

@@ -203,7 +203,7 @@ def several(scene):
 
 @case
 def attached(scene):
-    """A process that runs is let go as it was, by stop and when the client goes."""
+    """A process that runs is released as it was, by stop and when the client goes."""
     process = scene.start(scene.own(TICKS, "ticksnamed"))  # other tests run at the same time
     client = Client(scene)
     client.tool("attach", process="ticksnamed", patterns=["spin"])
@@ -216,7 +216,7 @@ def attached(scene):
     expect("perhaps ticksnamed" in client.refused("attach", process="tiksnamed"), "a name that is nearly one")
     expect(client.tool("session", action="status")["program"].endswith("/ticksnamed"), "the program of a process")
     ended = client.refused("session", action="stop", end=True)
-    expect("let go" in ended, ended)
+    expect("released" in ended, ended)
     stopped = client.tool("session", action="stop")
     expect(stopped["end"].endswith("runs on") and process.poll() is None and not has_patches(scene, process), str(stopped))
     client.tool("attach", process=process.pid)

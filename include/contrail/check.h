@@ -16,8 +16,8 @@
  * A function of the trace that was never called has 0 calls, total and self; it has no other times, and is left out of
  * checks of these if others match. Percentiles are as exact as those of the report (0.8 %).
  *
- * Of a family, functions of several processes are one when module, name and address are the same, as in its report; no
- * crash is about every process, exit about the first one.
+ * Of a process tree, functions of several processes are one when module, name and address are the same, as in its
+ * report; no crash is about every process, exit about the first one.
  *
  * Where the trace does not know everything (events were lost, the recording was cut short, sampled, or held to a
  * budget) a value is a bound, and a check is answered where the bound is enough: 5 calls that were seen are more than 3

@@ -3,7 +3,7 @@
  * The difference of two traces, or of two pieces of one: per function calls, self time, total and percentiles in both,
  * what has changed beyond what chance makes of it, and which functions are new or have vanished.
  *
- * Functions are those of the same module and name. A module is known by its file name, without the version behind
+ * Functions are those of the same module and name. A module is known by its file name, without the version after
  * ".so"; the program itself by being that, whatever its file is called. A name without its counterpart is taken for
  * that of the same function where only what the compiler appended differs (f, f.constprop.0) and that is unambiguous.
  *

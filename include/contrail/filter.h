@@ -45,7 +45,7 @@ struct ct_filter {
   uint64_t from_tsc, to_tsc; /* of time; see ct_filter_set_range */
   const uint32_t *tids;      /* of these threads; all when tid_count is 0 */
   size_t tid_count;
-  const uint32_t *pids; /* of these processes of a family; all when pid_count is 0 */
+  const uint32_t *pids; /* of these processes of the tree; all when pid_count is 0 */
   size_t pid_count;
   const char *function; /* a pattern as of record --trace (select.h) */
   const char *module;   /* a glob: the path of the module, or the last part of it */
@@ -114,8 +114,8 @@ int ct_filter_choose_window(struct ct_filter *filter, const struct ct_trace *tra
 /* Makes the trace begin and end where the filter says (ct_trace_set_range), if it says so. 0, CT_ENOMEM, CT_EINVAL. */
 int ct_filter_set_range(const struct ct_filter *filter, struct ct_trace *trace);
 /*
- * The trace of one process of a family, of which first is the first one's: *out goes to ct_trace_close, unless it is
- * first itself. CT_ERANGE: there is none of this process; and as ct_trace_open.
+ * The trace of one process of a process tree, of which first is the first one's: *out goes to ct_trace_close, unless it
+ * is first itself. CT_ERANGE: there is none of this process; and as ct_trace_open.
  */
 int ct_filter_open_process(struct ct_trace *first, uint32_t pid, struct ct_trace **out, struct ct_diag *diag);
 

@@ -10,7 +10,7 @@
  *
  * Filters choose lines. `function` chooses calls with what is called inside, on the same stack; `levels` counts from
  * these. What is not known before a call ends, its duration and its reason, is not looked for ahead: with one of these
- * filters the lines that tell of an end are shown, those that match. So a call with calls inside is its closing line
+ * filters the lines that describe an end are shown, those that match. So a call with calls inside is its closing line
  * alone, and comes after what it called.
  */
 #ifndef CONTRAIL_REPLAY_H

@@ -28,7 +28,7 @@ enum ct_sql_format {
   CT_SQL_CSV = 1,
   CT_SQL_JSON = 2, /* an array of objects; integers beyond 2^53 as text */
   /* Of each statement an object in a line of its own: "columns", an array of names, and "rows", arrays of values as of
-   * JSON, in their order. So columns may have the same name, and are told where there is no row. */
+   * JSON, in their order. So columns may have the same name, and are given where there is no row. */
   CT_SQL_JSON_ROWS = 3,
 };
 

@@ -98,7 +98,7 @@ struct ct_trace_kept {
   bool is_kept;         /* it is one */
   uint64_t not_kept;    /* events that were recorded before what is here, of all threads; 0: there were none */
   uint64_t begin_tsc;   /* everything after that is here; 0: everything */
-  uint64_t limit_bytes; /* of memory, as the recording was told ... */
+  uint64_t limit_bytes; /* of memory, as the recording was given ... */
   uint64_t limit_ns;    /* ... and of time; 0: none */
 };
 /* 0, or CT_EINVAL when struct_size is not set. */

@@ -178,7 +178,7 @@ agent_slow_return:
 
 /*
  * The thread has gone to another stack, on which it was before: a coroutine. It is found in the map (ring/stacks.h), the
- * two events that tell of a switch are written, and the trampoline tries again: some 30 ns, without a system call and
+ * two events that report a switch are written, and the trampoline tries again: some 30 ns, without a system call and
  * with signals as they are. All else is slow_common's: a stack that is new, or that another thread was on last; one
  * whose addresses have the low halves of the stack before; a page that is not ours; no room in the segment.
  *

@@ -53,7 +53,7 @@ agent_take_handshake_page(uint32_t pid)
 {
   struct ct_ring_header *r = agent_ring();
   uint32_t drawn;
-  __asm__ volatile("rdtsc" : "=a"(drawn) : : "edx"); /* tells it from another owner with the same id */
+  __asm__ volatile("rdtsc" : "=a"(drawn) : : "edx"); /* distinguishes it from another owner with the same id */
   uint64_t owner = (uint64_t)pid << 32 | (uint32_t)(drawn << 1) | CT_HANDSHAKE_TAKEN;
   struct ct_handshake *handshake = is_welcome() ? free_page(owner) : 0;
   struct agent_patience patience = agent_patience();

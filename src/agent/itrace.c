@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that are to be recorded as instructions (struct ct_itrace_probe). The thread asks the controller at the call's
- * begin, once its event is written, and waits; the controller holds it by ptrace, and has it go on from here in
+ * begin, once its event is written, and waits; the controller traces it, and has it go on from here in
  * translated code.
  */
 #include "agent/agent.h"

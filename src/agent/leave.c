@@ -10,7 +10,7 @@
  *
  * A forked child that nobody records has a copy of everything, and nobody to ask: it takes the patches back itself, and
  * puts the true return addresses back into their return-address slots. So does a thread whose controller is dead, or
- * cannot hold the process because somebody else debugs it. Other threads of the process run meanwhile; a patch is
+ * cannot stop the process because somebody else debugs it. Other threads of the process run meanwhile; a patch is
  * written in one go, as far as the kernel does that. Many patches go with one system call: a debugger may stop at each.
  *
  * Runs on the caller's stack; signals are as they were.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * RLIMIT_AS and RLIMIT_DATA set while the program runs: our mappings count too. So our share is added to what it sets,
- * and where it reads what has become of that, it is told what it has set. The share is what is mapped at the first such
- * call, and some room for stores and trampolines to come; it stays the same from there on.
+ * and where it reads what has become of that, it is given what it has set. The share is what is mapped at the first
+ * such call, and some room for stores and trampolines to come; it stays the same from there on.
  *
  * RLIMIT_NPROC counts the processes and threads of a user, contrail's too: their number is added likewise. The
  * controller has done so with the soft limit that the program began with (record/task_limit.c). A limit of 0 stays 0:

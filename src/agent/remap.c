@@ -375,7 +375,7 @@ waits_elsewhere(uint32_t tid)
  * A thread in a hook comes out of it when it gets a processor, which may take long: where others want that it runs for
  * some microseconds at a time. Its next hook takes the slow path, and an enter half there has left all hooks before.
  * One that calls nothing is known by its time. (The kernel counts that up at a tick or when the thread leaves the
- * processor: the first step may tell of time before the first pass, what comes after it does not.)
+ * processor: the first step may describe time before the first pass, what comes after it does not.)
  */
 static int
 has_left(struct others *others, uint32_t i, uint32_t step)

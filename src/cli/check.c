@@ -65,7 +65,7 @@ write_checks(void *context, struct ct_trace *trace, const struct ct_filter *filt
 {
   struct view *view = context;
   const struct ct_view_selection *selected = &view->wanted->selected;
-  if (view->wanted->family && ct_check_family_is_whole(trace, filter, diag) != CT_OK) {
+  if (view->wanted->family && ct_check_tree_is_whole(trace, filter, diag) != CT_OK) {
     return CT_EINVAL;
   }
   struct ct_check_options check = {

@@ -193,7 +193,7 @@ take_number(const char *text, uint64_t most, uint64_t *value)
   return text[0] >= '0' && text[0] <= '9' && *end == 0 && errno == 0 && *value <= most;
 }
 
-/* What could not be read, if there is any that was not told: whether it is. */
+/* What could not be read, if there is any that was not reported: whether it is. */
 static bool
 report_damage(const struct ct_debug *debug, bool is_reported)
 {

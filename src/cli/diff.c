@@ -122,7 +122,7 @@ run(int argc, char **argv)
       code == CT_EXIT_OK ? ct_open_trace_form(&ct_command_diff, argv[optind + 1], &wanted.selected, &traces[1]) : code;
   struct ct_diag diag = {""};
   for (int i = 0; i < 2 && code == CT_EXIT_OK && wanted.family; i++) {
-    if (ct_check_family_is_whole(traces[i].trace, &traces[i].filter, &diag) != CT_OK) {
+    if (ct_check_tree_is_whole(traces[i].trace, &traces[i].filter, &diag) != CT_OK) {
       code = ct_usage_error(&ct_command_diff, "%s", diag.text);
     }
   }

@@ -241,7 +241,7 @@ write_it(const struct wanted *wanted, const char *dir)
   return ct_show_view(&ct_command_export, dir, &wanted->selected, true, write_export, (void *)wanted);
 }
 
-/* The difference of two traces: pieces and threads of one of them are told in its name. */
+/* The difference of two traces: pieces and threads of one of them are reported in its name. */
 static int
 write_difference(struct wanted *wanted, const char *before, const char *after)
 {

@@ -91,7 +91,7 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
 {
   const struct wanted *wanted = context;
   const struct ct_view_selection *selected = &wanted->selected;
-  if (wanted->family && ct_check_family_is_whole(trace, filter, diag) != CT_OK) {
+  if (wanted->family && ct_check_tree_is_whole(trace, filter, diag) != CT_OK) {
     return CT_EINVAL;
   }
   struct ct_graph_options graph = {

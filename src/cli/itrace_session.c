@@ -19,7 +19,7 @@ enum { STEP_MS = 200 }; /* then it is looked whether a signal has come */
 /* What has become of them. Numbers stay what they were when the session is gone. */
 struct outcome {
   uint64_t recorded, cut, failed, steps;
-  uint64_t missed; /* ends that were not told */
+  uint64_t missed; /* ends that were not reported */
   const char
       *reason; /* NULL: they are still to come; of the session's event "over"; "interrupted", "timeout", "failed" */
 };

@@ -203,7 +203,7 @@ const struct ct_command ct_command_mcp = {
     .synopsis = "[OPTION]...",
     .about = "Speaks the Model Context Protocol on standard input and output, or by HTTP: an agent starts\n"
              "programs, chooses what is recorded while they run, and asks. It ends when the client goes;\n"
-             "programs that it has started are ended then, and processes that it has attached to are let go.\n"
+             "programs that it has started are ended then, and processes that it has attached to are released.\n"
              "By HTTP that is so of each client's session, and the server goes on.\n",
     .options = options,
     .run = run,

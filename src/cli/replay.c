@@ -87,7 +87,7 @@ interrupt(int number)
   interrupted = 1;
 }
 
-/* Its trace is the one that is followed, or that of the first process of its family. */
+/* Its trace is the one that is followed, or that of the first process of its tree. */
 static void
 look_at_session(void *context, const char *id)
 {

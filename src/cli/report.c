@@ -124,7 +124,7 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *pass
 {
   const struct wanted *wanted = context;
   const struct ct_view_selection *selected = &wanted->selected;
-  if (wanted->family && ct_check_family_is_whole(trace, passed, diag) != CT_OK) {
+  if (wanted->family && ct_check_tree_is_whole(trace, passed, diag) != CT_OK) {
     return CT_EINVAL;
   }
   struct ct_filter filter = *passed;

@@ -259,7 +259,7 @@ paint(struct shown *shown, const char *line, size_t length)
   return put(shown, line, (size_t)(at - line)) && put_in(shown, color, at, length - (size_t)(at - line));
 }
 
-/* The number of a step, behind it what views have. */
+/* The number of a step, after it what views have. */
 static bool
 paint_step(struct shown *shown, const char *line, size_t length)
 {

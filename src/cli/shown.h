@@ -15,7 +15,7 @@ enum ct_when { CT_WHEN_AUTO = 0, CT_WHEN_ALWAYS, CT_WHEN_NEVER };
 /* What is painted. */
 enum ct_shown_kind {
   CT_SHOWN_VIEW,  /* by the words that views write */
-  CT_SHOWN_TABLE, /* headings alone, which ct_shown_heading tells of: rows may have any text */
+  CT_SHOWN_TABLE, /* headings alone, which ct_shown_heading describes: rows may have any text */
   CT_SHOWN_STEPS, /* the numbers, and notes */
   CT_SHOWN_PLAN,  /* what is not hooked */
 };

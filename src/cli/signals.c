@@ -20,7 +20,7 @@
  *
  * Stops. What stops the program (Ctrl-Z, a read of a terminal in the background) is to stop contrail too, whom a shell
  * watches in the program's place. contrail ignores such signals, sees the program stop, and then stops itself. The
- * witness looks whether the program goes on without contrail having been told (kill -CONT), and tells it.
+ * witness looks whether the program goes on without contrail having been notified (kill -CONT), and notifies it.
  */
 #define _GNU_SOURCE 1
 #include "cli/signals.h"

@@ -98,7 +98,7 @@ write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *fil
               const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
-  if (wanted->family && ct_check_family_is_whole(trace, filter, diag) != CT_OK) {
+  if (wanted->family && ct_check_tree_is_whole(trace, filter, diag) != CT_OK) {
     return CT_EINVAL;
   }
   struct ct_slowest_options slowest = {

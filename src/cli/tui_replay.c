@@ -124,7 +124,8 @@ open_fold(struct tui_lines *lines, const struct tui_line *line)
   return true;
 }
 
-/* What has come to an end with the line is part of its begin's line, where that is the last one. True: it is told. */
+/* What has come to an end with the line is part of its begin's line, where that is the last one. True: it is reported.
+ */
 static bool
 join(struct tui_lines *lines, struct tui_line *line, bool is_last)
 {

@@ -498,7 +498,7 @@ ct_reading_workers(void)
 }
 
 int
-ct_check_family_is_whole(const struct ct_trace *trace, const struct ct_filter *filter, struct ct_diag *diag)
+ct_check_tree_is_whole(const struct ct_trace *trace, const struct ct_filter *filter, struct ct_diag *diag)
 {
   if (filter->tid_count == 0 && !ct_trace_has_range(trace)) {
     return CT_OK;

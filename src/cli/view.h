@@ -75,7 +75,7 @@ struct ct_trace_view {
 };
 /*
  * Opens a trace by its name, DIR, DIR@FROM..TO, DIR#TID or both, with the window, the range and the process that the
- * selection tells of; closes with ct_trace_close. CT_EXIT_OK, or the exit code after a message.
+ * selection describes; closes with ct_trace_close. CT_EXIT_OK, or the exit code after a message.
  */
 int ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_selection *selected,
                        struct ct_trace_view *view);
@@ -84,8 +84,8 @@ int ct_open_trace_form(const struct ct_command *command, const char *name, const
 unsigned ct_terminal_columns(void);
 /* How many threads are to read: one for each processor that the command may use. */
 unsigned ct_reading_workers(void);
-/* 0, or CT_EINVAL with a line: a family is shown as whole traces. */
-int ct_check_family_is_whole(const struct ct_trace *trace, const struct ct_filter *filter, struct ct_diag *diag);
+/* 0, or CT_EINVAL with a line: a process tree is shown as whole traces. */
+int ct_check_tree_is_whole(const struct ct_trace *trace, const struct ct_filter *filter, struct ct_diag *diag);
 
 /* Writes the view of what passes the filter to out; context is the caller's. As ct_report_write and the like return. */
 typedef int ct_write_view(void *context, struct ct_trace *trace, const struct ct_filter *filter,

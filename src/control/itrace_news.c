@@ -38,7 +38,7 @@ line_of(const struct ct_itrace_subscription *own, const struct ct_itrace_event *
   return ct_rpc_notification("itrace.event", json);
 }
 
-/* A ct_rpc_feed's. What is over for a subscriber of one probe has been told then: also that nobody asks again. */
+/* A ct_rpc_feed's. What is over for a subscriber of one probe has been reported then: also that nobody asks again. */
 static char *
 next_line(void *state, bool is_last, bool *is_over)
 {

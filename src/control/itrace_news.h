@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* itrace.subscribe of a session's socket: a client is told of the ends of calls without asking. */
+/* itrace.subscribe of a session's socket: a client is notified of the ends of calls without asking. */
 #ifndef CT_CONTROL_ITRACE_NEWS_H
 #define CT_CONTROL_ITRACE_NEWS_H
 

@@ -249,7 +249,7 @@ ct_rpc_answer_later(const struct ct_rpc_later *later, void *context, enum ct_rpc
 }
 
 void
-ct_rpc_let_go(struct ct_rpc_later *later)
+ct_rpc_drop_later(struct ct_rpc_later *later)
 {
   json_decref(later->id);
   *later = (struct ct_rpc_later){.look = NULL};

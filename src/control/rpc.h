@@ -80,10 +80,10 @@ int ct_rpc_only(const json_t *params, struct ct_rpc_fault *fault, const char *co
  */
 int ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, struct ct_rpc_later *later,
                   char **answer, size_t *size);
-/* The same of a call that was to be answered later; *answer NULL: not yet. Afterwards later is to be let go. */
+/* The same of a call that was to be answered later; *answer NULL: not yet. Afterwards later is to be released. */
 int ct_rpc_answer_later(const struct ct_rpc_later *later, void *context, enum ct_rpc_turn turn, char **answer,
                         size_t *size);
-void ct_rpc_let_go(struct ct_rpc_later *later);
+void ct_rpc_drop_later(struct ct_rpc_later *later);
 /* The answer to what could not be taken as a request at all. NULL: out of memory. */
 char *ct_rpc_refusal(enum ct_rpc_code code, const char *text);
 

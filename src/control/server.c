@@ -5,8 +5,8 @@
  *   in     what has been read and is not answered yet: at most a request and what one read takes
  *   out    what has not been written yet. While it is more than OUT_ENOUGH nothing is read or run for this client
  *   waits  its calls that have no answer yet, and are looked for now and then. Others are answered meanwhile
- *   feeds  what it is told of itself. A client that does not read has no more taken out of them: it is theirs to keep
- *          little, and to say what was missed
+ *   feeds  what it is sent without asking. A client that does not read has no more taken out of them: it is theirs to
+ * keep little, and to say what was missed
  *
  * In each round every client gets LINES_A_ROUND requests answered, so that a batch of small ones from one does not keep
  * the others waiting.
@@ -83,7 +83,7 @@ drop(struct ct_server *server, size_t i)
 {
   struct client *client = &server->clients[i];
   while (client->wait_count != 0) {
-    ct_rpc_let_go(&client->waits[--client->wait_count].later);
+    ct_rpc_drop_later(&client->waits[--client->wait_count].later);
   }
   while (client->feed_count != 0) {
     client->feed_count--;
@@ -187,7 +187,7 @@ look_again(struct ct_server *server, struct client *client)
     } else {
       put(client, answer, size);
     }
-    ct_rpc_let_go(&wait->later);
+    ct_rpc_drop_later(&wait->later);
     memmove(wait, wait + 1, (--client->wait_count - i) * sizeof(*wait)); /* in their order */
   }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Answers JSON-RPC on a socket that listens: one request or batch a line. All of it is done by one thread of its own,
- * so that no client holds anybody but other clients, and these only for as long as a call takes; what a client may take
- * of our memory is bounded; one that does not read its answers is dropped.
+ * so that no client keeps anybody waiting but other clients, and these only for as long as a call takes; what a client
+ * may take of our memory is bounded; one that does not read its answers is dropped.
  */
 #ifndef CT_CONTROL_SERVER_H
 #define CT_CONTROL_SERVER_H

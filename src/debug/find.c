@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gdb's `find`: bytes in memory as it is at the tape's place. Only what is known of it is searched, and only pages that
- * the recording touches, or that files have: a range without any is passed over as a whole. gdb asks again from behind
+ * the recording touches, or that files have: a range without any is passed over as a whole. gdb asks again from after
  * each match, so the last pages are kept.
  */
 #include "debug/tape.h"
@@ -134,7 +134,7 @@ ct_tape_find(struct ct_tape *tape, uint64_t address, uint64_t bytes, const uint8
   struct finding f = {.tape = tape, .pattern = pattern, .size = size, .last = address + (bytes - size), .found = found};
   uint64_t page = address / PAGE, pages = f.last / PAGE - page + 1;
   bool is_over = false;
-  /* Piece by piece: what is kept is not passed over, and a match nearby is found without a look at all of the range. */
+  /* Piece by piece: what is kept is not passed over, and a near match is found without a look at all of the range. */
   for (uint64_t some = 1; pages != 0 && !is_over;
        page += some, pages -= some, some = some < pages / 2 ? 2 * some : pages) {
     is_over = !search_pages(&f, page == address / PAGE ? address : page * PAGE, some);

@@ -43,7 +43,7 @@ const struct ct_image_file *ct_image_program(const struct ct_image *image);
 bool ct_image_has(const struct ct_image *image, uint64_t address, uint64_t bytes);
 /* Up to size bytes of code and constants, as the files have them; how many. */
 size_t ct_image_memory(const struct ct_image *image, uint64_t address, uint8_t *bytes, size_t size);
-/* Documents of gdb's protocol: library-list-svr4, and the auxiliary vector as far as it can be told. */
+/* Documents of gdb's protocol: library-list-svr4, and the auxiliary vector as far as it is known. */
 void ct_image_libraries(const struct ct_image *image, FILE *out);
 void ct_image_auxv(const struct ct_image *image, FILE *out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The protocol ("Remote Serial Protocol" in gdb's manual): one packet, one answer. The thread that is recorded is the
- * only one. What gdb may not do here (write, run) it is told by an error; what is not known here is answered by
+ * only one. What gdb may not do here (write, run) is answered by an error; what is not known here is answered by
  * nothing.
  */
 #include <contrail/debug.h>
@@ -254,7 +254,7 @@ search_memory(struct ct_debug *debug, const char *at)
   } else {
     fputc('0', debug->out);
   }
-  debug->unknown += found.unknown; /* gdb asks on behind each match, up to the end */
+  debug->unknown += found.unknown; /* gdb asks on after each match, up to the end */
   if (debug->unknown != 0 && !found.has_address && debug->note != NULL) {
     char line[160];
     snprintf(line, sizeof(line), "find: %" PRIu64 " of these bytes are not known here: a match may begin there",

@@ -89,7 +89,7 @@ ct_tape_go(struct ct_tape *tape, uint64_t step)
   if (tape->at < ct_steps_reader_steps(tape->reader)) {
     ct_steps_cursor_seek(tape->cursor, tape->at);
   } else if (ct_steps_cursor_seek(tape->cursor, tape->steps - 1)) {
-    while (ct_steps_cursor_next(tape->cursor) != NULL) { /* and what is told behind it: where a signal came */
+    while (ct_steps_cursor_next(tape->cursor) != NULL) { /* and what is reported after it: where a signal came */
     }
   }
 }
@@ -201,7 +201,7 @@ is_touched(const struct ct_tape_stop *stop, const struct ct_steps_step *step)
 
 /* ---- searches ---- */
 
-/* The nearest place where it stops: before a breakpoint's step; at a watchpoint's, behind it, or before it going back.
+/* The nearest place where it stops: before a breakpoint's step; at a watchpoint's, after it, or before it going back.
  */
 struct search {
   struct ct_tape *tape;

@@ -66,7 +66,7 @@ struct ct_tape_found {
   uint64_t unknown; /* bytes before it, or in the range, that are not known: a match may begin there */
 };
 
-/* The first place of the pattern in the bytes from address on. False: it cannot be told, or is_asked said so. */
+/* The first place of the pattern in the bytes from address on. False: it is not known, or is_asked said so. */
 bool ct_tape_find(struct ct_tape *tape, uint64_t address, uint64_t bytes, const uint8_t *pattern, size_t size,
                   struct ct_tape_found *found);
 /* False: there is no room, or it is not there. */

@@ -46,7 +46,7 @@ drain_check_rules(struct ct_drain *drain, uint64_t now)
 }
 
 /*
- * The agent has told the controller before the kernel knew the handler, so before its first call. The controller's
+ * The agent has notified the controller before the kernel knew the handler, so before its first call. The controller's
  * thread may be slow: a short while is given to it, as long as there is room in the rings. The round's answer does not
  * go back to false: what follows a segment that has been left alone must not be read before it.
  */

@@ -381,7 +381,7 @@ write_threads(const struct ct_export_job *job, struct ct_atf_process *process, s
   return err;
 }
 
-/* Makes pid_P; for a process whose number another one of the family has had, pid_P-2. */
+/* Makes pid_P; for a process whose number another one of the tree has had, pid_P-2. */
 static int
 make_directory(int session_fd, uint64_t pid, char *name, size_t size)
 {
@@ -439,7 +439,7 @@ write_process(struct session *session, struct ct_trace *trace, json_t *children,
   return err;
 }
 
-/* ---- a family ---- */
+/* ---- a process tree ---- */
 
 /* Writes the child and notes in its entry where. One that has no trace stays as it is. */
 static int
@@ -478,7 +478,7 @@ say_losses(const struct session *session, struct ct_export_summary *summary)
 }
 
 static int
-write_family(struct session *session, struct ct_diag *diag)
+write_tree(struct session *session, struct ct_diag *diag)
 {
   const struct ct_export_job *job = session->job;
   json_t *children = json_deep_copy(json_object_get(ct_trace_manifest(job->trace), "children"));
@@ -504,7 +504,7 @@ write_atf2(const struct ct_export_job *job, struct ct_diag *diag)
   if (err != CT_OK) {
     return err;
   }
-  err = write_family(&session, diag);
+  err = write_tree(&session, diag);
   if (err == CT_OK) {
     say_losses(&session, job->summary);
   } else {

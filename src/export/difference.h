@@ -34,7 +34,8 @@ void ct_difference_destroy(struct ct_difference *difference);
 
 /*
  * The paths of one trace, or of two when the job has a trace before it, for a format that shows either: put is called
- * once with them, and with their changes, which are NULL for one trace. It returns 0 or an error; CT_ENOMEM is told of.
+ * once with them, and with their changes, which are NULL for one trace. It returns 0 or an error; CT_ENOMEM is
+ * reported.
  */
 typedef int (*ct_put_paths)(void *arg, struct ct_paths *paths, const struct ct_change *changes);
 int ct_difference_put(const struct ct_export_job *job, ct_put_paths put, void *arg, struct ct_diag *diag);

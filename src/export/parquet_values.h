@@ -44,7 +44,7 @@ struct ct_parquet_chunk {
   struct ct_parquet_page dictionary, pages[2];
   unsigned count;
   uint32_t distinct; /* 0: not known */
-  /* PLAIN; NULL: too long to be told */
+  /* PLAIN; NULL: too long to be written */
   const void *least, *greatest;
   size_t least_bytes, greatest_bytes;
 };

@@ -14,7 +14,7 @@ void ct_passes_destroy(struct ct_passes *passes);                   /* accepts N
 uint64_t ct_passes_count(const struct ct_passes *passes);
 int ct_passes_add(struct ct_passes *passes); /* one more, that does not pass; 0, CT_ENOSPC, CT_EIO */
 void ct_passes_set(struct ct_passes *passes, uint64_t number);
-/* Back to the first; ct_passes_next tells of each in turn. */
+/* Back to the first; ct_passes_next describes each in turn. */
 void ct_passes_rewind(struct ct_passes *passes);
 bool ct_passes_next(struct ct_passes *passes);
 

@@ -107,7 +107,7 @@ ct_walk_text_of(struct ct_walk_texts *texts, uint32_t fn)
   return &texts->of[fn < texts->count ? fn : texts->count];
 }
 
-/* What is said of the traces (views/warnings.h), of the whole family: an array of lines; NULL: out of memory. */
+/* What is said of the traces (views/warnings.h), of the whole process tree: an array of lines; NULL: out of memory. */
 json_t *ct_export_warnings(struct ct_trace *first);
 
 #endif

@@ -8,7 +8,7 @@
  * Nothing executes a trampoline before its entry is patched, and that is done last. Every page that is written is a
  * private copy in the target. The agent's list of regions has an entry for the region and, without descriptors, one for
  * each other place where a thread can stand on the way to a trampoline (islands: jumps in padding or in place of
- * instructions, pages of stubs), so that an unwinder can be told what lies there.
+ * instructions, pages of stubs), so that an unwinder can be given what lies there.
  */
 #include "hook/install_internal.h"
 

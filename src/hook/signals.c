@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-/* Those that tell of a fault in the program itself. */
+/* Those that report a fault in the program itself. */
 static const int fault_signals[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
 #define FAULT_SIGNALS (sizeof(fault_signals) / sizeof(fault_signals[0]))
 

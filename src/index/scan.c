@@ -643,7 +643,7 @@ ct_scan_next(struct ct_scan *scan, const struct ct_span **span)
   }
 }
 
-/* From a granule before the call's: what is told after its enter of the time before it is in the piece too. */
+/* From a granule before the call's: what is reported after its enter of the time before it is in the piece too. */
 int
 ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock)
 {

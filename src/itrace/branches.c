@@ -3,7 +3,7 @@
  * See branches.h. A unit is left by the branch at its end, or by one before it, then the record is that of a part of
  * the unit, which ends there. So of a record the branches before its end are at the ends of those parts that end before
  * it, and went the other way than those parts tell; the one at its own end was taken if the next record is of another
- * place than behind it.
+ * place than after it.
  */
 #include "itrace/branches.h"
 

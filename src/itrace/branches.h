@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which way conditional branches went, as records say: so that units go on that way. A guess, nothing depends on it but
- * speed. Branches are told by the address behind them.
+ * speed. Branches are known by the address after them.
  */
 #ifndef CT_ITRACE_BRANCHES_H
 #define CT_ITRACE_BRANCHES_H

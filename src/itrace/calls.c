@@ -111,7 +111,8 @@ ct_itrace_calls_create(const struct ct_itrace_calls_options *options, struct ct_
 }
 
 /*
- * An earlier call of the thread, which has been let go: its records are still being written. False: the thread is held.
+ * An earlier call of the thread, which has been released: its records are still being written. False: the thread is
+ * traced.
  */
 static bool
 await_earlier(struct ct_itrace *calls, pid_t tid)

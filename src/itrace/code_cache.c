@@ -136,7 +136,7 @@ place_of_waiting(const struct ct_code_cache *cache, uint32_t entry)
   return waiting_for(cache, cache->exits[entry - 1].exit.target);
 }
 
-/* An exit stays in its table when it has been linked, so that the way to those behind it in their chains is not cut. */
+/* An exit stays in its table when it has been linked, so that the way to those after it in their chains is not cut. */
 static bool
 grow(struct ct_code_cache *cache, uint32_t **table, size_t *count,
      uint32_t *(*place_of)(const struct ct_code_cache *cache, uint32_t entry))
@@ -567,7 +567,7 @@ look_ahead(struct ct_code_cache *cache, struct ahead *ahead, uint64_t pc, bool i
 
 /* Where the unit that has just been made leads to. */
 static void
-look_behind_unit(struct ct_code_cache *cache, struct ahead *ahead)
+look_after_unit(struct ct_code_cache *cache, struct ahead *ahead)
 {
   const struct ct_unit *unit = &cache->unit;
   for (uint32_t i = 0; i < unit->exit_count; i++) {
@@ -604,7 +604,7 @@ find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn rea
   if (index == SIZE_MAX) {
     return index;
   }
-  look_behind_unit(cache, &ahead);
+  look_after_unit(cache, &ahead);
   for (uint32_t i = 0; i < ahead.count && has_room(cache, ahead.pcs[i]); i++) {
     if (*bucket_of(cache, ahead.pcs[i]) != 0) {
       continue;
@@ -613,7 +613,7 @@ find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn rea
     if (next == SIZE_MAX) {
       break;
     }
-    look_behind_unit(cache, &ahead);
+    look_after_unit(cache, &ahead);
     if (ahead.are_returned_to[i]) {
       make_entry(cache, next);
     }

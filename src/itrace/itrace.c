@@ -2,12 +2,12 @@
 /*
  * A recording: its threads, each with a tracer of its own (tracer.c), a code cache, a file.
  *
- * A thread that a traced thread makes has stopped before its first instruction, held by its maker's tracer, and ptrace
- * wants all calls for a thread from the one that seized it. So the maker's tracer makes the spaces of the new thread,
- * puts it where threads wait for their tracer (park), with all signals blocked, and lets it go; the new tracer seizes
- * it there. Should we be killed in between, it leaves by itself, as every thread does that waits for a tracer.
+ * A thread that a traced thread makes has stopped before its first instruction, stopped for its maker's tracer, and
+ * ptrace wants all calls for a thread from the one that seized it. So the maker's tracer makes the spaces of the new
+ * thread, puts it where threads wait for their tracer (park), with all signals blocked, and releases it; the new tracer
+ * seizes it there. Should we be killed in between, it leaves by itself, as every thread does that waits for a tracer.
  *
- * What one thread maps or changes of the code, others may have translated: before it goes on behind the system call,
+ * What one thread maps or changes of the code, others may have translated: before it goes on after the system call,
  * those have forgotten it (ct_itrace_changed). A thread that ends cannot unmap what is ours; the next one that makes
  * system calls for us does it (struct ct_itrace.gone).
  */
@@ -105,7 +105,7 @@ static void
 has_one_less(struct ct_itrace *all)
 {
   if (--all->running == 0 && eventfd_write(all->done_fd, 1) != 0) {
-    return; /* it has been told before */
+    return; /* it has been reported before */
   }
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * See leftovers.h. A space of a tracer (space.h) is one shared memfd: what thread and tracer share lies below 2 GiB,
- * with nothing else of ours there, and tells it from other memory of that name. Nothing of the program has an address
- * in it, but for a thread that is in there, and for the frame of a signal's handler that came after the tracer's death:
- * threads' stacks are looked at for any such word.
+ * with nothing else of ours there, and distinguishes it from other memory of that name. Nothing of the program has an
+ * address in it, but for a thread that is in there, and for the frame of a signal's handler that came after the
+ * tracer's death: threads' stacks are looked at for any such word.
  */
 #include "itrace/leftovers.h"
 

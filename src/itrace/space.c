@@ -30,7 +30,7 @@
 #define USUAL_LOW       0x7e9000000000ull
 #define REGION_BYTES    (64ull << 20)
 #define REGION_LEAST    (2ull << 20)
-#define SLACK           (1ull << 20) /* behind a window */
+#define SLACK           (1ull << 20) /* after a window */
 #define TRIES_MAX       16
 #define HIGH_FD         1000
 

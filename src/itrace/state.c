@@ -233,7 +233,7 @@ ct_tracer_is_syscall(const struct ct_tracer *tracer, uint64_t pc)
          ct_effects_of(code, sizeof(code), &effects) && effects.flow == CT_INSN_FLOW_SYSCALL;
 }
 
-/* It waits in code that stays as it is, whatever is forgotten; where it goes on is told anew. */
+/* It waits in code that stays as it is, whatever is forgotten; where it goes on is set anew. */
 static int
 look(struct ct_tracer *tracer)
 {
@@ -329,7 +329,7 @@ ct_tracer_enter(struct ct_tracer *tracer)
 }
 
 /*
- * A system call is let go to its end by PTRACE_SYSCALL: of a single step the trap flag would stay if we were killed
+ * A system call is released to its end by PTRACE_SYSCALL: of a single step the trap flag would stay if we were killed
  * meanwhile, and the program would die of it.
  */
 int
@@ -345,7 +345,7 @@ ct_tracer_go_on(struct ct_tracer *tracer, int signal)
   return ct_traced_go(tracer->tid, CT_TRACED_STEP, signal);
 }
 
-/* A thread has been made in a way that no tracer is told of. */
+/* A thread has been made in a way that no tracer is notified of. */
 static bool
 has_made_untraced(const struct ct_tracer *tracer, int64_t result)
 {
@@ -639,7 +639,7 @@ covers(const struct ct_tracer *tracer, uint64_t start, uint64_t end)
 
 /*
  * Does the system call change where the thread goes on, or code that has been translated? What only maps or unmaps
- * other memory is made in the translated code; but that there is new code, the other traced threads are told when it is
+ * other memory is made in the translated code; but that there is new code, the other traced threads learn when it is
  * there.
  */
 static bool

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The instruction tracer: a thread of the target, and a thread of ours that holds it by ptrace.
+ * The instruction tracer: a thread of the target, and a thread of ours that traces it.
  *
  *   the target's thread    runs units out of its code cache; where it does not know the way it waits in the shared
  * slots the tracer's thread    (tracer_main) translates, answers, delivers signals, makes all calls of ptrace the
@@ -9,8 +9,8 @@
  * The tracer waits for one word, the doorbell, which the target's thread and the waiter ring.
  *
  * A thread that is TRANSLATED comes to a stop for a signal, or because it was interrupted: to make one instruction
- * where it is (wants_step), or to be let go (is_leaving). What cannot be translated, system calls that change where the
- * thread goes on or make a child, and the way into a handler are single steps (STEPS), after which it goes on
+ * where it is (wants_step), or to be released (to_release). What cannot be translated, system calls that change where
+ * the thread goes on or make a child, and the way into a handler are single steps (STEPS), after which it goes on
  * translated. Children run where they are; of threads see itrace.c.
  *
  * Should we be killed, the kernel lets the thread run on, translated. The next time that it does not know the way it
@@ -269,9 +269,9 @@ unpark(struct ct_tracer *tracer)
   } /* else we have come late, it has left, and its mask is its own again */
 }
 
-/* The thread has stopped and is to be let go. */
+/* The thread has stopped and is to be released. */
 static int
-let_go(struct ct_tracer *tracer)
+release(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   bool spoilt = false;
@@ -312,7 +312,7 @@ end_stretch(struct ct_tracer *tracer)
     return ct_tracer_enter(tracer);
   }
   if (tracer->all->options.pid != 0 || tracer->all->is_calls) {
-    return let_go(tracer);
+    return release(tracer);
   }
   tracer->state = CT_TRACER_NATIVE; /* up to the program's end, which is waited for */
   return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
@@ -334,7 +334,7 @@ at_watched(struct ct_tracer *tracer, struct user_regs_struct *regs)
     return ct_traced_set_regs(tracer->tid, regs) != 0 ? CT_ESRCH : ct_tracer_enter(tracer);
   case CT_WATCH_END:
     return end_stretch(tracer);
-  default: /* it is executed where it is, and goes on behind that */
+  default: /* it is executed where it is, and goes on after that */
     if (!records && ct_watch_is_done(tracer->watch)) {
       return end_stretch(tracer);
     }
@@ -386,8 +386,8 @@ interrupted(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   bool spoilt;
-  if (tracer->is_leaving) {
-    return let_go(tracer);
+  if (tracer->to_release) {
+    return release(tracer);
   }
   bool is_step = tracer->wants_step, is_watched = tracer->wants_watched, is_room = tracer->wants_room;
   bool is_flush = tracer->wants_flush && tracer->state == CT_TRACER_TRANSLATED, is_first = tracer->is_parked;
@@ -453,7 +453,7 @@ has_exec(struct ct_tracer *tracer)
   tracer->process = fresh;
   __atomic_store_n(&tracer->tid, fresh.pid, __ATOMIC_RELEASE); /* the waiter reads it */
   tracer->steps_call = tracer->is_in_call = true;
-  tracer->is_leaving |= tracer->all->is_calls; /* the call has ended */
+  tracer->to_release |= tracer->all->is_calls; /* the call has ended */
   tracer->asked_ns = ct_now_ns();
   return ct_tracer_go_on(tracer, 0);
 }
@@ -463,8 +463,8 @@ stepped(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   ct_tracer_in_handler(tracer);
-  if (tracer->is_leaving) {
-    return let_go(tracer);
+  if (tracer->to_release) {
+    return release(tracer);
   }
   ct_tracer_make_changes(tracer);
   if (!tracer->has_new_image) {
@@ -561,8 +561,8 @@ handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
   case CT_TRACED_INTERRUPTED:
     return interrupted(tracer);
   case CT_TRACED_GROUP_STOP:
-    if (tracer->is_leaving) {
-      return let_go(tracer);
+    if (tracer->to_release) {
+      return release(tracer);
     }
     return ct_traced_go(tracer->tid, CT_TRACED_LISTEN, 0);
   case CT_TRACED_CHILD:
@@ -596,21 +596,21 @@ look(struct ct_tracer *tracer)
     code = handle_stop(tracer, &event);
     event_is_taken(tracer);
   }
-  if (code == 0 && tracer->state != CT_TRACER_DONE && !tracer->is_leaving) {
+  if (code == 0 && tracer->state != CT_TRACER_DONE && !tracer->to_release) {
     ct_tracer_serve_flush(tracer);
     ct_live_serve(tracer);
   }
-  if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !tracer->wants_step && !tracer->is_leaving &&
+  if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !tracer->wants_step && !tracer->to_release &&
       !tracer->is_parked && __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == CT_ITRACE_WAITS) {
     code = ct_tracer_answer(tracer);
   }
-  if (code == 0 && !tracer->is_leaving && !tracer->is_parked && !tracer->wants_back && ct_tracer_has_left(tracer)) {
+  if (code == 0 && !tracer->to_release && !tracer->is_parked && !tracer->wants_back && ct_tracer_has_left(tracer)) {
     tracer->wants_back = true;
     code = ct_traced_interrupt(tracer->tid);
   }
-  if (code == 0 && !tracer->is_leaving && tracer->state != CT_TRACER_DONE &&
+  if (code == 0 && !tracer->to_release && tracer->state != CT_TRACER_DONE &&
       (atomic_load_explicit(&tracer->stop, memory_order_acquire) != 0 || all_is_recorded(tracer))) {
-    tracer->is_leaving = true;
+    tracer->to_release = true;
     tracer->asked_ns = ct_now_ns();
     if (tracer->state != CT_TRACER_STEPS) {
       ct_traced_interrupt(tracer->tid);
@@ -664,7 +664,7 @@ ct_tracer_loop(struct ct_tracer *tracer)
     if (tracer->space->slots != NULL) {
       __atomic_fetch_add(&tracer->space->slots->liveness, 1, __ATOMIC_RELAXED);
     }
-    if (tracer->is_leaving && tracer->state != CT_TRACER_DONE && ct_now_ns() - tracer->asked_ns > LEAVE_NS) {
+    if (tracer->to_release && tracer->state != CT_TRACER_DONE && ct_now_ns() - tracer->asked_ns > LEAVE_NS) {
       code = ct_fail(&tracer->diag, CT_ETIMEOUT, "the thread does not stop");
     }
     if (code == 0 && tracer->state != CT_TRACER_DONE && tracer->doorbell == doorbell) {

@@ -141,7 +141,7 @@ struct ct_tracer {
   bool is_parked;    /* it waits, with all signals blocked, for its first stop; mask is its own */
   uint64_t mask;
   bool hides_trap;  /* SIGTRAP is blocked, but for the step */
-  bool is_leaving;  /* has been interrupted to be let go */
+  bool to_release;  /* has been interrupted to be released */
   uint32_t changes; /* of all, that it knows */
   uint32_t child_count;
   pid_t children[CT_CHILDREN];         /* that it has made, and that have not stopped yet */
@@ -164,7 +164,7 @@ struct ct_tracer {
   _Atomic uint32_t flush_made;   /* ... and that is forgotten */
   _Atomic uint32_t begun;        /* 1: yes, 2: it failed */
   _Atomic uint32_t stop;         /* is asked for */
-  _Atomic bool is_released;      /* the thread has been let go */
+  _Atomic bool is_released;      /* the thread has been released */
   _Atomic bool waiter_ends;      /* it waits for nothing any more */
   _Atomic uint32_t event;        /* 1: the waiter has seen that there is something to be waited for */
   pthread_mutex_t doorbell_lock; /* set by the tracer, rung by the waiter */
@@ -234,7 +234,7 @@ int ct_tracer_begin_thread(struct ct_tracer *tracer);
 int ct_tracer_begin_program(struct ct_tracer *tracer);
 /* Makes the recorder and the spaces of the thread, which has stopped at an instruction of the program. */
 int ct_tracer_make(struct ct_tracer *tracer);
-/* Holds the thread, which has stopped or does so at once, until it ends or is let go. */
+/* Traces the thread, which has stopped or does so at once, until it ends or is released. */
 void ct_tracer_loop(struct ct_tracer *tracer);
 /* Others have changed code: if this thread's translations are to be forgotten for that, they are, or will be. */
 void ct_tracer_serve_flush(struct ct_tracer *tracer);
@@ -265,7 +265,7 @@ void ct_live_hand_over(struct ct_tracer *tracer);
 void ct_tracer_has_child(struct ct_tracer *tracer, pid_t child);
 /* Those that had not stopped when they were made: on a busy machine that may take seconds. */
 void ct_tracer_see_to_children(struct ct_tracer *tracer);
-/* One of which nobody has told; see ct_traced_stray. */
+/* One that nobody has reported; see ct_traced_stray. */
 void ct_tracer_see_to_stray(struct ct_tracer *tracer);
 
 /* ---- itrace.c ---- */
@@ -290,7 +290,7 @@ ct_itrace_is_many(const struct ct_itrace *all)
 {
   return all->options.all_threads || all->is_calls;
 }
-/* The tracer of a thread is begun, and told of when it has: 0, or an error, then there is none. */
+/* The tracer of a thread is begun, and reports when it has: 0, or an error, then there is none. */
 int ct_itrace_begin_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call, struct ct_diag *diag);
 /* Joins those whose threads have ended, or with `waits` all: until there is none. */
 void ct_itrace_join(struct ct_itrace *all, bool waits);

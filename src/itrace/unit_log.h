@@ -35,7 +35,7 @@ uint32_t ct_unit_log_next(const struct ct_unit_log *log);
 bool ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit);
 /* False: there is none of that id. */
 bool ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_unit *unit);
-/* The address behind the first code_at bytes of its code, which end with an instruction. */
+/* The address after the first code_at bytes of its code, which end with an instruction. */
 uint64_t ct_unit_log_pc(const struct ct_logged_unit *unit, uint32_t code_at);
 
 /* Tells how long the record of that unit is, which there is. */

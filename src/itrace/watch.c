@@ -15,7 +15,7 @@
 
 enum { PLACES_MAX = 4096 };
 
-/* "0x401000", or a function and how far behind its begin. */
+/* "0x401000", or a function and how far after its begin. */
 struct place {
   char *function; /* NULL: the address alone */
   uint64_t address;

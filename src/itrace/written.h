@@ -4,7 +4,7 @@
  * number, arguments and result (man pages, section 2, and the kernel's headers). The recorder adds the bytes to a
  * thread's records, so that it is known who wrote last there.
  *
- * Not told: what a system call writes that is not in the table, or writes later (io_uring, asynchronous input and
+ * Not reported: what a system call writes that is not in the table, or writes later (io_uring, asynchronous input and
  * output, a word that is set when a thread ends); what other processes write into shared memory.
  */
 #ifndef CT_ITRACE_WRITTEN_H

@@ -110,7 +110,7 @@ stop(struct mcp_call *call, struct mcp_held *held)
   const json_t *end = json_object_get(call->arguments, "end");
   bool is_launched = held->session->argv != NULL && !held->session->is_kept;
   if (json_is_true(end) && held->session->argv == NULL) {
-    return mcp_fail(call, "stop: a process that was attached to is let go, not ended (end: false)");
+    return mcp_fail(call, "stop: a process that was attached to is released, not ended (end: false)");
   }
   mcp_session_stop(held, end != NULL ? json_is_true(end) : is_launched);
   if (!mcp_session_await(call, held, mcp_get_number(call->arguments, "wait_s", STOP_SECONDS))) {

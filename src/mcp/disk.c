@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How much the server's directory holds, and may hold (--max-disk): traces, output, answers in files, recorded
- * instructions. Before something begins that will grow, it is told how large it may become: what --max-size allows, or
- * what is left. Answers in files end there; recordings end, or drop what is oldest.
+ * instructions. Before something begins that will grow, it is checked how large it may become: what --max-size allows,
+ * or what is left. Answers in files end there; recordings end, or drop what is oldest.
  */
 #include "mcp/held.h"
 

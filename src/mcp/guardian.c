@@ -4,8 +4,8 @@
  * server has launched and attached to. When the pipe ends without a goodbye, it ends the groups of those that were
  * launched, takes the hooks out of those that were attached to, and removes the server's temporary directory.
  *
- * A program whose id it was not told yet, because the server was killed while it began, is known by its standard
- * output: a pipe that it was told before.
+ * A program whose id it was not given yet, because the server was killed while it began, is known by its standard
+ * output: a pipe that it was given before.
  */
 #include "mcp/server.h"
 
@@ -110,7 +110,7 @@ has_pipe(pid_t pid, char pipes[][PIPE_BYTES])
   return false;
 }
 
-/* Programs whose ids nobody has told; some may be on their way through exec. */
+/* Programs whose ids nobody has given; some may be on their way through exec. */
 static void
 end_unknown(char pipes[][PIPE_BYTES])
 {

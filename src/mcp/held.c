@@ -97,7 +97,7 @@ mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, con
     free_held(held);
     mcp_fail(call,
              "%zu sessions and traces are held, %zu of them recorded now: session action=stop ends one, "
-             "action=forget lets go of one that has ended",
+             "action=forget drops one that has ended",
              count, live);
     return NULL;
   }

@@ -131,7 +131,7 @@ start(struct http_server *server, struct ct_diag *diag)
   return 0;
 }
 
-/* Every session ends, and what waits is told so. */
+/* Every session ends, and what waits is answered so. */
 static void
 end(struct http_server *server)
 {

@@ -130,7 +130,7 @@ send_event(struct http_exchange *reader, const struct http_event *event)
 
 /* The reader gets no more; its stream goes on. */
 static void
-let_go(struct http_exchange *reader)
+release(struct http_exchange *reader)
 {
   reader->stream->reader = NULL;
   reader->stream = NULL;
@@ -178,7 +178,7 @@ http_stream_add(struct http_stream *stream, const char *text, size_t length)
   stream->last = event;
   stream->session->kept_bytes += length;
   if (reader != NULL && !send_event(reader, event)) {
-    let_go(reader);
+    release(reader);
   } else if (reader != NULL) {
     http_wake(reader);
   }
@@ -244,7 +244,7 @@ http_stream_resume(struct http_exchange *exchange, const char *last_event)
     return false;
   }
   if (stream->reader != NULL) { /* its connection broke, and we have not seen it yet */
-    let_go(stream->reader);
+    release(stream->reader);
   }
   http_stream_read(stream, exchange);
   exchange->is_listening = stream->is_listening;
@@ -257,7 +257,7 @@ http_stream_resume(struct http_exchange *exchange, const char *last_event)
   http_append(&exchange->events, lost, (size_t)length);
   for (const struct http_event *event = stream->first; event != NULL; event = event->next) {
     if (event->number > after && !send_event(exchange, event)) {
-      let_go(exchange); /* it comes again for the rest */
+      release(exchange); /* it comes again for the rest */
       return true;
     }
   }

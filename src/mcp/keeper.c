@@ -6,8 +6,8 @@
  *
  * The end of a session comes in one of these ways: the program ends; somebody stops it (mcp_session_stop, contrail
  * stop, a rule); its time is over; the server ends. A program that was launched is then sent SIGTERM, and SIGKILL with
- * its group when it goes on, unless it is to be kept. One that was attached to is let go. A launched program that goes
- * on unrecorded is watched to its end, or the server's.
+ * its group when it goes on, unless it is to be kept. One that was attached to is released. A launched program that
+ * goes on unrecorded is watched to its end, or the server's.
  */
 #include "mcp/held.h"
 

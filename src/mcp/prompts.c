@@ -40,7 +40,7 @@ static const struct prompt {
      "What each thread waits for",
      {{"process", "its id or name", true}},
      "The process $process hangs. Find out why.\n"
-     "1. attach with patterns left out; wait a second; it is let go at the end, unharmed.\n"
+     "1. attach with patterns left out; wait a second; it is released at the end, unharmed.\n"
      "2. analyze view=threads: the calls that each thread is in, of those that began since the attach, and the system "
      "call\n"
      "that it waits in. What waited before has no calls: launch it again under contrail, if it can be, and let it "

@@ -43,7 +43,7 @@ unsigned long long mcp_started_at(pid_t pid);
 /*
  * Speaks MCP on the standard input and output until the client goes (end of file) or SIGTERM, SIGINT or SIGHUP comes.
  * Then programs that were launched have been ended, unless they were to be kept, and processes that were attached to
- * are let go. To be called while there is no other thread. 0, or why it could not begin.
+ * are released. To be called while there is no other thread. 0, or why it could not begin.
  */
 int mcp_serve(const struct mcp_options *options, struct ct_diag *diag);
 

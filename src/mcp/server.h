@@ -190,7 +190,7 @@ void mcp_guard_launched(struct mcp_server *server, pid_t pid);
 void mcp_guard_attached(struct mcp_server *server, pid_t pid);
 void mcp_guard_forget(struct mcp_server *server, pid_t pid);
 /* Before a program begins that has the pipe, one end of which is fd, as its standard input or output; and when it has
- * ended, or its id has been told. */
+ * ended, or its id has been reported. */
 void mcp_guard_pipe(struct mcp_server *server, int fd, bool is_ours);
 /* The server ends. is_clean: there is nothing left to be done. */
 void mcp_guardian_end(struct mcp_server *server, bool is_clean);

@@ -193,7 +193,7 @@ size_of(const json_t *json)
   return json_dumpb(json, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY);
 }
 
-/* Whatever has made it too long: the answer is said all the same, since what it tells of has been done. */
+/* Whatever has made it too long: the answer is said all the same, since what it describes has been done. */
 static void
 fit(struct mcp_call *call)
 {

@@ -88,7 +88,7 @@ add_id(struct ct_thread_ids *ids, pid_t own, pid_t outside)
 }
 
 /*
- * Who has many threads, and tells of ids that none of them has, has us look at all of them for each: of the time that
+ * Who has many threads, and gives ids that none of them has, has us look at all of them for each: of the time that
  * passes only a part is spent on that.
  */
 static bool

@@ -453,7 +453,7 @@ ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(voi
     answer(context);
     return ct_fail(diag, CT_ESRCH, "the thread that is about to exec is none of the program's");
   }
-  ct_process_let_go(process);
+  ct_process_release_traced(process);
   if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)TRACE_OPTIONS) != 0) {
     int err = errno;
     answer(context);

@@ -31,9 +31,9 @@ struct ct_process {
   struct ct_pause_request *pause_request; /* asked for while its threads are stopped; NULL: nobody is to yield */
   void (*meanwhile)(void *context);       /* called while they run on and have to be waited for; NULL: nothing is */
   void *meanwhile_context;
-  void (*let_go)(void *context); /* called before threads are stopped: another thread of ours may hold some by
-                                    ptrace, and lets them go. NULL: none does */
-  void *let_go_context;
+  void (*release_traced)(void *context); /* called before threads are stopped: another thread of ours may trace some by
+                                    ptrace, and releases them. NULL: none does */
+  void *release_context;
   const _Atomic uint32_t *expedited; /* not 0: who waits for the process gives up soon; NULL: never */
   bool (*asked)(void *context);      /* somebody wants something else of who waits for it; NULL: never */
   void *asked_context;
@@ -81,10 +81,10 @@ ct_process_is_expedited(const struct ct_process *process)
 
 /* Before threads of it are seized. */
 static inline void
-ct_process_let_go(const struct ct_process *process)
+ct_process_release_traced(const struct ct_process *process)
 {
-  if (process->let_go != NULL) {
-    process->let_go(process->let_go_context);
+  if (process->release_traced != NULL) {
+    process->release_traced(process->release_context);
   }
 }
 
@@ -164,7 +164,8 @@ uint64_t ct_process_private_bytes(pid_t pid);
 /* The most that it had in memory at a time (VmHWM), 0 when the kernel does not say. */
 uint64_t ct_process_peak_bytes(pid_t pid);
 
-/* When the process began (field 22 of /proc/PID/stat), which tells it from another with its id; 0: there is none. */
+/* When the process began (field 22 of /proc/PID/stat), which distinguishes it from another with its id; 0: there is
+ * none. */
 uint64_t ct_process_start_time(pid_t pid);
 /* Has it waited for a child? By cminflt (field 11): each process faults. Also of one that has ended itself. */
 bool ct_process_had_children(pid_t pid);

@@ -403,7 +403,7 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
       if (!find_signal_frame(stopped, &mappings, from, &wanted, inner.store_delta, &frame)) {
         break;
       }
-      /* The handler may step over the instruction, and so go on anywhere behind pc. */
+      /* The handler may step over the instruction, and so go on anywhere after pc. */
       code = add_pc(stopped, frame.pc);
       code = code == 0 ? add_pc(stopped, frame.pc + 1) : code;
       from = after_frame(&mappings, &frame);
@@ -530,7 +530,7 @@ ct_process_stop(struct ct_process *process, int deadline_ms, struct ct_stopped *
   bool late;
   int code;
   memset(stopped, 0, sizeof(*stopped));
-  ct_process_let_go(process);
+  ct_process_release_traced(process);
   do {
     if (!await_late(process, deadline)) {
       return ct_fail(diag, CT_ETIMEOUT, "cannot stop the threads of process %d: thread %d does not stop",

@@ -68,7 +68,7 @@ bool ct_traced_rseq(pid_t tid, uint64_t *address, uint32_t *signature);
 int ct_traced_set_mask(pid_t tid, uint64_t mask);
 /*
  * The first thread of a process, which this thread traces, is dead, and waits for others to end. Is there one among
- * those that this thread traces, too, and has stopped? A clone whose maker was killed before it could tell of it is
+ * those that this thread traces, too, and has stopped? A clone whose maker was killed before it could report it is
  * unknown until then, and stays for ever where it stops on its end. 0: there is none.
  */
 pid_t ct_traced_stray(pid_t leader);

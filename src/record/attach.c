@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holding a process that runs: to put hooks in (attach), for a moment's change, to take them out (detach); and cleaning
- * up what a dead session left. See session_internal.h.
+ * Stopping a process that runs: to put hooks in (attach), for a moment's change, to take them out (detach); and
+ * cleaning up what a dead session left. See session_internal.h.
  *
  * All files are planned before the process is stopped, so that it is stopped only for what must be done then.
  */

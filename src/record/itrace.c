@@ -5,9 +5,9 @@
  * answered, and goes on in translated code, hooks and all; from the function's first instruction to its return that is
  * recorded.
  *
- * A thread that a tracer holds cannot be stopped by anybody else. So before threads are stopped, for a change, an exec,
- * a crash or the end, all are let go (ct_process_let_go), and their calls are cut there. A call in a call that is
- * recorded is none of its own.
+ * A thread that a tracer has cannot be stopped by anybody else. So before threads are stopped, for a change, an exec,
+ * a crash or the end, all are released (ct_process_release_traced), and their calls are cut there. A call in a call
+ * that is recorded is none of its own.
  *
  * Which steps are of which call is in the trace's itrace.tsv: thread, function, clock of the call's event (0: it has
  * none), first step in the thread's file, steps, and what has become of it.
@@ -226,7 +226,7 @@ ring_session(void *context)
 }
 
 static void
-let_go(void *context)
+release_traced(void *context)
 {
   struct ct_session *session = context;
   if (session->itrace.calls != NULL) {
@@ -239,8 +239,8 @@ static int
 begin_calls(struct ct_session *session, struct ct_diag *diag)
 {
   struct session_itrace *itrace = &session->itrace;
-  session->target.process.let_go = let_go;
-  session->target.process.let_go_context = session;
+  session->target.process.release_traced = release_traced;
+  session->target.process.release_context = session;
   if (itrace->calls != NULL) {
     return 0;
   }
@@ -472,7 +472,7 @@ session_close_probe(struct ct_session *session, uint32_t number, struct ct_diag 
   session_itrace_forget(session, number);
   ct_plans_unlock(session->recording.modules.plans);
   if (session_probe_is_busy(session, number)) {
-    let_go(session);
+    release_traced(session);
   }
   session->recording.manifest_is_old = true;
   return 0;
@@ -492,7 +492,7 @@ session_itrace_sees_end(struct ct_session *session)
     return false;
   }
   if (ct_process_has_died(&session->target.process)) {
-    let_go(session);
+    release_traced(session);
   }
   bool has_ended = ct_itrace_calls_process_ended(session->itrace.calls, &status);
   if (has_ended && !session->target.process.dead) {
@@ -519,7 +519,7 @@ session_itrace_end_image(struct ct_session *session)
 {
   count_functions(session);
   if (session->itrace.calls != NULL) {
-    let_go(session);
+    release_traced(session);
     ct_itrace_calls_image(session->itrace.calls);
   }
 }
@@ -566,7 +566,7 @@ session_forget_itrace(struct ct_session *session)
   itrace->ended_count = 0;
 }
 
-/* Nothing more will be recorded: those are told who do not ask. */
+/* Nothing more will be recorded: those who do not ask are notified. */
 static void
 report_the_end(struct ct_session *session)
 {
@@ -588,7 +588,7 @@ session_free_itrace(struct ct_session *session)
 {
   struct session_itrace *itrace = &session->itrace;
   json_decref(itrace->last);
-  itrace->last = session_itrace_json(session); /* those who wait are told */
+  itrace->last = session_itrace_json(session); /* those who wait are notified */
   report_the_end(session);
   for (uint32_t i = 0; i < CT_ITRACE_PROBES; i++) {
     clear_probe(&itrace->probes[i]);

@@ -29,7 +29,7 @@ struct session_probe {
   uint64_t allowed;  /* calls, all in all ... */
   uint64_t begun;    /* ... and so many have been begun */
   uint64_t recorded; /* from begin to end */
-  uint64_t cut;      /* let go before their end, or their thread has ended */
+  uint64_t cut;      /* released before their end, or their thread has ended */
   uint64_t failed;
   uint64_t steps;
   size_t functions; /* that it is about, at most at a time */

@@ -81,7 +81,7 @@ put(struct ct_itrace_feed *feed, const struct ct_itrace_event *event)
 }
 
 static void
-let_go(struct ct_itrace_feed *feed)
+release(struct ct_itrace_feed *feed)
 {
   pthread_mutex_lock(&feed->lock);
   bool is_last = --feed->owners == 0;
@@ -117,7 +117,7 @@ put_to_all(struct ct_session *session, uint64_t serial, const struct ct_itrace_e
     pthread_mutex_unlock(&feed->lock);
     if (is_done) {
       *at = feed->next;
-      let_go(feed);
+      release(feed);
     } else {
       at = &feed->next;
     }
@@ -167,7 +167,7 @@ session_end_feeds(struct ct_session *session)
     feed->is_over = true;
     ring(feed);
     pthread_mutex_unlock(&feed->lock);
-    let_go(feed);
+    release(feed);
   }
 }
 
@@ -204,7 +204,7 @@ forget_closed(struct ct_session *session)
     pthread_mutex_unlock(&feed->lock);
     if (is_closed) {
       *at = feed->next;
-      let_go(feed);
+      release(feed);
     } else {
       at = &feed->next;
     }
@@ -247,7 +247,7 @@ void
 session_feed_drop(struct ct_itrace_feed *feed)
 {
   feed->owners = 1;
-  let_go(feed);
+  release(feed);
 }
 
 int
@@ -280,6 +280,6 @@ void
 ct_itrace_feed_close(struct ct_itrace_feed *feed)
 {
   if (feed != NULL) {
-    let_go(feed);
+    release(feed);
   }
 }

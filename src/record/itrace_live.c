@@ -41,7 +41,7 @@ run_open(struct ct_session *session, void *context, struct ct_diag *diag)
   }
   argument->done.hooked = ct_modules_probed(&session->recording.modules, argument->number);
   argument->done.unmatched = argument->done.hooked == 0;
-  session_report_probes(session); /* it is open: however soon it is over, those who have subscribed are told */
+  session_report_probes(session); /* it is open: however soon it is over, those who have subscribed are notified */
   session->recording.manifest_is_old = true;
   return 0;
 }

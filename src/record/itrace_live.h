@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For those who wait for calls that are recorded as instructions, and do not want to be held. */
+/* For those who wait for calls that are recorded as instructions, and do not want to wait. */
 #ifndef CT_RECORD_ITRACE_LIVE_H
 #define CT_RECORD_ITRACE_LIVE_H
 

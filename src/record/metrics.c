@@ -14,7 +14,7 @@
 
 #define WAIT_NS     300000000
 #define LOCK_NS     100000000 /* for the writer's lock, which the drain has most of the time when there is much to do */
-#define THREADS_MAX 1024      /* that are told of, those with the most events */
+#define THREADS_MAX 1024      /* that are reported, those with the most events */
 
 static struct timespec
 in_ns(long ns)

@@ -152,7 +152,7 @@ uint64_t ct_modules_deadline(struct ct_modules *modules, int pid, bool is_fresh,
 void ct_modules_count(const struct ct_modules *modules, size_t *functions, size_t *hooked);
 /* True when a thread that stands at one of the places is in a function that asks the kernel for signal dispositions. */
 bool ct_modules_in_sigaction(const struct ct_modules *modules, const uint64_t *pcs, size_t count);
-/* A loaded module that may take gs with no hook to tell of it; NULL when there is none. */
+/* A loaded module that may take gs with no hook to report it; NULL when there is none. */
 const struct ct_module *ct_modules_gs_danger(const struct ct_modules *modules);
 /* The plan of a process's program, ahead of its modules; NULL when it cannot be planned. */
 const struct ct_plan *ct_modules_program(struct ct_modules *modules, int pid);

@@ -198,7 +198,7 @@ hook_found_modules(struct ct_session *session)
 
 /*
  * A check of the mappings, now and then: for programs whose loader has no rendezvous, and for those that map code by
- * other means. What a loader with a rendezvous has just mapped it will tell of; so with one, only what is there at two
+ * other means. What a loader with a rendezvous has just mapped it will report; so with one, only what is there at two
  * looks in a row with no word from the loader counts.
  */
 void

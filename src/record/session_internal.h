@@ -185,7 +185,7 @@ void session_forget_rule(struct ct_session *session, uint32_t slot);
 int session_mark_number(struct session_triggers *triggers, const char *rule, const char *name);
 /* Signal `number` has come: a fault that ends the process (crash), or it has ended by it. tid 0: none. */
 void session_note_signal(struct ct_session *session, int number, bool is_crash, uint64_t tsc, uint32_t tid);
-/* The image has a ring, and the drain has not begun with it: the agent tells of handlers if rules need them. */
+/* The image has a ring, and the drain has not begun with it: the agent reports handlers if rules need them. */
 void session_want_handlers(struct ct_session *session);
 /* In a process that is stopped: what was set before the agent could tell. */
 void session_read_handlers(struct ct_session *session, const struct ct_remote *remote);
@@ -223,11 +223,11 @@ void session_itrace_allow(struct ct_session *session, uint32_t slot, uint32_t ca
 void session_itrace_forget(struct ct_session *session, uint32_t slot);
 /* Has the process ended, as one of its threads has shown? Then that is noted. */
 bool session_itrace_sees_end(struct ct_session *session);
-/* Some thread is held by a tracer: its process must not be waited for. */
+/* Some thread has a tracer: its process must not be waited for. */
 bool session_itrace_is_live(struct ct_session *session);
 void session_itrace_end_image(struct ct_session *session);
 void session_end_itrace(struct ct_session *session);     /* files get their ends */
-void session_free_itrace(struct ct_session *session);    /* but for what those are told who wait */
+void session_free_itrace(struct ct_session *session);    /* but for what is reported to those who wait */
 void session_forget_itrace(struct ct_session *session);  /* that, too */
 json_t *session_itrace_json(struct ct_session *session); /* NULL: nothing was wanted */
 

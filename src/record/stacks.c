@@ -183,7 +183,7 @@ ids_of(struct ct_stacks *stacks, const struct ct_module *module)
   return *ids;
 }
 
-/* The id of the frame's function, if it has hooks that tell of frames; UINT32_MAX: it has not. */
+/* The id of the frame's function, if it has hooks that report frames; UINT32_MAX: it has not. */
 static uint32_t
 id_of(struct ct_stacks *stacks, const struct ct_stack_frame *frame, bool *is_strange)
 {

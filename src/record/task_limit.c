@@ -3,7 +3,7 @@
  * RLIMIT_NPROC bounds the processes and threads of a user, and contrail's own are the same user's: a program would get
  * fewer than without us. So its soft limit is raised by their number, as far as its hard limit allows, and the agent
  * takes it off what the program reads, and adds it to what it sets (agent/limits.c). A hard limit cannot be raised:
- * what is missing below one that is nearly reached is told.
+ * what is missing below one that is nearly reached is reported.
  */
 #include "record/session_internal.h"
 

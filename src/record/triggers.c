@@ -185,7 +185,7 @@ ct_session_mark(struct ct_session *session, const char *name, struct ct_diag *di
   return session_command(session, CT_ERROR_INIT, run_mark, &argument, diag);
 }
 
-/* Handlers that are there already: the process is stopped for a moment. Without that the agent tells of later ones. */
+/* Handlers that are there already: the process is stopped for a moment. Without that the agent reports later ones. */
 static void
 find_handlers(struct ct_session *session, struct ct_session_change *change)
 {

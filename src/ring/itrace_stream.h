@@ -102,7 +102,7 @@ struct ct_stream_end {
   int32_t status;  /* as waitpid gives it */
 };
 
-/* A time stamp: the record that is at or behind that offset of the segment was written at tsc or later. */
+/* A time stamp: the record that is at or after that offset of the segment was written at tsc or later. */
 struct ct_stream_stamp {
   uint64_t tsc;
   uint64_t at;
@@ -113,7 +113,7 @@ struct ct_stream_stamp {
  * records that use them. The last block is CT_STEPS_END: a file without it was cut, or its recorder was killed.
  *
  * Blocks are numbered, and heads have checksums, those of blocks begun with that of the file: so what is missing is
- * seen, behind damage the next block is found by its magic, and no other file's block is taken for one of this.
+ * seen, after damage the next block is found by its magic, and no other file's block is taken for one of this.
  * Version 2 had neither these nor CT_STEPS_END: its heads end before `number` and `check`. Units of versions 2 and 3
  * are one stretch each.
  */

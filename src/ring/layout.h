@@ -200,7 +200,7 @@ struct ct_inside {
   uint64_t config;               /* struct ct_agent_config */
   uint64_t back;                 /* where functions return to that the agent calls in the program's place */
   uint64_t controller_start;     /* of the process controller_pid: field 22 of /proc/PID/stat */
-  /* Mappings that are just being made or taken away, which the other fields and the agent's lists need not tell of. */
+  /* Mappings that are just being made or taken away, which the other fields and the agent's lists need not describe. */
   struct ct_pending {
     uint64_t start, bytes;
   } pending[2]; /* enum ct_pending_kind */

@@ -131,7 +131,7 @@ count_names(struct ct_selection *selection, struct ct_select_module *module)
   return code;
 }
 
-/* A relative path is one that the compiler was told to write so: it counts from the root when there is such a file. */
+/* A relative path is one that the compiler was asked to write so: it counts from the root when there is such a file. */
 static bool
 is_users(const struct ct_selection *selection, const char *path)
 {

@@ -38,7 +38,7 @@ struct ct_matches {
 
 struct ct_select_module {
   const struct ct_plan *plan; /* NULL: it is gone, and what follows is kept for reports */
-  uint64_t plan_ns;           /* tells it from another one at the same address */
+  uint64_t plan_ns;           /* distinguishes it from another one at the same address */
   char *path;
   bool is_program, has_sources;
   bool filtered;              /* at least once */

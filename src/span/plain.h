@@ -17,7 +17,7 @@ struct plain {
 
 #define PLAIN_INLINE static inline __attribute__((always_inline))
 
-/* A call that returned: its numbers. The frame is off the stack; its parent has been told. */
+/* A call that returned: its numbers. The frame is off the stack; its parent has been notified. */
 struct ended {
   uint64_t duration, self, fresh, fresh_off;
 };

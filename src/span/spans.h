@@ -4,10 +4,10 @@
  *
  * Memory: 24 bytes per function of the trace and the open frames.
  *
- * An observer is told of each call when it begins and when it ends, in the order of events, with the stack that it is
- * on: what depends on who called whom further out cannot be had of spans alone, which come when they end. It
- * costs half of the speed. An observer that takes no notice of stacks and notes can be told of the plain calls many at
- * a time (edges), which costs next to nothing.
+ * An observer is notified of each call when it begins and when it ends, in the order of events, with the stack that it
+ * is on: what depends on who called whom further out cannot be had of spans alone, which come when they end. It costs
+ * half of the speed. An observer that takes no notice of stacks and notes can be notified of the plain calls many at a
+ * time (edges), which costs next to nothing.
  */
 #ifndef CT_SPAN_SPANS_H
 #define CT_SPAN_SPANS_H
@@ -45,9 +45,9 @@ struct ct_span_observer {
   /* From tsc on the thread is on this stack, whether or not it has frames yet. May be NULL. */
   int (*switched)(void *arg, const struct ct_spans *spans, const struct ct_span_stack *stack, uint64_t tsc);
   /*
-   * Unless NULL: begins and ends on the stack with that context, in their order. Those that come so are told to nobody
-   * else, and are in no batch. Frames have no notes then: that of a call that has ended is zeroed, and its here_ticks,
-   * here_off_ticks and self_off_ticks are not to be looked at.
+   * Unless NULL: begins and ends on the stack with that context, in their order. Those that come so are reported to
+   * nobody else, and are in no batch. Frames have no notes then: that of a call that has ended is zeroed, and its
+   * here_ticks, here_off_ticks and self_off_ticks are not to be looked at.
    */
   int (*edges)(void *arg, const struct ct_spans *spans, uint64_t context, const struct ct_span_edge *edges,
                size_t count);

@@ -370,7 +370,7 @@ add_paths(struct ct_tree_sums *sums, const struct ct_span_tree *tree, const stru
   for (uint32_t i = CT_TREE_FIRST; i < tree->count && sums->has_paths; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
     uint32_t base = of[node->parent], at = base;
-    if (outers[i].outer != CT_TREE_NONE) { /* its path may have gone back behind that one meanwhile */
+    if (outers[i].outer != CT_TREE_NONE) { /* its path may have gone back before that one meanwhile */
       while (at >= CT_TREE_FIRST && paths->nodes[at].fn != node->fn) {
         at = paths->nodes[at].parent;
       }

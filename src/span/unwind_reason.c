@@ -164,7 +164,7 @@ rethrown(const struct ct_span_stack *stack)
   return CT_SPAN_EXCEPTION;
 }
 
-/* Who began the forced unwinding that the frames below `depth` tell of. */
+/* Who began the forced unwinding that the frames below `depth` describe. */
 static uint8_t
 forced_by(struct ct_unwind_reason *unwind_reason, const struct ct_span_stack *stack, uint32_t depth)
 {

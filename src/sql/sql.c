@@ -161,7 +161,7 @@ add_children(struct ct_sql *sql, const struct ct_trace *first, struct ct_diag *d
   return 0;
 }
 
-/* The piece that the form tells of; a moment that is 0 would be none. */
+/* The piece that the form describes; a moment that is 0 would be none. */
 static int
 set_range(struct ct_trace *trace, const struct ct_trace_form *form, struct ct_diag *diag)
 {

@@ -278,7 +278,7 @@ add_kernel_write(struct ct_sql_search *search, const struct ct_steps_event *even
   }
 }
 
-/* Rows of the kernel's writes in a step that is told only after them. */
+/* Rows of the kernel's writes in a step that is reported only after them. */
 static void
 place_rows(struct ct_sql_search *search, const struct ct_steps_step *step)
 {
@@ -452,7 +452,7 @@ visit_event(void *argument, const struct ct_steps_event *event)
   memcpy(&context, event->data, sizeof(context));
   search->way.tsc = context.tsc;
   if (context.reason == CT_CONTEXT_STEP) {
-    return; /* what a step made, which is told after this */
+    return; /* what a step made, which is reported after this */
   }
   ct_steps_take_context(&state, event->data);
   if (table == CT_SQL_STEP_VECTORS) {

@@ -21,7 +21,7 @@ struct frame {
   uint64_t ra;
   uint64_t step; /* of its enter */
   uint32_t fn;
-  bool is_stub; /* no name is known so far, and nothing was told of it */
+  bool is_stub; /* no name is known so far, and nothing was reported of it */
 };
 
 struct stack {
@@ -277,7 +277,7 @@ report_stub(struct walk *w, struct stack *stack)
   }
 }
 
-/* Before anything is told that came after it. */
+/* Before anything is reported that came after it. */
 static void
 report_last_stub(struct walk *w)
 {

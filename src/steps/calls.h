@@ -12,7 +12,7 @@
  * pointer has left when a jump or return is made, were unwound (longjmp, exceptions).
  *  - A signal's handler is a call by nobody, in the function that was interrupted, or on a stack of its own.
  *  - A stack pointer that is set, and neither lies on the current stack as far as that was used nor just above it, is
- * that of another stack. So stacks that nobody has used before are told apart by where they lie; two in one place at
+ * that of another stack. So stacks that nobody has used before are distinguished by where they lie; two in one place at
  * different times are one.
  *  - Where the recording begins, or goes on after a gap, the function that runs is entered then (`before`, unless that
  * is its first instruction); its callers are known only when they go on.

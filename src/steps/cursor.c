@@ -30,7 +30,7 @@ struct ct_steps_cursor {
   bool is_in;     /* the block is unpacked; else it is to be entered */
   bool follows;   /* the state is that at the end of the block before */
   bool stays;     /* in the block, even if the rest of it cannot be read */
-  bool is_silent; /* on its way to a place: events are told to nobody */
+  bool is_silent; /* on its way to a place: events are reported to nobody */
   const uint8_t *end;
   uint64_t last;      /* of the block: number of the first step of the next one */
   uint64_t next_mark; /* a copy is kept before that step, or the next one that is not alone */
@@ -505,13 +505,13 @@ reconcile(struct ct_steps_cursor *c)
   }
 }
 
-/* To the last checkpoint of the block at or before the step, if that is behind step `behind`. False: it stays. */
+/* To the last checkpoint of the block at or before the step, if that is after step `after`. False: it stays. */
 static bool
-jump_over(struct ct_steps_cursor *c, uint64_t behind, uint64_t step)
+jump_over(struct ct_steps_cursor *c, uint64_t after, uint64_t step)
 {
   static __thread struct ct_steps_checkpoint to;
   if (c->index == NULL || !c->is_in || !ct_steps_index_checkpoint(c->index, c->block, step, &to) ||
-      to.number <= behind || to.number > step || to.number >= c->last || to.at > c->unpacked.size ||
+      to.number <= after || to.number > step || to.number >= c->last || to.at > c->unpacked.size ||
       to.stamp > c->unpacked.stamp_count) {
     return false;
   }

@@ -4,7 +4,7 @@
  * ns each at most), to any other place by the block around it; back costs 512 steps at most.
  *
  * What cannot be read (a damaged block, or the rest of one) and what is missing is left out: the steps in it have no
- * state, and an event CT_STREAM_GAP that the file does not have is told after them.
+ * state, and an event CT_STREAM_GAP that the file does not have is reported after them.
  */
 #ifndef CT_STEPS_CURSOR_H
 #define CT_STEPS_CURSOR_H
@@ -54,7 +54,7 @@ bool ct_steps_cursor_back(struct ct_steps_cursor *cursor);
 /*
  * Goes over a block from its beginning (events before its first step too) up to its end with the events there, or to
  * before step `end`; visit sees each step and says whether to go on. The cursor is then somewhere. True: visit has
- * ended it; ct_steps_cursor_resume then goes on behind that step.
+ * ended it; ct_steps_cursor_resume then goes on after that step.
  */
 typedef bool ct_steps_visit_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor);
 bool ct_steps_cursor_scan(struct ct_steps_cursor *cursor, size_t block, uint64_t end, ct_steps_visit_step *visit,
@@ -64,7 +64,7 @@ bool ct_steps_cursor_resume(struct ct_steps_cursor *cursor, uint64_t end, ct_ste
 /* The same from step `from` on, or from some steps before it: by the index, which is of use for long blocks. */
 bool ct_steps_cursor_scan_from(struct ct_steps_cursor *cursor, size_t block, uint64_t from, uint64_t end,
                                ct_steps_visit_step *visit, void *context);
-/* After one of these that ended before step `end`: the events before that step, which are told. */
+/* After one of these that ended before step `end`: the events before that step, which are reported. */
 void ct_steps_cursor_pass_events(struct ct_steps_cursor *cursor);
 /* NULL: without. It must outlive the cursor, or be taken away. Seeking goes by its checkpoints. */
 struct ct_steps_index;
@@ -84,7 +84,7 @@ const struct ct_steps_state *ct_steps_cursor_state(const struct ct_steps_cursor 
 uint64_t ct_steps_cursor_inconsistent(const struct ct_steps_cursor *cursor);
 /* How often it came to steps that are missing in the file, or cannot be read, but for its ways to a place. */
 uint64_t ct_steps_cursor_holes(const struct ct_steps_cursor *cursor);
-/* Time stamp at the place: the last that is told; 0: none in the block so far. */
+/* Time stamp at the place: the last that is reported; 0: none in the block so far. */
 uint64_t ct_steps_cursor_tsc(const struct ct_steps_cursor *cursor);
 
 #endif

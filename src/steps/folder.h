@@ -15,7 +15,7 @@
  */
 int ct_steps_folder_list(const char *path, char ***paths, size_t *count, struct ct_diag *diag);
 /*
- * While somebody records into a folder it is held, and so it is let go whatever ends him. A descriptor, -1: it cannot
+ * While somebody records into a folder it is held, and so it is released whatever ends him. A descriptor, -1: it cannot
  * be opened (then nobody sees that more comes).
  */
 int ct_steps_folder_hold(const char *path);

@@ -21,7 +21,7 @@ struct ct_index_head {
   uint64_t file_bytes; /* of the steps */
   uint64_t steps, blocks;
   uint64_t chunks, data_bytes;
-  uint32_t blocks_check; /* of the blocks' heads: two files of the same size are told apart */
+  uint32_t blocks_check; /* of the blocks' heads: two files of the same size are distinguished */
   uint32_t check;        /* crc32c of what follows this head */
 };
 

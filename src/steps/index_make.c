@@ -228,7 +228,8 @@ index_block(struct maker *m, struct ct_steps_cursor *cursor, size_t block, const
   begin_chunk(m, block, place->first_step);
   ct_steps_cursor_scan(cursor, block, UINT64_MAX, visit_step, m);
   bool good = put_chunk(m);
-  if (good && ct_steps_cursor_holes(cursor) != holes) { /* to be looked at each time, so that it is told each time */
+  if (good &&
+      ct_steps_cursor_holes(cursor) != holes) { /* to be looked at each time, so that it is reported each time */
     for (size_t i = first; i < m->chunk_count; i++) {
       m->chunks[i].is_unread = m->chunks[i].has_alone = 1;
     }

@@ -126,7 +126,7 @@ mask_of(const struct ct_keys *keys, uint64_t key)
 void
 ct_keys_subtract(struct ct_keys *keys, const struct ct_keys *others)
 {
-  /* A slot must not become free before those behind it are looked for: 256 is nothing, but not free. */
+  /* A slot must not become free before those after it are looked for: 256 is nothing, but not free. */
   for (size_t i = 0; i < keys->count; i++) {
     struct ct_key *key = &keys->slots[keys->used[i]];
     key->mask = (key->mask & ~mask_of(others, key->key)) | (WHOLE + 1);

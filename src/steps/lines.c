@@ -56,7 +56,7 @@ put_vector_name(char *at, const struct ct_steps_state *state, unsigned i)
   return ct_put_number(at, i, 0);
 }
 
-/* Letters of those that are set; "?" behind those that are not known. */
+/* Letters of those that are set; "?" after those that are not known. */
 static char *
 put_flags(char *at, const struct ct_cpu *cpu)
 {

@@ -102,7 +102,7 @@ take_stored(const struct ct_steps_insn *insn, const struct ct_value *value, cons
   }
 }
 
-/* Of xsave it is told how much it stores, of what it is asked for and the processor has. */
+/* Of xsave it is reported how much it stores, of what it is asked for and the processor has. */
 static void
 bound_save(const struct ct_effects *e, const struct ct_steps_state *before, struct ct_steps_did *did)
 {

@@ -272,7 +272,7 @@ is_head(const struct ct_steps_reader *reader, const struct ct_steps_block *block
                        ct_crc32(reader->head.check, block, offsetof(struct ct_steps_block, head_check));
 }
 
-/* False: it is none, or of a block that ends behind the file. */
+/* False: it is none, or of a block that ends after the file's end. */
 static bool
 take_head(const struct ct_steps_reader *reader, uint64_t at, const struct ct_steps_block *block)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A thread's file of steps, opened: its list of blocks, its units, and a block's records unpacked. Nothing that the
- * file says is believed. A block that is damaged is as none; behind damage it goes on with the next head that is whole.
+ * file says is believed. A block that is damaged is as none; after damage it goes on with the next head that is whole.
  * What is damaged, missing or cut off is noted when the file is opened, or when the block is read. Not for several
  * threads, but for several readers of one file.
  */
@@ -26,7 +26,7 @@ struct ct_steps_watch {
   pthread_t owner;
   uint64_t total; /* blocks */
   _Atomic uint64_t done;
-  atomic_bool is_over; /* a hint: nothing else is told by it */
+  atomic_bool is_over; /* a hint: nothing else follows from it */
 };
 
 /* A block of records. */

@@ -104,7 +104,7 @@ ct_steps_view_event(void *argument, const struct ct_steps_event *event)
   }
   if (event->kind == CT_STREAM_CONTEXT) {
     memcpy(&context, event->data, sizeof(context));
-    if (context.reason != CT_CONTEXT_STEP) {             /* what a step has made is told before the step */
+    if (context.reason != CT_CONTEXT_STEP) {             /* what a step has made is reported before the step */
       ct_steps_take_context(&view->before, event->data); /* the cursor takes it after this */
     }
   }

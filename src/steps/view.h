@@ -21,7 +21,7 @@ struct ct_steps_lines {
   bool has_many_threads;
 };
 
-/* before: the state before it; the cursor stands behind it. */
+/* before: the state before it; the cursor stands after it. */
 void ct_steps_put_step(const struct ct_steps_lines *lines, const struct ct_steps_step *step,
                        const struct ct_steps_state *before, const struct ct_steps_cursor *cursor);
 void ct_steps_put_event(const struct ct_steps_lines *lines, const struct ct_steps_event *event);

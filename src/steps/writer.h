@@ -54,7 +54,7 @@ struct ct_steps_written {
   uint64_t steps, bytes, raw_bytes; /* of records; of the file; of records before they were packed */
 };
 struct ct_steps_written ct_steps_writer_written(const struct ct_steps_writer *writer);
-/* 0, or the first error, told in diag. Frees it; accepts NULL. */
+/* 0, or the first error, described in diag. Frees it; accepts NULL. */
 int ct_steps_writer_close(struct ct_steps_writer *writer, struct ct_diag *diag);
 
 #endif

@@ -366,7 +366,7 @@ ct_broker_next(struct ct_broker *broker, int timeout_ms, const uint8_t **data, s
   struct guard guard;
   uint64_t until = ct_now_ns() + (uint64_t)timeout_ms * 1000000;
   natsStatus status;
-  do { /* messages that did not fit into its queue are told of once, and missed by their numbers */
+  do { /* messages that did not fit into its queue are reported once, and missed by their numbers */
     uint64_t now = ct_now_ns();
     enter(&guard);
     status = nats.natsSubscription_NextMsg(&broker->message, broker->subscription,

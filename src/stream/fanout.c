@@ -12,7 +12,7 @@
 #include <sys/random.h>
 
 enum {
-  LISTENERS_MAX = 1024, /* more are not told apart from strangers: their messages are passed over */
+  LISTENERS_MAX = 1024, /* more are not distinguished from strangers: their messages are passed over */
   STALL_MS = 2000,      /* so long the slowest is waited for */
   TURN_MS = 20,
   END_PING_MS = 200, /* after END, whose loss shows by what comes next */

@@ -139,7 +139,7 @@ checksum(struct ct_sender *sender, int fd, uint64_t size, uint64_t *read, uint32
   return good;
 }
 
-/* Where the receiver's part of the file is ours, sending goes on behind it. */
+/* Where the receiver's part of the file is ours, sending goes on after it. */
 static bool
 take_claim(struct ct_sender *sender, struct sent_file *file, int fd)
 {

@@ -4,7 +4,7 @@
  *
  * Each unit is looked at in up to three steps, the next one only while a function inside the unit's ranges has no file:
  * its subprograms at the outermost level and in namespaces; those inside other entries (local classes, nested
- * functions); and its line table, for what has no entry (assembly, compilers told to emit lines only). A function is
+ * functions); and its line table, for what has no entry (assembly, compilers asked to emit lines only). A function is
  * what its entry says by its declaration: an instance of a template or of an inline function belongs to the header that
  * it is written in.
  *

@@ -19,7 +19,7 @@ struct ct_sources {
   struct ct_source_line *functions; /* in the order of the addresses that were asked for */
   size_t count;
   size_t known; /* of count, those with a file */
-  char **files; /* each once, without `.`, `..` and doubled `/`; absolute where the compiler told the folder */
+  char **files; /* each once, without `.`, `..` and doubled `/`; absolute where the compiler wrote the folder */
   size_t file_count;
 };
 

@@ -26,7 +26,7 @@ has_manifest(int dir_fd, const char *directory)
   return faccessat(dir_fd, name, F_OK, 0) == 0;
 }
 
-/* When the process of a directory began; later for children, so that the first one of a family comes before them. */
+/* When the process of a directory began; later for children, so that the first one of a tree comes before them. */
 static uint64_t
 begin_of(int dir_fd, const char *directory)
 {

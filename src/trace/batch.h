@@ -23,13 +23,14 @@ const json_t *ct_trace_stacks(const struct ct_trace *trace);
 int ct_trace_dir_fd(const struct ct_trace *trace);
 /* The range that was set, in ticks; false: none was. */
 bool ct_trace_range(const struct ct_trace *trace, uint64_t *from_tsc, uint64_t *to_tsc);
-/* The same piece of time as of another trace of its family, whose clock is another; none if that has none. 0 or
+/* The same piece of time as of another trace of its process tree, whose clock is another; none if that has none. 0 or
  * CT_ENOMEM. */
 int ct_trace_set_same_range(struct ct_trace *trace, const struct ct_trace *other);
 /* Its format is another than ours (ATF V2): there are no blocks of it. */
 bool ct_trace_is_atf(const struct ct_trace *trace);
 
-/* How much of the table of functions has been read: more when ct_trace_refresh has found some, or lines of known ones. */
+/* How much of the table of functions has been read: more when ct_trace_refresh has found some, or lines of known ones.
+ */
 uint64_t ct_trace_functions_bytes(const struct ct_trace *trace);
 /* How large the thread's file is now. thread: its position. */
 uint64_t ct_trace_thread_bytes(const struct ct_trace *trace, uint32_t thread);
@@ -92,7 +93,7 @@ struct ct_itraced_call {
   uint32_t tid, fn;
   uint64_t tsc;               /* of the event of its enter; 0: it has none */
   uint64_t first_step, steps; /* in the thread's file of steps */
-  const char *outcome;        /* "returned", "cut": the thread was let go before, "ended": it has ended in there */
+  const char *outcome;        /* "returned", "cut": the thread was released before, "ended": it has ended in there */
 };
 struct ct_itraced {
   struct ct_itraced_call *calls;

@@ -130,7 +130,7 @@ bool ct_range_begin(struct ct_cursor *cursor, const struct ct_frame_stack *now, 
 /* The frames of the stacks that the thread is not on, in the order of these, then back to the one it is on. */
 bool ct_range_enter_others(struct ct_cursor *cursor, uint64_t tsc);
 /*
- * Time away that begins in the range and is told of after its end: of events `from` to `count` of the batch. They take
+ * Time away that begins in the range and is reported after its end: of events `from` to `count` of the batch. They take
  * the places from `from` on; how many there are. And the same of the batch that comes next, as ct_cursor_next gives it.
  */
 size_t ct_range_take_away(struct ct_cursor *cursor, size_t from, size_t count);

@@ -187,9 +187,9 @@ encode_frames(struct ct_encoder *encoder, const struct begin *begin, bool uncert
 }
 
 /*
- * What is open when the encoder is told of a loss is uncertain. So the frames that are it are entered first, the outer
- * ones of each stack; then nothing is lost; then the others come. After a loss time is nobody's until something is seen
- * of the thread: the VALUE of the last one, or a switch where there are several stacks.
+ * What is open when the encoder is notified of a loss is uncertain. So the frames that are it are entered first, the
+ * outer ones of each stack; then nothing is lost; then the others come. After a loss time is nobody's until something
+ * is seen of the thread: the VALUE of the last one, or a switch where there are several stacks.
  */
 static void
 encode_begin(struct ct_encoder *encoder, struct begin *begin)

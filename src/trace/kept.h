@@ -43,7 +43,7 @@ void ct_kept_get_sums(const struct ct_kept *kept, struct ct_kept_sums *sums);
  * there has had `events` in all; what of them is not here becomes `not_kept`.
  */
 struct ct_kept_limits {
-  uint64_t bytes, ns; /* as the recording was told; ns 0: none */
+  uint64_t bytes, ns; /* as the recording was given; ns 0: none */
   uint64_t begin_tsc; /* everything after that is here */
   uint64_t since_ns;  /* likewise */
 };

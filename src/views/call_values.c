@@ -147,7 +147,7 @@ add_result(struct ct_call_values_reader *reader, const struct ct_event *event)
   ct_registers_add_value(&coming->registers, event);
 }
 
-/* A call, with the arguments that stand behind it. */
+/* A call, with the arguments that stand after it. */
 static int
 enter(struct ct_call_values_reader *reader, const struct ct_event *event)
 {
@@ -204,7 +204,7 @@ end(struct ct_call_values_reader *reader, const struct ct_event *event)
   reader->at++;
 }
 
-/* A value that does not stand behind its call: of a result, or, where something was lost, of an argument. */
+/* A value that does not stand after its call: of a result, or, where something was lost, of an argument. */
 static void
 add_value(struct ct_call_values_reader *reader, const struct ct_event *event)
 {

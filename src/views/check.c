@@ -26,7 +26,7 @@
 #include "base/scopes.h"
 #include "base/sized.h"
 #include "target/inlined.h"
-#include "views/check_family.h"
+#include "views/check_tree.h"
 #include "views/filter.h"
 #include "views/pattern.h"
 #include "views/report.h"
@@ -57,7 +57,7 @@ struct checking {
   struct ct_stats stats;
   uint8_t *were_out;
   struct ct_check_losses losses;
-  const struct ct_check_family *family; /* in place of stats and were_out; NULL: one process */
+  const struct ct_check_tree *tree; /* in place of stats and were_out; NULL: one process */
 };
 
 /* ---- the values of functions ---- */
@@ -281,12 +281,12 @@ answer_trace(const struct checking *checking, const struct ct_check *check, stru
 }
 
 static void
-answer_family(const struct checking *checking, const struct ct_check *check, const uint8_t *matched,
-              struct answer *answer)
+answer_tree(const struct checking *checking, const struct ct_check *check, const uint8_t *matched,
+            struct answer *answer)
 {
-  const struct ct_check_family *family = checking->family;
-  for (uint32_t i = 0; i < family->names.count; i++) {
-    const struct ct_check_function *function = &family->functions[i];
+  const struct ct_check_tree *tree = checking->tree;
+  for (uint32_t i = 0; i < tree->names.count; i++) {
+    const struct ct_check_function *function = &tree->functions[i];
     struct ct_report_row row = {.fn = i, .was_out = function->was_out};
     if (matched[i] == 0) {
       continue;
@@ -306,7 +306,7 @@ answer_field(const struct checking *checking, const struct ct_check *check, cons
 {
   int code = 0;
   if (matched != NULL) {
-    answer_family(checking, check, matched, answer);
+    answer_tree(checking, check, matched, answer);
   } else {
     code = answer_trace(checking, check, answer, diag);
   }
@@ -351,20 +351,20 @@ ct_check_exit_of(const struct ct_trace *trace, json_int_t *status, json_int_t *s
   return json_is_integer(by_signal) || json_is_integer(by_itself);
 }
 
-/* Of all processes of a family. */
+/* Of all processes of a tree. */
 static void
-answer_no_crash(const struct ct_check_family *family, struct answer *answer)
+answer_no_crash(const struct ct_check_tree *tree, struct answer *answer)
 {
   enum { SHOWN = 3 };
-  size_t count = json_array_size(family->crashed), length = 0;
-  if (count == 0 && family->has_unended) {
+  size_t count = json_array_size(tree->crashed), length = 0;
+  if (count == 0 && tree->has_unended) {
     say(answer, CT_CHECK_UNANSWERED, "the trace does not have the end of every process");
     return;
   }
   say(answer, count != 0 ? CT_CHECK_FAILS : CT_CHECK_HOLDS, count != 0 ? "" : "no process");
   for (size_t i = 0; i < count && i < SHOWN; i++) {
     length += (size_t)snprintf(answer->why + length, sizeof(answer->why) - length, "%s%s", i == 0 ? "" : ", ",
-                               json_string_value(json_array_get(family->crashed, i)));
+                               json_string_value(json_array_get(tree->crashed, i)));
   }
   if (count > SHOWN) {
     snprintf(answer->why + length, sizeof(answer->why) - length, ", and %zu more", count - SHOWN);
@@ -404,8 +404,8 @@ static const char *const result_names[] = {
 static const char *
 name_of(const struct checking *checking, uint32_t fn)
 {
-  if (checking->family != NULL) {
-    return checking->family->names.names[fn].name;
+  if (checking->tree != NULL) {
+    return checking->tree->names.names[fn].name;
   }
   const struct ct_trace_function *function = ct_trace_function(checking->trace, fn);
   return function != NULL ? function->name : "?";
@@ -414,8 +414,8 @@ name_of(const struct checking *checking, uint32_t fn)
 static const char *
 module_of(const struct checking *checking, uint32_t fn)
 {
-  if (checking->family != NULL) {
-    return checking->family->names.names[fn].module;
+  if (checking->tree != NULL) {
+    return checking->tree->names.names[fn].module;
   }
   const struct ct_trace_function *function = ct_trace_function(checking->trace, fn);
   return ct_trace_module_name(checking->trace, function != NULL ? function->module : UINT32_MAX);
@@ -502,8 +502,8 @@ answer_one(const struct checking *checking, const struct ct_check *check, const 
   }
   if (check->kind == CT_CHECK_NO_LOSSES) {
     answer_losses(checking, answer);
-  } else if (check->kind == CT_CHECK_NO_CRASH && checking->family != NULL) {
-    answer_no_crash(checking->family, answer);
+  } else if (check->kind == CT_CHECK_NO_CRASH && checking->tree != NULL) {
+    answer_no_crash(checking->tree, answer);
   } else {
     answer_exit(checking, check, answer);
   }
@@ -514,8 +514,8 @@ static int
 write_answers(const struct checking *checking, const struct ct_checks *checks, FILE *out, enum ct_check_result *result,
               struct ct_diag *diag)
 {
-  const struct ct_check_family *family = checking->family;
-  json_t *warnings = family != NULL ? json_incref(family->warnings) : ct_view_warnings(checking->trace);
+  const struct ct_check_tree *tree = checking->tree;
+  json_t *warnings = tree != NULL ? json_incref(tree->warnings) : ct_view_warnings(checking->trace);
   size_t counts[3] = {0}, columns = 0;
   int code = 0;
   for (size_t i = 0; i < checks->count; i++) {
@@ -533,7 +533,7 @@ write_answers(const struct checking *checking, const struct ct_checks *checks, F
   for (size_t i = 0; i < checks->count && code == 0; i++) {
     const struct ct_check *check = &checks->list[i];
     struct answer answer;
-    code = answer_one(checking, check, family != NULL ? family->matched[i] : NULL, &answer, diag);
+    code = answer_one(checking, check, tree != NULL ? tree->matched[i] : NULL, &answer, diag);
     if (code != 0) {
       return code;
     }
@@ -613,21 +613,21 @@ answer_all(struct checking *checking, const struct ct_checks *checks, FILE *out,
            struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct ct_check_options *options = checking->options;
-  struct ct_check_family family = {0};
+  struct ct_check_tree tree = {0};
   int code = options->family
-                 ? ct_check_family_read(checking->trace, checks, options, &family, notes, diag)
+                 ? ct_check_tree_read(checking->trace, checks, options, &tree, notes, diag)
                  : ct_check_collect(checking->trace, options, &checking->stats, &checking->losses, notes, diag);
   if (options->progress.finish != NULL) {
     options->progress.finish(options->progress.arg);
   }
   if (code == 0 && options->family) {
-    checking->family = &family;
-    checking->losses = family.losses;
+    checking->tree = &tree;
+    checking->losses = tree.losses;
   } else if (code == 0) {
     checking->were_out = ct_report_were_out(checking->trace, checking->stats.fn_count);
   }
   code = code == 0 ? write_answers(checking, checks, out, result, diag) : code;
-  ct_check_family_destroy(&family);
+  ct_check_tree_destroy(&tree);
   free(checking->were_out);
   ct_stats_destroy(&checking->stats);
   return code;

@@ -107,7 +107,7 @@ ct_filter_open_process(struct ct_trace *first, uint32_t pid, struct ct_trace **o
       return ct_fail(diag, CT_EINVAL, "the path of the trace of process %u is too long", pid);
     }
     int code = ct_trace_open(path, out, diag);
-    if (code == CT_OK) { /* ids of its calls are those that SQL gives, of the whole family */
+    if (code == CT_OK) { /* ids of its calls are those that SQL gives, of the whole process tree */
       ct_trace_set_place(*out, 0, (uint32_t)i + 1);
     }
     return code;

@@ -239,7 +239,7 @@ ct_filter_parse_time(const struct ct_trace *trace, const char *text, uint64_t *t
 
 /* ---- lists of words ---- */
 
-/* The word at *at, up to a comma, with blanks for '-', which *at is put behind; false: it is empty or too long.
+/* The word at *at, up to a comma, with blanks for '-', which *at is put after; false: it is empty or too long.
  */
 static bool
 take_word(const char **at, char word[WORD_CHARS])

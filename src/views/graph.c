@@ -109,7 +109,7 @@ measure(const struct graph *graph, uint32_t *levels)
       level++;
       continue;
     }
-    /* What comes after a hidden one is thinner; behind one that is too deep all are. */
+    /* What comes after a hidden one is thinner; after one that is too deep all are. */
     while (at != CT_PATH_TOP && (hidden || graph->paths.paths[at].next == CT_PATH_NONE)) {
       at = graph->paths.paths[at].parent;
       hidden = false;

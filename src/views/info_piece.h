@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside info: what it tells of a piece of a trace (its range) or of some of its threads, in place of the whole. */
+/* Inside info: what it reports of a piece of a trace (its range) or of some of its threads, in place of the whole. */
 #ifndef CT_VIEWS_INFO_PIECE_H
 #define CT_VIEWS_INFO_PIECE_H
 
@@ -16,7 +16,7 @@ struct ct_info_piece {
   uint8_t *threads;           /* a byte for each thread, 0: not asked about; NULL: all are */
   uint64_t *events, *dropped; /* of each thread */
   bool has_duration;
-  uint64_t duration_ns; /* of what is told of: the piece, what a cut trace has, or the recording */
+  uint64_t duration_ns; /* of what is reported: the piece, what a cut trace has, or the recording */
 };
 
 /* Reads the events of a piece, and nothing of a whole trace. 0, CT_ERANGE: there is no such thread; CT_ENOMEM, CT_EIO.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions of one trace or of all processes of a family, under numbers of their own: every process numbers its
+ * Functions of one trace or of all processes of a tree, under numbers of their own: every process numbers its
  * functions itself, so what is known of them is copied to an entry for module, address and name.
  *
  * Several threads may ask for numbers between ct_view_names_begin and the next one: there is room for all functions of

@@ -622,7 +622,7 @@ take_folded(struct ct_paths *paths, const struct ct_tree_node *node, const uint3
   return 0;
 }
 
-/* Paths of all functions: those of selected ones, and what calls of some leave out, cannot be told of them. */
+/* Paths of all functions: those of selected ones, and what calls of some leave out, cannot be given of them. */
 static int
 take_sums(void *arg, const struct ct_tree_sums *sums)
 {

@@ -17,7 +17,8 @@ looks_mangled(const char *name)
   return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R');
 }
 
-/* A relative path is one that the compiler was told to write so: it counts when there is such a file below the root. */
+/* A relative path is one that the compiler was asked to write so: it counts when there is such a file below the root.
+ */
 static bool
 is_written_below(const struct ct_view_pattern *pattern, const struct ct_trace_function *fn)
 {

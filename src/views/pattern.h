@@ -17,7 +17,7 @@ struct ct_view_pattern {
   struct ct_trace *trace;
   struct ct_glob *module;   /* of --module; NULL: any */
   struct ct_glob *owner;    /* MODULE! of --function; NULL: any */
-  struct ct_glob *function; /* names; NULL: any, or the files that source tells of */
+  struct ct_glob *function; /* names; NULL: any, or the files that source describes */
   struct ct_source_glob source;
   struct ct_source_glob place; /* of --file; its glob NULL: any */
   bool has_function;           /* --function was given */

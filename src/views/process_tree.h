@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside views/: the processes that were followed from the one of a trace, as their own traces tell of them. */
+/* Inside views/: the processes that were followed from the one of a trace, as their own traces describe them. */
 #ifndef CT_VIEWS_PROCESS_TREE_H
 #define CT_VIEWS_PROCESS_TREE_H
 

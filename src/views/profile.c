@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See profile.h. Traces of a family are read one after the other, as report_tree.c does. */
+/* See profile.h. Traces of a process tree are read one after the other, as report_tree.c does. */
 #include "views/profile.h"
 
 #include "base/json.h"
@@ -340,7 +340,7 @@ add_trace(struct ct_trace *trace, const struct ct_profile_wanted *wanted, struct
   return rc;
 }
 
-/* ---- a family ---- */
+/* ---- a process tree ---- */
 
 static void
 warn_of(struct ct_profile *profile, json_int_t pid, const json_t *warnings, const char *why_not)

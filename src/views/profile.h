@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All functions of a trace, or of a family of them, by module and name: to be compared with those of another one. */
+/* All functions of a trace, or of a process tree, by module and name: to be compared with those of another one. */
 #ifndef CT_VIEWS_PROFILE_H
 #define CT_VIEWS_PROFILE_H
 

@@ -442,7 +442,7 @@ read_selected(struct ct_view_reading *reading, struct ct_trace *trace, const str
   return rc;
 }
 
-/* The threads that are asked for may be of different processes of a family: of each those that it has. */
+/* The threads that are asked for may be of different processes of a tree: of each those that it has. */
 static int
 read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_diag *diag)
 {
@@ -462,7 +462,7 @@ read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_di
   return rc;
 }
 
-/* ---- the processes of a family ---- */
+/* ---- the processes of a tree ---- */
 
 bool
 ct_view_wants_process(const struct ct_filter *filter, json_int_t pid)

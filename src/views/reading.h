@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One pass over the spans of a trace, or of all processes of its family, for views that need more of them than the
+ * One pass over the spans of a trace, or of all processes of its tree, for views that need more of them than the
  * report's table of functions.
  *
  * Several threads of a trace are read at a time. What a view keeps of one is in a part of its own, which is merged into
@@ -26,7 +26,7 @@
 /* What is to be read; which functions are selected is kept in names. */
 struct ct_view_reading {
   struct ct_trace *trace;         /* the first process's */
-  const struct ct_filter *filter; /* threads, processes of a family, functions */
+  const struct ct_filter *filter; /* threads, processes of a tree, functions */
   bool family;                    /* the processes that were followed too */
   enum ct_view_time time;
   const struct ct_view_progress *progress;
@@ -70,7 +70,7 @@ struct ct_view_reading {
 int ct_view_read(struct ct_view_reading *reading, struct ct_diag *diag);
 void ct_view_reading_destroy(struct ct_view_reading *reading);
 
-/* Is the process of a family one of those that are asked for? */
+/* Is the process of a tree one of those that are asked for? */
 bool ct_view_wants_process(const struct ct_filter *filter, json_int_t pid);
 
 /* The number of a function of the trace at hand; CT_NO_NAME: out of memory. */

@@ -42,7 +42,7 @@ replay_is_about_ends(const struct replay *r)
   return o->min_ns != 0 || o->max_ns != 0 || o->reasons != 0;
 }
 
-/* What is said of types, durations and reasons; CT_SPAN_ENDS: the line tells of no end. */
+/* What is said of types, durations and reasons; CT_SPAN_ENDS: the line describes no end. */
 static bool
 passes(const struct replay *r, const struct ct_line *line)
 {

@@ -157,7 +157,7 @@ void replay_fill(struct lane *lane, struct ct_event *event);
 /* replay.c. Decides about a frame from the one above it (NULL: none) and the filters. */
 void replay_classify(const struct replay *r, const struct lane *lane, struct ct_span_frame *frame,
                      const struct ct_span_frame *above, const struct ct_label *label, uint32_t depth);
-/* Only lines that tell of an end can pass: what is asked for is not known before. */
+/* Only lines that describe an end can pass: what is asked for is not known before. */
 bool replay_is_about_ends(const struct replay *r);
 
 /* Merges the lanes of the heap, as far as `until`. 0, or an error with diag. */

@@ -3,7 +3,7 @@
  * A replay of a recording that goes on. Twenty times a second it looks for what is new (threads, functions, events,
  * what the program wrote) and shows what is older than LATE_NS: blocks are written when they are 40 ms old, so by then
  * what all threads did is there, and lines come in order of time. What comes later than that (that a thread was off the
- * processor is told with its next event; a recorder that gets no processor) is shown when it is there, after later
+ * processor is reported with its next event; a recorder that gets no processor) is shown when it is there, after later
  * lines of other threads; none is left out.
  *
  * A lane is as in replay.c, but stays open at its end. When the recording has ended it is played to the end as one that
@@ -160,7 +160,7 @@ take_news(struct replay *r, struct ct_diag *diag)
 
 /* A thread that has ended, with nothing open, is not looked at any more. */
 static void
-let_go(struct replay *r, struct lane *lane)
+release(struct replay *r, struct lane *lane)
 {
   bool is_silent = r->is_live && !lane->is_read && lane->count == 0 && lane->held == 0 &&
                    ct_trace_thread(r->trace, lane->thread)->exited &&
@@ -188,7 +188,7 @@ fill_heap(struct replay *r)
     if (lane->count != 0) {
       replay_take_late_results(r, lane);
     }
-    let_go(r, lane);
+    release(r, lane);
     replay_note_next(r, lane);
     if (!lane->has_ended || lane->capture != NO_CAPTURE) {
       r->heap[r->heap_count++] = lane;

@@ -15,7 +15,7 @@
 int ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid_count, uint32_t **threads,
                       size_t *count, struct ct_diag *diag);
 /*
- * Of these tids the ones that the trace has, for a family whose processes have different threads. *own is to be freed.
+ * Of these tids the ones that the trace has, for a tree whose processes have different threads. *own is to be freed.
  * 0 or CT_ENOMEM.
  */
 int ct_own_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid_count, uint32_t **own, size_t *count);

@@ -37,7 +37,7 @@ struct part {
 struct process {
   char *path;
   uint32_t pid;
-  uint32_t place;         /* in the family, for ids: 0 the first, N the N-th of its children */
+  uint32_t place;         /* in the process tree, for ids: 0 the first, N the N-th of its children */
   struct ct_trace *trace; /* while its calls are shown; NULL: it has none of them */
   uint32_t *tids;
   size_t *ranks; /* of its roots: their places among all calls */

@@ -10,8 +10,8 @@
  *  - A register is read, too, when part of its old value stays: writes of 8 and 16 bits, conditional ones.
  *  - `derivable` means that ct_emulate knows every general register, every flag that is not undefined, and the next rip
  *    after the instruction from those before it and from `loaded`. It means so for every machine: where processors
- *    differ, or a fault is not told from the end, it is false. (tzcnt and lzcnt are bsf and bsr on processors without
- *    BMI1 and LZCNT: a recorder on such a machine has to record them.)
+ *    differ, or a fault is not distinguished from the end, it is false. (tzcnt and lzcnt are bsf and bsr on processors
+ * without BMI1 and LZCNT: a recorder on such a machine has to record them.)
  *  - A system call changes rax, rcx and r11, and memory, by what the kernel does; execve and sigreturn change all.
  * After each the recorder keeps the whole state.
  *  - Of an instruction that is not derivable the recorder keeps the registers in `writes` and the flags in
@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bits of rflags. The six arithmetic ones make the masks of flags below; DF is told of by traits. */
+/* Bits of rflags. The six arithmetic ones make the masks of flags below; DF is described by traits. */
 #define CT_FLAG_CF   0x001u
 #define CT_FLAG_PF   0x004u
 #define CT_FLAG_AF   0x010u

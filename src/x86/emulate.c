@@ -483,7 +483,7 @@ operand_reg(uint8_t operand)
   return operand < CT_OPERAND_MEMORY ? (uint16_t)(1u << (operand & (operand < CT_OPERAND_HIGH ? 15 : 3))) : 0;
 }
 
-/* The registers whose values its results are made of; addresses apart, where that can be told. */
+/* The registers whose values its results are made of; addresses apart, where that is known. */
 static uint16_t
 value_regs(const struct ct_effects *e)
 {

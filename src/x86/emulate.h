@@ -8,7 +8,7 @@
  * caller, who knows them from a record, clears them there. No instruction is executed on flags that are unknown.
  *
  * An instruction that is not derivable is left to the caller: rip, the registers it writes and its flags come from
- * records. Its stores are told by ct_mem_stores.
+ * records. Its stores are reported by ct_mem_stores.
  */
 #ifndef CT_X86_EMULATE_H
 #define CT_X86_EMULATE_H

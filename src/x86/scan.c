@@ -30,7 +30,7 @@
 #define SLAB_BYTES    (16u << 10) /* the first one of a set; each has twice the size of the one before, ... */
 #define SLAB_MAX      (1u << 20)  /* ... up to this */
 
-/* Zeroed pages, one after the other, behind this head. */
+/* Zeroed pages, one after the other, after this head. */
 struct ct_targets_slab {
   struct ct_targets_slab *next;
   size_t size_bytes, used_bytes;

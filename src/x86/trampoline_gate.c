@@ -14,7 +14,7 @@
  *
  * Where a request runs through thousands of functions once each line of memory that a call touches is a wait, and each
  * jump that the processor has not foreseen: a call that is counted touches the first line, the one or two of the gate
- * with the displaced instructions behind it, and its counter's.
+ * with the displaced instructions after it, and its counter's.
  */
 #include "x86/trampoline_internal.h"
 

@@ -240,7 +240,7 @@ is_done(struct ct_writer *w, uint64_t pc)
   ct_writer_note(w, pc);
 }
 
-/* The tracer reads what the call has written, and its records go on behind that. rcx is free. */
+/* The tracer reads what the call has written, and its records go on after that. rcx is free. */
 static void
 emit_written(struct ct_writer *w, uint64_t next, struct ct_code_label *go_on)
 {
@@ -357,7 +357,7 @@ add_part(struct ct_writer *w, uint32_t stretch, uint64_t next, uint32_t insns)
   return w->unit->part_count++;
 }
 
-/* A branch after which the unit goes on, behind it or where it leads; done: instructions up to it. */
+/* A branch after which the unit goes on, after it or where it leads; done: instructions up to it. */
 static void
 emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stretch, uint32_t done)
 {
@@ -483,7 +483,7 @@ emit_check(struct ct_writer *w, const uint8_t *code, size_t size)
     ct_emit_lea32(out, CT_RCX, ct_mem_wide(ct_mem(CT_RCX, (int32_t)-want)));
     ct_emit_jrcxz_over(out, first ? 5 + 8 + 5 : 5);
     ct_emit_jmp_label(out, &stale);
-    if (first) { /* behind a jump, so that the label is bound and may be used often */
+    if (first) { /* after a jump, so that the label is bound and may be used often */
       ct_code_label_bind(out, &stale);
       ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
       uint32_t number = w->unit->exit_count;

@@ -36,7 +36,7 @@ enum { CT_SEQUENCE_BYTES = 32 };
 bool ct_sequence_of(const uint8_t bytes[CT_SEQUENCE_BYTES], struct ct_sequence *sequence);
 /*
  * The next place in the code at pc, from *at on, that has the address of something which may be a descriptor; false:
- * there is none. *at: behind it.
+ * there is none. *at: after it.
  */
 bool ct_sequence_find(uint64_t pc, const uint8_t *code, size_t size, size_t *at, uint64_t *descriptor);
 
@@ -145,7 +145,7 @@ struct ct_unit {
  */
 struct ct_translation_source {
   const uint8_t *(*read)(void *context, uint64_t pc, uint32_t number, size_t *size);
-  /* Does it go on where the conditional branch leads that ends there, rather than behind it? */
+  /* Does it go on where the conditional branch leads that ends there, rather than after it? */
   bool (*is_taken)(void *context, uint64_t end);
   void *context;
 };

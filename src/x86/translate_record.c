@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The records of translated code (ring/itrace_stream.h). A unit writes its id and its instructions' values behind each
+ * The records of translated code (ring/itrace_stream.h). A unit writes its id and its instructions' values after each
  * other, at distances that are known when it is translated, and moves the place of the next record once, at its end.
  *
  *   - Between units that place is in r11, and the program's r11 in a slot. A unit that uses r11 has the place in a

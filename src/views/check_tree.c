@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See check_family.h. One trace after the other is opened, read and closed. */
-#include "views/check_family.h"
+/* See check_tree.h. One trace after the other is opened, read and closed. */
+#include "views/check_tree.h"
 
 #include "base/json.h"
 #include "views/pattern.h"
@@ -14,27 +14,27 @@
 
 /* Room for all functions of the trace at hand. */
 static int
-widen(struct ct_check_family *family)
+widen(struct ct_check_tree *tree)
 {
-  size_t capacity = family->names.capacity, old = family->capacity;
+  size_t capacity = tree->names.capacity, old = tree->capacity;
   if (capacity == old) {
     return 0;
   }
-  struct ct_check_function *functions = reallocarray(family->functions, capacity, sizeof(*functions));
+  struct ct_check_function *functions = reallocarray(tree->functions, capacity, sizeof(*functions));
   if (functions == NULL) {
     return CT_ENOMEM;
   }
   memset(functions + old, 0, (capacity - old) * sizeof(*functions));
-  family->functions = functions;
-  for (size_t i = 0; i < family->check_count; i++) {
-    uint8_t *matched = realloc(family->matched[i], capacity);
+  tree->functions = functions;
+  for (size_t i = 0; i < tree->check_count; i++) {
+    uint8_t *matched = realloc(tree->matched[i], capacity);
     if (matched == NULL) {
       return CT_ENOMEM;
     }
     memset(matched + old, 0, capacity - old);
-    family->matched[i] = matched;
+    tree->matched[i] = matched;
   }
-  family->capacity = capacity;
+  tree->capacity = capacity;
   return 0;
 }
 
@@ -56,7 +56,7 @@ add_function(struct ct_check_function *function, struct ct_trace *trace, const s
 }
 
 struct matching {
-  struct ct_check_family *family;
+  struct ct_check_tree *tree;
   struct ct_trace *trace;
   const struct ct_stats *stats;
   const uint8_t *were_out;
@@ -76,11 +76,11 @@ match(const struct matching *m, const struct ct_check *check, uint8_t **matched,
     if (fn == NULL || !ct_view_pattern_has_function(&pattern, fn)) {
       continue;
     }
-    uint32_t number = ct_view_names_of(&m->family->names, id, NULL);
+    uint32_t number = ct_view_names_of(&m->tree->names, id, NULL);
     code = number == CT_NO_NAME ? CT_ENOMEM : 0;
     if (code == 0 && m->is_added[id] == 0) {
       bool was_out = m->were_out != NULL && m->were_out[id] != 0;
-      code = add_function(&m->family->functions[number], m->trace, m->stats, id, was_out);
+      code = add_function(&m->tree->functions[number], m->trace, m->stats, id, was_out);
       m->is_added[id] = 1;
     }
     if (code == 0) {
@@ -94,49 +94,49 @@ match(const struct matching *m, const struct ct_check *check, uint8_t **matched,
 static int
 match_all(const struct matching *m, const struct ct_checks *checks, struct ct_diag *diag)
 {
-  int code = ct_view_names_begin(&m->family->names, m->trace) == 0 ? widen(m->family) : CT_ENOMEM;
+  int code = ct_view_names_begin(&m->tree->names, m->trace) == 0 ? widen(m->tree) : CT_ENOMEM;
   if (code != 0 || m->is_added == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the functions of all processes");
   }
   for (size_t i = 0; i < checks->count && code == 0; i++) {
     if (checks->list[i].kind == CT_CHECK_FIELD) {
-      code = match(m, &checks->list[i], &m->family->matched[i], diag);
+      code = match(m, &checks->list[i], &m->tree->matched[i], diag);
     }
   }
   return code;
 }
 
 static void
-note_end(struct ct_check_family *family, struct ct_trace *trace)
+note_end(struct ct_check_tree *tree, struct ct_trace *trace)
 {
   json_int_t status, signal, pid = json_integer_value(json_object_get(ct_trace_manifest(trace), "pid"));
   char text[80];
   bool is_known = ct_check_exit_of(trace, &status, &signal);
   if (is_known && signal != 0) {
     snprintf(text, sizeof(text), "process %lld: signal %lld", (long long)pid, (long long)signal);
-    json_array_append_new(family->crashed, json_string(text));
+    json_array_append_new(tree->crashed, json_string(text));
   } else if (!is_known && ct_trace_crash(trace) != NULL) {
     snprintf(text, sizeof(text), "process %lld crashed", (long long)pid);
-    json_array_append_new(family->crashed, json_string(text));
+    json_array_append_new(tree->crashed, json_string(text));
   }
-  family->has_unended |= !is_known;
+  tree->has_unended |= !is_known;
 }
 
 static int
-add_trace(struct ct_check_family *family, struct ct_trace *trace, const struct ct_checks *checks,
+add_trace(struct ct_check_tree *tree, struct ct_trace *trace, const struct ct_checks *checks,
           const struct ct_check_options *given, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   struct ct_check_options options = *given;
   struct ct_stats stats = {0};
   options.progress = (struct ct_view_progress){0};
-  int code = ct_check_collect(trace, &options, &stats, &family->losses, notes, diag);
+  int code = ct_check_collect(trace, &options, &stats, &tree->losses, notes, diag);
   if (code != 0) {
     return code;
   }
   uint8_t *were_out = ct_report_were_out(trace, stats.fn_count);
-  struct matching m = {family, trace, &stats, were_out, calloc((size_t)stats.fn_count + 1, 1)};
+  struct matching m = {tree, trace, &stats, were_out, calloc((size_t)stats.fn_count + 1, 1)};
   code = match_all(&m, checks, diag);
-  note_end(family, trace);
+  note_end(tree, trace);
   free(m.is_added);
   free(were_out);
   ct_stats_destroy(&stats);
@@ -146,19 +146,18 @@ add_trace(struct ct_check_family *family, struct ct_trace *trace, const struct c
 /* ---- the processes ---- */
 
 static void
-warn(struct ct_check_family *family, json_int_t pid, const char *what, const char *text)
+warn(struct ct_check_tree *tree, json_int_t pid, const char *what, const char *text)
 {
   enum { LINE_CHARS = 800 };
   char line[LINE_CHARS];
   snprintf(line, sizeof(line), "process %lld%s: %s", (long long)pid, what, text);
-  json_array_append_new(family->warnings, ct_json_string(line));
+  json_array_append_new(tree->warnings, ct_json_string(line));
 }
 
-/* One that was followed. A trace that cannot be read is reported; something of the family is missing then. */
+/* One that was followed. A trace that cannot be read is reported; something of the tree is missing then. */
 static int
-add_child(struct ct_check_family *family, const struct ct_trace *first, const json_t *child,
-          const struct ct_checks *checks, const struct ct_check_options *options, struct ct_view_notes *notes,
-          struct ct_diag *diag)
+add_child(struct ct_check_tree *tree, const struct ct_trace *first, const json_t *child, const struct ct_checks *checks,
+          const struct ct_check_options *options, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const char *directory = ct_process_tree_directory(child);
   json_int_t pid = json_integer_value(json_object_get(child, "pid"));
@@ -166,65 +165,65 @@ add_child(struct ct_check_family *family, const struct ct_trace *first, const js
   struct ct_trace *trace;
   char path[PATH_MAX];
   if (directory == NULL) {
-    warn(family, pid, " is not in it", "it was not recorded");
-    family->losses.is_cut = true;
+    warn(tree, pid, " is not in it", "it was not recorded");
+    tree->losses.is_cut = true;
     return 0;
   }
   int length = snprintf(path, sizeof(path), "%s/%s", ct_trace_path(first), directory);
   if (length >= (int)sizeof(path) || ct_trace_open(path, &trace, &why) != 0) {
-    warn(family, pid, " is not in it", length >= (int)sizeof(path) ? "its path is too long" : why.text);
-    family->losses.is_cut = true;
+    warn(tree, pid, " is not in it", length >= (int)sizeof(path) ? "its path is too long" : why.text);
+    tree->losses.is_cut = true;
     return 0;
   }
   json_t *warnings = ct_view_warnings(trace), *line;
   size_t n;
   json_array_foreach(warnings, n, line)
   {
-    warn(family, pid, "", json_string_value(line));
+    warn(tree, pid, "", json_string_value(line));
   }
   json_decref(warnings);
-  int code = add_trace(family, trace, checks, options, notes, diag);
+  int code = add_trace(tree, trace, checks, options, notes, diag);
   ct_trace_close(trace);
   return code;
 }
 
 int
-ct_check_family_read(struct ct_trace *trace, const struct ct_checks *checks, const struct ct_check_options *options,
-                     struct ct_check_family *family, struct ct_view_notes *notes, struct ct_diag *diag)
+ct_check_tree_read(struct ct_trace *trace, const struct ct_checks *checks, const struct ct_check_options *options,
+                   struct ct_check_tree *tree, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const json_t *children = json_object_get(ct_trace_manifest(trace), "children");
   size_t total = json_array_size(children) + 1;
-  family->matched = calloc(checks->count + 1, sizeof(*family->matched));
-  family->check_count = family->matched != NULL ? checks->count : 0;
-  family->crashed = json_array();
-  family->warnings = ct_view_warnings(trace);
-  if (family->matched == NULL || family->warnings == NULL || family->crashed == NULL) {
+  tree->matched = calloc(checks->count + 1, sizeof(*tree->matched));
+  tree->check_count = tree->matched != NULL ? checks->count : 0;
+  tree->crashed = json_array();
+  tree->warnings = ct_view_warnings(trace);
+  if (tree->matched == NULL || tree->warnings == NULL || tree->crashed == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the functions of all processes");
   }
-  int code = add_trace(family, trace, checks, options, notes, diag);
+  int code = add_trace(tree, trace, checks, options, notes, diag);
   for (size_t i = 1; i < total && code == 0; i++) {
     if (options->progress.update != NULL && options->progress.update(options->progress.arg, i, total) != 0) {
       return ct_fail(diag, CT_ECANCELED, "cancelled");
     }
-    code = add_child(family, trace, json_array_get(children, i - 1), checks, options, notes, diag);
+    code = add_child(tree, trace, json_array_get(children, i - 1), checks, options, notes, diag);
   }
   return code;
 }
 
 void
-ct_check_family_destroy(struct ct_check_family *family)
+ct_check_tree_destroy(struct ct_check_tree *tree)
 {
-  for (size_t i = 0; i < family->capacity; i++) {
-    if (family->functions[i].is_called) {
-      ct_stats_destroy(&family->functions[i].stats);
+  for (size_t i = 0; i < tree->capacity; i++) {
+    if (tree->functions[i].is_called) {
+      ct_stats_destroy(&tree->functions[i].stats);
     }
   }
-  for (size_t i = 0; i < family->check_count; i++) {
-    free(family->matched[i]);
+  for (size_t i = 0; i < tree->check_count; i++) {
+    free(tree->matched[i]);
   }
-  free(family->functions);
-  free(family->matched);
-  json_decref(family->crashed);
-  json_decref(family->warnings);
-  ct_view_names_destroy(&family->names);
+  free(tree->functions);
+  free(tree->matched);
+  json_decref(tree->crashed);
+  json_decref(tree->warnings);
+  ct_view_names_destroy(&tree->names);
 }

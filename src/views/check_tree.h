@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What checks need of all processes of a family: the sums of each function that a check matches, where functions of
- * several processes are one when module, name and address are the same, as in the report of a family.
+ * What checks need of all processes of a tree: the sums of each function that a check matches, where functions of
+ * several processes are one when module, name and address are the same, as in the report of a tree.
  */
 #ifndef CT_VIEWS_CHECK_FAMILY_H
 #define CT_VIEWS_CHECK_FAMILY_H
@@ -23,7 +23,7 @@ struct ct_check_function {
   struct ct_stats stats; /* is_called: of no function but the one that stands for all others */
 };
 
-struct ct_check_family {
+struct ct_check_tree {
   struct ct_view_names names;
   struct ct_check_function *functions; /* as names */
   uint8_t **matched;                   /* for each check a byte for each of names */
@@ -34,10 +34,10 @@ struct ct_check_family {
   json_t *warnings;
 };
 
-/* Fills a zeroed one, which goes to ct_check_family_destroy in either case. 0, or an error with a line. */
-int ct_check_family_read(struct ct_trace *trace, const struct ct_checks *checks, const struct ct_check_options *options,
-                         struct ct_check_family *family, struct ct_view_notes *notes, struct ct_diag *diag);
-void ct_check_family_destroy(struct ct_check_family *family);
+/* Fills a zeroed one, which goes to ct_check_tree_destroy in either case. 0, or an error with a line. */
+int ct_check_tree_read(struct ct_trace *trace, const struct ct_checks *checks, const struct ct_check_options *options,
+                       struct ct_check_tree *tree, struct ct_view_notes *notes, struct ct_diag *diag);
+void ct_check_tree_destroy(struct ct_check_tree *tree);
 
 /* check.c: reads a trace into statistics, and adds what it has lost. */
 int ct_check_collect(struct ct_trace *trace, const struct ct_check_options *options, struct ct_stats *stats,
