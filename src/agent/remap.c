@@ -281,7 +281,7 @@ put_back_page(uint64_t store_page, uint64_t lo, uint64_t hi)
 static void
 put_back(uint64_t lo, uint64_t hi)
 {
-  struct ct_store store = ct_store_of(lo, hi, agent_config.store_delta);
+  struct ct_store_range store = ct_store_of(lo, hi, agent_config.store_delta);
   uint8_t resident[256];
   for (uint64_t at = store.lo; at < store.hi; at += sizeof(resident) * CT_PAGE_BYTES) {
     uint64_t pages = (store.hi - at) / CT_PAGE_BYTES;

@@ -134,7 +134,7 @@ use_chunk(uint64_t base, uint64_t lo, uint64_t hi)
   return ok;
 }
 
-static struct ct_store
+static struct ct_store_range
 store_of(uint64_t lo, uint64_t hi)
 {
   return ct_store_of(lo, hi, agent_config.store_delta);
@@ -169,7 +169,7 @@ agent_store_reserve(uint64_t lo, uint64_t hi)
 int
 agent_store_take(struct ct_stack *stack)
 {
-  struct ct_store store = store_of(stack->lo, stack->hi);
+  struct ct_store_range store = store_of(stack->lo, stack->hi);
   if (store.lo >= store.hi || store.lo < 0x10000 || store.hi >= 0x7ffffffff000ull ||
       (reserved.count != 0 && store.lo < reserved.hi && store.hi > reserved.lo)) {
     return 0;
@@ -201,7 +201,7 @@ agent_store_give(struct ct_stack *stack, uint64_t lo, uint64_t hi)
   if (inner_lo < inner_hi && stack->state == CT_STACK_READY) {
     agent_syscall(SYS_madvise, (long)inner_lo, (long)(inner_hi - inner_lo), MADV_DONTNEED, 0, 0, 0);
   }
-  struct ct_store store = store_of(stack->store_lo, stack->store_hi);
+  struct ct_store_range store = store_of(stack->store_lo, stack->store_hi);
   stack->store_hi = stack->store_lo;
   leave_chunks(store.lo, store.hi);
 }

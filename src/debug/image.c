@@ -17,7 +17,7 @@ enum { PATH_BYTES = 4400, HEADERS_MAX = 128 };
 /* ---- maps ---- */
 
 static bool
-enter_file(struct ct_image *image, const char *path, size_t *number)
+enter_file(struct ct_debug_image *image, const char *path, size_t *number)
 {
   for (*number = 0; *number < image->file_count; (*number)++) {
     if (strcmp(image->files[*number].path, path) == 0) {
@@ -46,7 +46,7 @@ is_file(const char *path)
 }
 
 static int
-take_line(struct ct_image *image, const char *line, size_t length)
+take_line(struct ct_debug_image *image, const char *line, size_t length)
 {
   char text[PATH_BYTES], rights[5] = "";
   struct ct_image_mapping mapping = {.file = SIZE_MAX};
@@ -115,10 +115,10 @@ read_headers(struct ct_image_file *file, uint64_t base)
 }
 
 int
-ct_image_read(const char *maps, struct ct_image *image)
+ct_image_read(const char *maps, struct ct_debug_image *image)
 {
   int code = 0;
-  *image = (struct ct_image){.mappings = NULL};
+  *image = (struct ct_debug_image){.mappings = NULL};
   for (const char *line = maps; *line != 0 && code == 0;) {
     size_t length = strcspn(line, "\n");
     code = take_line(image, line, length);
@@ -141,7 +141,7 @@ ct_image_read(const char *maps, struct ct_image *image)
 }
 
 void
-ct_image_free(struct ct_image *image)
+ct_image_free(struct ct_debug_image *image)
 {
   for (size_t i = 0; i < image->file_count; i++) {
     if (image->files[i].fd >= 0) {
@@ -155,7 +155,7 @@ ct_image_free(struct ct_image *image)
 
 /* The kernel maps it first, below its loader and libraries, but for a program that was started by its loader. */
 const struct ct_image_file *
-ct_image_program(const struct ct_image *image)
+ct_image_program(const struct ct_debug_image *image)
 {
   for (size_t i = 0; i < image->mapping_count; i++) {
     size_t file = image->mappings[i].file;
@@ -174,7 +174,7 @@ is_relocated(const struct ct_image_file *file, uint64_t address)
 }
 
 bool
-ct_image_has(const struct ct_image *image, uint64_t address, uint64_t bytes)
+ct_image_has(const struct ct_debug_image *image, uint64_t address, uint64_t bytes)
 {
   for (size_t i = 0; i < image->mapping_count; i++) {
     const struct ct_image_mapping *mapping = &image->mappings[i];
@@ -187,7 +187,7 @@ ct_image_has(const struct ct_image *image, uint64_t address, uint64_t bytes)
 }
 
 size_t
-ct_image_memory(const struct ct_image *image, uint64_t address, uint8_t *bytes, size_t size)
+ct_image_memory(const struct ct_debug_image *image, uint64_t address, uint8_t *bytes, size_t size)
 {
   for (size_t i = 0; i < image->mapping_count; i++) {
     const struct ct_image_mapping *mapping = &image->mappings[i];
@@ -221,7 +221,7 @@ put_escaped(const char *text, FILE *out)
 }
 
 void
-ct_image_libraries(const struct ct_image *image, FILE *out)
+ct_image_libraries(const struct ct_debug_image *image, FILE *out)
 {
   const struct ct_image_file *program = ct_image_program(image);
   fputs("<library-list-svr4 version=\"1.0\">", out);
@@ -239,7 +239,7 @@ ct_image_libraries(const struct ct_image *image, FILE *out)
 }
 
 void
-ct_image_auxv(const struct ct_image *image, FILE *out)
+ct_image_auxv(const struct ct_debug_image *image, FILE *out)
 {
   const struct ct_image_file *program = ct_image_program(image);
   if (program == NULL) {

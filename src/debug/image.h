@@ -27,7 +27,7 @@ struct ct_image_file {
   uint64_t relocated_start, relocated_end; /* the loader has written there, and then made it read-only */
 };
 
-struct ct_image {
+struct ct_debug_image {
   struct ct_image_mapping *mappings;
   size_t mapping_count;
   struct ct_image_file *files;
@@ -35,16 +35,16 @@ struct ct_image {
 };
 
 /* 0 or CT_ENOMEM; to be freed in any case. */
-int ct_image_read(const char *maps, struct ct_image *image);
-void ct_image_free(struct ct_image *image);
+int ct_image_read(const char *maps, struct ct_debug_image *image);
+void ct_image_free(struct ct_debug_image *image);
 /* The program; NULL: not known. */
-const struct ct_image_file *ct_image_program(const struct ct_image *image);
+const struct ct_image_file *ct_image_program(const struct ct_debug_image *image);
 /* Is some of it code or constants? */
-bool ct_image_has(const struct ct_image *image, uint64_t address, uint64_t bytes);
+bool ct_image_has(const struct ct_debug_image *image, uint64_t address, uint64_t bytes);
 /* Up to size bytes of code and constants, as the files have them; how many. */
-size_t ct_image_memory(const struct ct_image *image, uint64_t address, uint8_t *bytes, size_t size);
+size_t ct_image_memory(const struct ct_debug_image *image, uint64_t address, uint8_t *bytes, size_t size);
 /* Documents of gdb's protocol: library-list-svr4, and the auxiliary vector as far as it is known. */
-void ct_image_libraries(const struct ct_image *image, FILE *out);
-void ct_image_auxv(const struct ct_image *image, FILE *out);
+void ct_image_libraries(const struct ct_debug_image *image, FILE *out);
+void ct_image_auxv(const struct ct_debug_image *image, FILE *out);
 
 #endif

@@ -38,7 +38,7 @@ struct ct_tape {
   struct ct_steps_reader *reader;
   struct ct_steps_cursor *cursor;
   struct ct_steps_index *index; /* NULL: not needed so far */
-  struct ct_image image;
+  struct ct_debug_image image;
   uint64_t steps, at; /* how many; it stands before that one, or at the end */
   int signal;         /* that ended the recording, 0: none */
   uint64_t signal_pc; /* where */

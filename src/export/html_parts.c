@@ -76,7 +76,7 @@ ct_html_put_away(struct ct_html_stream *stream, const struct ct_walk_place *plac
 /* Whose values are made text. */
 struct shown {
   struct ct_view_prototypes *prototypes;
-  const struct ct_registers *registers;
+  const struct ct_value_registers *registers;
 };
 
 static const char *

@@ -183,13 +183,13 @@ struct ct_scan_cache;                                    /* opaque */
 struct ct_scan_cache *ct_scan_cache_create(void);        /* NULL: out of memory */
 void ct_scan_cache_destroy(struct ct_scan_cache *cache); /* accepts NULL; after the scans */
 
-struct ct_scan; /* opaque */
-int ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct ct_scan **out,
+struct ct_index_scan; /* opaque */
+int ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct ct_index_scan **out,
                  struct ct_diag *diag);
-void ct_scan_close(struct ct_scan *scan); /* accepts NULL */
+void ct_scan_close(struct ct_index_scan *scan); /* accepts NULL */
 /* 0 and *span, NULL at the end, valid until the next call; CT_ENOMEM, CT_EFORMAT. */
-int ct_scan_next(struct ct_scan *scan, const struct ct_span **span);
+int ct_scan_next(struct ct_index_scan *scan, const struct ct_span **span);
 /* How many blocks were read for it so far. */
-uint64_t ct_scan_blocks(const struct ct_scan *scan);
+uint64_t ct_scan_blocks(const struct ct_index_scan *scan);
 
 #endif

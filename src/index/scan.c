@@ -25,7 +25,7 @@ struct target {
   uint32_t granule;
 };
 
-struct ct_scan {
+struct ct_index_scan {
   struct ct_index *index;
   struct ct_scan_filter filter;
   struct target *targets;
@@ -62,7 +62,7 @@ ct_granule_ok(const struct ct_index_part *part, const struct ct_granule *g)
 /* ---- which granules ---- */
 
 static int
-add_target(struct ct_scan *scan, uint32_t thread, uint32_t granule, uint64_t most_ticks)
+add_target(struct ct_index_scan *scan, uint32_t thread, uint32_t granule, uint64_t most_ticks)
 {
   if (scan->target_count == scan->target_capacity) {
     size_t capacity = scan->target_capacity == 0 ? 64 : scan->target_capacity * 2;
@@ -79,7 +79,8 @@ add_target(struct ct_scan *scan, uint32_t thread, uint32_t granule, uint64_t mos
 
 /* Whether spans that fit may have ended in the granule, and how long they are at most. */
 static bool
-may_have(const struct ct_scan *scan, const struct ct_index_part *part, const struct ct_granule *g, uint64_t *most_ticks)
+may_have(const struct ct_index_scan *scan, const struct ct_index_part *part, const struct ct_granule *g,
+         uint64_t *most_ticks)
 {
   const struct ct_scan_filter *f = &scan->filter;
   *most_ticks = g->max_ticks;
@@ -106,7 +107,7 @@ may_have(const struct ct_scan *scan, const struct ct_index_part *part, const str
 }
 
 static int
-consider(struct ct_scan *scan, uint32_t thread, uint64_t granule)
+consider(struct ct_index_scan *scan, uint32_t thread, uint64_t granule)
 {
   const struct ct_index_part *part = &scan->index->threads[thread].part;
   uint64_t most_ticks;
@@ -146,7 +147,7 @@ find_crossing(const struct ct_index_thread *thread, uint64_t ordinal)
 }
 
 static int
-target_span(struct ct_scan *scan)
+target_span(struct ct_index_scan *scan)
 {
   const struct ct_scan_filter *f = &scan->filter;
   const struct ct_index_thread *thread = &scan->index->threads[f->thread];
@@ -160,7 +161,7 @@ target_span(struct ct_scan *scan)
 
 /* Children of a span end between its begin and its end; deeper than it by one, or on another stack not at all. */
 static int
-target_children(struct ct_scan *scan)
+target_children(struct ct_index_scan *scan)
 {
   struct ct_scan_filter *f = &scan->filter;
   const struct ct_index_thread *thread = &scan->index->threads[f->thread];
@@ -194,7 +195,7 @@ compare_numbers(const void *a, const void *b)
 
 /* Later than `last`: where spans ended that began in the granules up to that one. */
 static int
-target_later_ends(struct ct_scan *scan, uint32_t number, uint64_t first, uint64_t last)
+target_later_ends(struct ct_index_scan *scan, uint32_t number, uint64_t first, uint64_t last)
 {
   const struct ct_index_thread *thread = &scan->index->threads[number];
   const struct ct_index_part *part = &thread->part;
@@ -229,7 +230,7 @@ target_later_ends(struct ct_scan *scan, uint32_t number, uint64_t first, uint64_
 }
 
 static int
-target_thread(struct ct_scan *scan, uint32_t number)
+target_thread(struct ct_index_scan *scan, uint32_t number)
 {
   const struct ct_scan_filter *f = &scan->filter;
   const struct ct_index_part *part = &scan->index->threads[number].part;
@@ -269,7 +270,7 @@ compare_targets(const void *a, const void *b)
 }
 
 static int
-find_targets(struct ct_scan *scan)
+find_targets(struct ct_index_scan *scan)
 {
   const struct ct_scan_filter *f = &scan->filter;
   int code = 0;
@@ -307,14 +308,14 @@ fits(const struct ct_scan_filter *f, uint32_t fn_count, const struct ct_span *s)
 }
 
 static const struct ct_granule *
-granule_of(const struct ct_scan *scan, const struct target *target)
+granule_of(const struct ct_index_scan *scan, const struct target *target)
 {
   return &scan->index->threads[target->thread].part.granules[target->granule];
 }
 
 /* Begins with a target, whose spans come from its list of those that are kept whole. */
 static int
-begin_kept(struct ct_scan *scan, const struct target *target)
+begin_kept(struct ct_index_scan *scan, const struct target *target)
 {
   const struct ct_index_part *part = &scan->index->threads[target->thread].part;
   const struct ct_granule *g = granule_of(scan, target);
@@ -330,7 +331,7 @@ begin_kept(struct ct_scan *scan, const struct target *target)
 
 /* The same from its blocks. */
 static int
-begin_blocks(struct ct_scan *scan, const struct target *target)
+begin_blocks(struct ct_index_scan *scan, const struct target *target)
 {
   const struct ct_index_thread *thread = &scan->index->threads[target->thread];
   const struct ct_granule *g = granule_of(scan, target);
@@ -365,7 +366,7 @@ begin_blocks(struct ct_scan *scan, const struct target *target)
 }
 
 static void
-end_cached(struct ct_scan *scan)
+end_cached(struct ct_index_scan *scan)
 {
   if (scan->cached != NULL) {
     scan->cached->pins--;
@@ -375,7 +376,7 @@ end_cached(struct ct_scan *scan)
 
 /* From what is kept of its blocks since they were read before; from these the first time. */
 static int
-begin_cached(struct ct_scan *scan, const struct target *target)
+begin_cached(struct ct_index_scan *scan, const struct target *target)
 {
   struct ct_scan_cache *cache = scan->filter.cache;
   struct ct_scan_kept *entry = ct_scan_cache_ask(cache, target->thread, target->granule);
@@ -400,7 +401,7 @@ begin_cached(struct ct_scan *scan, const struct target *target)
 }
 
 static int
-begin_target(struct ct_scan *scan, const struct target *target)
+begin_target(struct ct_index_scan *scan, const struct target *target)
 {
   const struct ct_scan_filter *f = &scan->filter;
   bool is_kept = f->least_ticks >= ct_granule_long_ticks(granule_of(scan, target));
@@ -412,7 +413,7 @@ begin_target(struct ct_scan *scan, const struct target *target)
 
 /* The next span of the target in hand, whether it fits or not; NULL: there are no more. */
 static int
-next_of_target(struct ct_scan *scan, const struct ct_span **span)
+next_of_target(struct ct_index_scan *scan, const struct ct_span **span)
 {
   *span = NULL;
   if (scan->cached != NULL) {
@@ -492,7 +493,7 @@ sift_down(struct ct_span *heap, size_t count, size_t i)
 }
 
 static int
-keep_longest(struct ct_scan *scan, const struct ct_span *span)
+keep_longest(struct ct_index_scan *scan, const struct ct_span *span)
 {
   struct ct_span *heap = scan->longest;
   if (scan->longest_count == scan->filter.longest) {
@@ -522,7 +523,7 @@ keep_longest(struct ct_scan *scan, const struct ct_span *span)
 
 /* Of the target in hand those of at least, or of less than, so many ticks. */
 static int
-take_target(struct ct_scan *scan, uint64_t least, uint64_t less)
+take_target(struct ct_index_scan *scan, uint64_t least, uint64_t less)
 {
   const struct ct_span *span = NULL;
   int code;
@@ -540,7 +541,7 @@ take_target(struct ct_scan *scan, uint64_t least, uint64_t less)
 
 /* Of all targets what is kept whole. Then their most_ticks are of what is not. */
 static int
-take_kept(struct ct_scan *scan)
+take_kept(struct ct_index_scan *scan)
 {
   int code = 0;
   for (size_t i = 0; i < scan->target_count && code == 0; i++) {
@@ -557,7 +558,7 @@ take_kept(struct ct_scan *scan)
 }
 
 static int
-find_longest(struct ct_scan *scan)
+find_longest(struct ct_index_scan *scan)
 {
   int code = take_kept(scan);
   if (scan->target_count != 0) {
@@ -584,9 +585,10 @@ find_longest(struct ct_scan *scan)
 /* ---- interface ---- */
 
 int
-ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct ct_scan **out, struct ct_diag *diag)
+ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct ct_index_scan **out,
+             struct ct_diag *diag)
 {
-  struct ct_scan *scan = calloc(1, sizeof(*scan));
+  struct ct_index_scan *scan = calloc(1, sizeof(*scan));
   if (scan == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory to look for spans");
   }
@@ -603,7 +605,7 @@ ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct
 }
 
 void
-ct_scan_close(struct ct_scan *scan)
+ct_scan_close(struct ct_index_scan *scan)
 {
   if (scan == NULL) {
     return;
@@ -616,7 +618,7 @@ ct_scan_close(struct ct_scan *scan)
 }
 
 int
-ct_scan_next(struct ct_scan *scan, const struct ct_span **span)
+ct_scan_next(struct ct_index_scan *scan, const struct ct_span **span)
 {
   *span = NULL;
   if (scan->filter.longest != 0) {
@@ -668,7 +670,7 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
 }
 
 uint64_t
-ct_scan_blocks(const struct ct_scan *scan)
+ct_scan_blocks(const struct ct_index_scan *scan)
 {
   return scan->blocks;
 }

@@ -57,7 +57,7 @@ ct_live_is_call(const struct ct_tracer *tracer, uint64_t number)
 bool
 ct_live_wants_records(struct ct_tracer *tracer)
 {
-  struct ct_live *live = &tracer->live;
+  struct ct_itrace_live *live = &tracer->live;
   uint64_t now = ct_now_ns();
   if (live->passes_call) { /* they have been handed over for this call */
     live->passes_call = false;

@@ -226,7 +226,7 @@ address_of(const struct ct_access *access, const struct user_regs_struct *regs, 
 
 /* A value of the instruction that was executed last: perhaps the unit had not come to writing it. */
 static void
-rewrite(struct ct_recorder *recorder, const struct ct_effects *effects, const struct ct_value *value,
+rewrite(struct ct_recorder *recorder, const struct ct_effects *effects, const struct ct_recorded_value *value,
         const struct user_regs_struct *regs, uint64_t next, uint8_t *to)
 {
   uint64_t word = 0;
@@ -264,7 +264,7 @@ reconcile(struct ct_recorder *recorder, const struct ct_logged_unit *unit, uint3
   bool has_vectors = false;
   for (uint32_t i = 0; i < done; i++) {
     struct ct_effects effects;
-    struct ct_value values[CT_VALUES_MAX];
+    struct ct_recorded_value values[CT_VALUES_MAX];
     if (!ct_effects_of(unit->code + code_at, unit->code_bytes - code_at, &effects)) {
       break;
     }

@@ -98,7 +98,7 @@ struct ct_held_signal {
 };
 
 /* Of a recording that is read while it is made (live.c). */
-struct ct_live {
+struct ct_itrace_live {
   uint64_t handed_ns;  /* when records went to the file the last time */
   uint64_t allowed_ns; /* when it was counted how many ... */
   uint32_t allowed;    /* ... system calls may hand over, one after the other */
@@ -148,7 +148,7 @@ struct ct_tracer {
   bool flushes_after;                  /* the step that goes on may change code ... */
   uint64_t changed_start, changed_end; /* ... there */
   struct ct_held_signal held;
-  struct ct_live live;
+  struct ct_itrace_live live;
   bool is_reaped;     /* its end has been seen, with its status */
   bool has_new_image; /* the step that goes on ends at the first instruction of another program */
   uint64_t asked_ns;  /* when it was asked to stop */

@@ -209,7 +209,8 @@ static bool
 set_up(struct bench *bench)
 {
   bench->stack = map(0, STACK_BYTES, 0);
-  struct ct_store store = ct_store_of((uint64_t)bench->stack, (uint64_t)bench->stack + STACK_BYTES, bench->store_delta);
+  struct ct_store_range store =
+      ct_store_of((uint64_t)bench->stack, (uint64_t)bench->stack + STACK_BYTES, bench->store_delta);
   bench->store = bench->stack != NULL ? map(store.lo, store.hi - store.lo, 0) : NULL;
   bench->store_bytes = store.hi - store.lo;
   bench->table = map(0, CT_TABLE_BYTES, MAP_NORESERVE);

@@ -705,14 +705,14 @@ struct ct_stack_range {
 
 /* A part of the return stores; of the stack at [lo, hi) its pages: that of the return-address slot at S is at S +
  * delta, which is no multiple of a page. */
-struct ct_store {
+struct ct_store_range {
   uint64_t lo, hi;
 };
-static inline struct ct_store
+static inline struct ct_store_range
 ct_store_of(uint64_t lo, uint64_t hi, int64_t delta)
 {
   uint64_t page = CT_PAGE_BYTES - 1;
-  return (struct ct_store){(lo + (uint64_t)delta) & ~page, (hi + (uint64_t)delta + page) & ~page};
+  return (struct ct_store_range){(lo + (uint64_t)delta) & ~page, (hi + (uint64_t)delta + page) & ~page};
 }
 #define CT_RESTORER_MAX  64u
 #define CT_UNWINDING_MAX 256u

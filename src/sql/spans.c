@@ -83,7 +83,7 @@ struct spans_cursor {
   int64_t least_ns;
   bool has_least;
   size_t source;
-  struct ct_scan *scan;
+  struct ct_index_scan *scan;
   uint8_t *functions; /* of the source */
   const struct ct_span *span;
   struct ct_span *merged; /* the longest of several sources, with where each is from */

@@ -227,7 +227,7 @@ parse_text(struct values_cursor *c)
 static void
 add_arguments(struct values_cursor *c, const struct ct_prototype *prototype, const struct ct_value_context *context)
 {
-  const struct ct_registers *registers = &c->call->registers;
+  const struct ct_value_registers *registers = &c->call->registers;
   if (prototype == NULL) {
     for (uint32_t i = 0; i < 2; i++) {
       if ((registers->integers_known >> i & 1) != 0) {
@@ -309,7 +309,7 @@ static void
 make_rows(struct values_cursor *c, const struct ct_sql_source *source)
 {
   const struct ct_call_values *call = c->call;
-  const struct ct_registers *registers = &call->registers;
+  const struct ct_value_registers *registers = &call->registers;
   struct ct_value_context context = {c, find_symbol, read_memory};
   forget_rows(c);
   if (!has_function(c, source) ||

@@ -48,7 +48,8 @@ zero_vectors(struct ct_steps_state *state, const struct ct_effects *e)
 }
 
 static void
-put_vector(struct ct_steps_state *state, const struct ct_effects *e, const struct ct_value *value, const uint8_t *at)
+put_vector(struct ct_steps_state *state, const struct ct_effects *e, const struct ct_recorded_value *value,
+           const uint8_t *at)
 {
   unsigned reg = value->reg % CT_STEPS_VECTORS;
   unsigned size = value->size <= CT_STEPS_VECTOR_BYTES ? value->size : CT_STEPS_VECTOR_BYTES;
@@ -71,7 +72,7 @@ take_vectors(struct ct_steps_state *state, const struct ct_steps_insn *insn, con
     return;
   }
   for (unsigned i = 0; i < insn->value_count; i++) {
-    const struct ct_value *value = &insn->values[i];
+    const struct ct_recorded_value *value = &insn->values[i];
     if (value->kind == CT_VALUE_VECTOR) {
       put_vector(state, e, value, values);
       given |= 1u << (value->reg & 31);
@@ -89,7 +90,7 @@ take_vectors(struct ct_steps_state *state, const struct ct_steps_insn *insn, con
 /* ---- what is not emulated ---- */
 
 static void
-take_stored(const struct ct_steps_insn *insn, const struct ct_value *value, const uint8_t *at,
+take_stored(const struct ct_steps_insn *insn, const struct ct_recorded_value *value, const uint8_t *at,
             const struct ct_cpu *before, struct ct_steps_did *did)
 {
   uint64_t address = ct_address(&insn->effects, &insn->effects.access[value->reg & 1], before);
@@ -129,7 +130,7 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
   }
   state->cpu.unknown |= e->flags_written;
   for (unsigned i = 0; i < insn->value_count; i++) {
-    const struct ct_value *value = &insn->values[i];
+    const struct ct_recorded_value *value = &insn->values[i];
     switch (value->kind) {
     case CT_VALUE_REG:
       state->cpu.reg[value->reg & 15] = number_at(values, value->size);

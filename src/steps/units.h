@@ -25,7 +25,7 @@ struct ct_steps_insn {
   uint8_t value_count;
   bool is_emulated; /* ct_emulate is given what it loads, by a value or by where the next record is */
   bool by_next;     /* where it goes on is only known of the next record */
-  struct ct_value values[CT_VALUES_MAX];
+  struct ct_recorded_value values[CT_VALUES_MAX];
 };
 
 struct ct_steps_plan {

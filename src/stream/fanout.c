@@ -236,7 +236,7 @@ bool
 ct_fanout_put(struct ct_sender *sender)
 {
   struct ct_fanout *fanout = sender->fanout;
-  struct ct_frame *frame = &sender->frame;
+  struct ct_link_frame *frame = &sender->frame;
   if (fanout->broker == NULL || !hear(sender, 0) || !wait_for_slow(sender)) {
     return false;
   }

@@ -15,41 +15,41 @@
 #include <unistd.h>
 
 bool
-ct_frame_create(struct ct_frame *frame)
+ct_frame_create(struct ct_link_frame *frame)
 {
-  *frame = (struct ct_frame){.data = malloc(CT_LINK_HEADER_BYTES + CT_LINK_PAYLOAD_MAX)};
+  *frame = (struct ct_link_frame){.data = malloc(CT_LINK_HEADER_BYTES + CT_LINK_PAYLOAD_MAX)};
   return frame->data != NULL;
 }
 
 void
-ct_frame_destroy(struct ct_frame *frame)
+ct_frame_destroy(struct ct_link_frame *frame)
 {
   free(frame->data);
   frame->data = NULL;
 }
 
 void
-ct_frame_begin(struct ct_frame *frame, enum ct_frame_type type)
+ct_frame_begin(struct ct_link_frame *frame, enum ct_frame_type type)
 {
   frame->type = (uint8_t)type;
   frame->bytes = 0;
 }
 
 void
-ct_frame_add(struct ct_frame *frame, const void *data, size_t size)
+ct_frame_add(struct ct_link_frame *frame, const void *data, size_t size)
 {
   memcpy(ct_frame_payload(frame) + frame->bytes, data, size);
   frame->bytes += (uint32_t)size;
 }
 
 void
-ct_frame_add32(struct ct_frame *frame, uint32_t value)
+ct_frame_add32(struct ct_link_frame *frame, uint32_t value)
 {
   ct_frame_add(frame, &value, sizeof(value));
 }
 
 void
-ct_frame_add64(struct ct_frame *frame, uint64_t value)
+ct_frame_add64(struct ct_link_frame *frame, uint64_t value)
 {
   ct_frame_add(frame, &value, sizeof(value));
 }
@@ -129,7 +129,7 @@ put_some(int fd, const uint8_t *data, size_t size)
 }
 
 int
-ct_frame_continue(int fd, struct ct_frame *frame, size_t *done, int timeout_ms)
+ct_frame_continue(int fd, struct ct_link_frame *frame, size_t *done, int timeout_ms)
 {
   uint8_t head[CT_LINK_HEADER_BYTES] = {[4] = frame->type};
   memcpy(head, &frame->bytes, sizeof(frame->bytes));
@@ -151,7 +151,7 @@ ct_frame_continue(int fd, struct ct_frame *frame, size_t *done, int timeout_ms)
 }
 
 bool
-ct_frame_send(int fd, struct ct_frame *frame)
+ct_frame_send(int fd, struct ct_link_frame *frame)
 {
   size_t done = 0;
   return ct_frame_continue(fd, frame, &done, CT_LINK_IDLE_MS) == CT_OK;
@@ -194,7 +194,7 @@ receive_all(int fd, uint8_t *data, size_t size, uint64_t until_ms)
 }
 
 int
-ct_frame_receive(int fd, struct ct_frame *frame, uint32_t most, int timeout_ms)
+ct_frame_receive(int fd, struct ct_link_frame *frame, uint32_t most, int timeout_ms)
 {
   uint64_t until = now_ms() + (uint64_t)timeout_ms;
   int code = receive_all(fd, frame->data, CT_LINK_HEADER_BYTES, until);

@@ -53,36 +53,36 @@ enum ct_frame_type {
 };
 
 /* A buffer for one frame, with room for its header in front. */
-struct ct_frame {
+struct ct_link_frame {
   uint8_t *data; /* CT_LINK_HEADER_BYTES + CT_LINK_PAYLOAD_MAX */
   uint8_t type;
   uint32_t bytes; /* of the payload */
 };
 
 static inline uint8_t *
-ct_frame_payload(const struct ct_frame *frame)
+ct_frame_payload(const struct ct_link_frame *frame)
 {
   return frame->data + CT_LINK_HEADER_BYTES;
 }
 
-bool ct_frame_create(struct ct_frame *frame);
-void ct_frame_destroy(struct ct_frame *frame);
+bool ct_frame_create(struct ct_link_frame *frame);
+void ct_frame_destroy(struct ct_link_frame *frame);
 /* Begin a frame; add to it what must fit. */
-void ct_frame_begin(struct ct_frame *frame, enum ct_frame_type type);
-void ct_frame_add(struct ct_frame *frame, const void *data, size_t size);
-void ct_frame_add32(struct ct_frame *frame, uint32_t value);
-void ct_frame_add64(struct ct_frame *frame, uint64_t value);
+void ct_frame_begin(struct ct_link_frame *frame, enum ct_frame_type type);
+void ct_frame_add(struct ct_link_frame *frame, const void *data, size_t size);
+void ct_frame_add32(struct ct_link_frame *frame, uint32_t value);
+void ct_frame_add64(struct ct_link_frame *frame, uint64_t value);
 uint32_t ct_get32(const uint8_t *p);
 uint64_t ct_get64(const uint8_t *p);
 /* False: the connection is lost, or the other end takes nothing for CT_LINK_IDLE_MS. */
-bool ct_frame_send(int fd, struct ct_frame *frame);
+bool ct_frame_send(int fd, struct ct_link_frame *frame);
 /* The same in turns of timeout_ms: *done bytes of it have gone. CT_ETIMEOUT: no more was taken now; CT_EIO: lost. */
-int ct_frame_continue(int fd, struct ct_frame *frame, size_t *done, int timeout_ms);
+int ct_frame_continue(int fd, struct ct_link_frame *frame, size_t *done, int timeout_ms);
 /*
  * 0; CT_ETIMEOUT: it was not there after timeout_ms; CT_EIO: the connection is lost; CT_EFORMAT: no frame of ours, or
  * larger than most bytes.
  */
-int ct_frame_receive(int fd, struct ct_frame *frame, uint32_t most, int timeout_ms);
+int ct_frame_receive(int fd, struct ct_link_frame *frame, uint32_t most, int timeout_ms);
 
 /* CT_OK or CT_EINVAL: whether it is one of the forms. */
 int ct_address_check(const char *address, bool *is_tcp, struct ct_diag *diag);

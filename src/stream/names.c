@@ -10,7 +10,7 @@ enum { DIGITS_MAX = 10 };
 /* What a recording writes into the directory of a process, beside folders of threads. */
 static const struct {
   const char *name;
-  enum ct_stream_kind kind;
+  enum ct_stream_file_kind kind;
 } files[] = {
     {CT_TRACE_MANIFEST, CT_STREAM_REPLACED},   {CT_TRACE_FUNCTIONS, CT_STREAM_APPENDED},
     {CT_TRACE_CAPTURES, CT_STREAM_APPENDED},   {CT_TRACE_CRASH, CT_STREAM_REPLACED},
@@ -39,7 +39,7 @@ is(const char *name, size_t size, const char *text)
   return strlen(text) == size && memcmp(name, text, size) == 0;
 }
 
-enum ct_stream_kind
+enum ct_stream_file_kind
 ct_stream_kind(const char *name, size_t size)
 {
   if (size == 0 || size >= CT_STREAM_NAME_BYTES) {

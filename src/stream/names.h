@@ -8,7 +8,7 @@
 
 enum { CT_STREAM_NAME_BYTES = 64 };
 
-enum ct_stream_kind {
+enum ct_stream_file_kind {
   CT_STREAM_FOREIGN,  /* no file of a trace */
   CT_STREAM_APPENDED, /* only ever grows */
   CT_STREAM_REPLACED, /* written beside and renamed */
@@ -17,7 +17,7 @@ enum ct_stream_kind {
 #define CT_STREAM_PROCESS_DIR "process-"
 
 /* Of a name of size bytes, which need not end in a zero byte: [process-N/](FILE|thread_N/FILE). */
-enum ct_stream_kind ct_stream_kind(const char *name, size_t size);
+enum ct_stream_file_kind ct_stream_kind(const char *name, size_t size);
 /* "thread_N" and "process-N", N without leading zeros, at most ten digits. */
 bool ct_stream_is_numbered(const char *name, size_t size, const char *prefix);
 

@@ -30,7 +30,7 @@ enum { HELLO_HEAD = 24, GOODBYE_MS = 2000 };
 struct receiver {
   struct ct_receive_options options;
   struct stored stored;
-  struct ct_frame frame;
+  struct ct_link_frame frame;
   bool is_tcp, is_one_way, is_broker;
   int listen_fd, fd;
   bool was_served; /* a sender was let in, and has gone */
@@ -91,7 +91,7 @@ is_ours(const struct receiver *receiver)
 static const char *
 objection(struct receiver *receiver)
 {
-  const struct ct_frame *frame = &receiver->frame;
+  const struct ct_link_frame *frame = &receiver->frame;
   const uint8_t *data = ct_frame_payload(frame);
   int code = ct_frame_receive(receiver->fd, &receiver->frame, HELLO_HEAD + CT_LINK_TOKEN_MAX, CT_LINK_HELLO_MS);
   if (code == CT_EIO || code == CT_ETIMEOUT) {

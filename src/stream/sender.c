@@ -62,7 +62,7 @@ set_fd(struct ct_sender *sender, int fd)
 
 /* Takes an address's refusal for good: another attempt would be refused too. */
 static void
-refuse(struct ct_sender *sender, const struct ct_frame *frame)
+refuse(struct ct_sender *sender, const struct ct_link_frame *frame)
 {
   char text[256];
   snprintf(text, sizeof(text), "%.*s", (int)frame->bytes, (const char *)ct_frame_payload(frame));
@@ -222,7 +222,7 @@ confirm(struct ct_sender *sender)
     return ct_fanout_verdicts(sender);
   }
   while (receive(sender)) {
-    const struct ct_frame *frame = &sender->frame;
+    const struct ct_link_frame *frame = &sender->frame;
     if (frame->type == CT_FRAME_VERDICT && frame->bytes == 4) {
       return ct_get32(ct_frame_payload(frame)) == 0;
     }

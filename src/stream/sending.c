@@ -212,7 +212,7 @@ static bool
 send_piece(struct ct_sender *sender, const struct sent_file *file, enum ct_frame_type type, int fd, uint64_t offset,
            uint64_t total, uint64_t end, size_t *got)
 {
-  struct ct_frame *frame = &sender->frame;
+  struct ct_link_frame *frame = &sender->frame;
   ct_frame_begin(frame, type);
   ct_frame_add64(frame, offset);
   ct_frame_add64(frame, total);

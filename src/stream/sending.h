@@ -15,7 +15,7 @@
 
 struct sent_file {
   char name[CT_STREAM_NAME_BYTES];
-  enum ct_stream_kind kind;
+  enum ct_stream_file_kind kind;
   uint64_t offset;  /* appended: what was sent of it over this connection, or is there already */
   uint64_t claimed; /* appended: what the receiver says it has, not yet compared; 0: nothing */
   uint32_t claimed_crc;
@@ -41,7 +41,7 @@ struct ct_sender {
   struct ct_fanout *fanout; /* nats://: a server between us and many; else NULL */
   size_t chunk;             /* bytes of a file in one frame */
   int dir_fd;
-  struct ct_frame frame;
+  struct ct_link_frame frame;
   struct ct_prompt prompt;
   uint64_t sent_ns;  /* when the last frame was begun */
   uint64_t moved_ns; /* when one was taken last */

@@ -272,7 +272,7 @@ struct piece {
 };
 
 static int
-take_piece(struct stored *stored, const struct ct_frame *frame, enum ct_stream_kind kind, struct piece *piece,
+take_piece(struct stored *stored, const struct ct_link_frame *frame, enum ct_stream_file_kind kind, struct piece *piece,
            struct ct_diag *diag)
 {
   const uint8_t *data = ct_frame_payload(frame);
@@ -325,7 +325,7 @@ put_piece(struct stored *stored, const struct piece *given, struct ct_diag *diag
 }
 
 int
-ct_stored_data(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag)
+ct_stored_data(struct stored *stored, const struct ct_link_frame *frame, struct ct_diag *diag)
 {
   struct piece piece;
   int code = take_piece(stored, frame, CT_STREAM_APPENDED, &piece, diag);
@@ -386,7 +386,7 @@ cut_back(struct stored *stored, struct stored_file *file, uint64_t bytes, struct
 }
 
 int
-ct_stored_data_again(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag)
+ct_stored_data_again(struct stored *stored, const struct ct_link_frame *frame, struct ct_diag *diag)
 {
   struct piece piece;
   int code = take_piece(stored, frame, CT_STREAM_APPENDED, &piece, diag);
@@ -410,7 +410,7 @@ ct_stored_data_again(struct stored *stored, const struct ct_frame *frame, struct
 }
 
 int
-ct_stored_whole(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag)
+ct_stored_whole(struct stored *stored, const struct ct_link_frame *frame, struct ct_diag *diag)
 {
   struct piece piece;
   char beside[CT_STREAM_NAME_BYTES + 8];
@@ -452,7 +452,7 @@ ct_stored_whole(struct stored *stored, const struct ct_frame *frame, struct ct_d
 }
 
 int
-ct_stored_check(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag)
+ct_stored_check(struct stored *stored, const struct ct_link_frame *frame, struct ct_diag *diag)
 {
   const uint8_t *data = ct_frame_payload(frame);
   size_t size = frame->bytes > 12 ? frame->bytes - 12 : 0;

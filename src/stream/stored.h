@@ -8,7 +8,7 @@
 
 struct stored_file {
   char name[CT_STREAM_NAME_BYTES];
-  enum ct_stream_kind kind;
+  enum ct_stream_file_kind kind;
   uint64_t bytes, staged; /* replaced: staged is what is written beside so far */
   uint32_t crc, staged_crc;
   bool is_there;
@@ -42,14 +42,14 @@ void ct_stored_release(struct stored *stored);
  * Frames of the sender, which is believed nothing. CT_EFORMAT: not in the protocol; others are ours: CT_ENOSPC for the
  * limit, the disk.
  */
-int ct_stored_data(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag);
+int ct_stored_data(struct stored *stored, const struct ct_link_frame *frame, struct ct_diag *diag);
 /*
  * The same, of a sender that goes back for others: what is there already is compared, and what differs is taken from
  * the sender. CT_ERANGE: there is something missing before it.
  */
-int ct_stored_data_again(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag);
-int ct_stored_whole(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag);
-int ct_stored_check(struct stored *stored, const struct ct_frame *frame, struct ct_diag *diag);
+int ct_stored_data_again(struct stored *stored, const struct ct_link_frame *frame, struct ct_diag *diag);
+int ct_stored_whole(struct stored *stored, const struct ct_link_frame *frame, struct ct_diag *diag);
+int ct_stored_check(struct stored *stored, const struct ct_link_frame *frame, struct ct_diag *diag);
 /* A new connection: no file is half staged, none was checked. */
 void ct_stored_begin(struct stored *stored);
 /* Calls for each file that is there, till one gives false. */

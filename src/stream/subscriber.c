@@ -31,7 +31,7 @@ struct subscriber {
   struct ct_broker *broker;
   uint8_t *message; /* to be sent */
   size_t message_bytes, most;
-  struct ct_frame frame; /* the one that came: points into the message */
+  struct ct_link_frame frame; /* the one that came: points into the message */
   uint64_t id;
   uint64_t run, number; /* of the last message that was followed */
   bool is_following, is_whole;
@@ -190,7 +190,7 @@ judge_file(void *context, struct stored_file *file)
 static int
 judge(struct subscriber *subscriber, struct ct_diag *diag)
 {
-  const struct ct_frame *frame = &subscriber->frame;
+  const struct ct_link_frame *frame = &subscriber->frame;
   if (frame->bytes != 4 || subscriber->checks == 0 || ct_get32(ct_frame_payload(frame)) != subscriber->checks) {
     return ct_fail(diag, CT_EFORMAT, "an end with another number of files than were named");
   }
@@ -207,7 +207,7 @@ judge(struct subscriber *subscriber, struct ct_diag *diag)
 static int
 take_frame(struct subscriber *subscriber, struct ct_diag *diag)
 {
-  const struct ct_frame *frame = &subscriber->frame;
+  const struct ct_link_frame *frame = &subscriber->frame;
   switch (frame->type) {
   case CT_FRAME_DATA:
     return ct_stored_data_again(subscriber->stored, frame, diag);
@@ -235,7 +235,7 @@ take_frame(struct subscriber *subscriber, struct ct_diag *diag)
 static bool
 is_for_us(const struct subscriber *subscriber)
 {
-  const struct ct_frame *frame = &subscriber->frame;
+  const struct ct_link_frame *frame = &subscriber->frame;
   const uint8_t *data = ct_frame_payload(frame);
   uint32_t count = frame->type == CT_FRAME_SYNC && frame->bytes >= 4 ? ct_get32(data) : 0;
   if (count > (frame->bytes - 4) / 8) {

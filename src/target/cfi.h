@@ -17,7 +17,7 @@
 enum { CT_FDE_NONE = UINT32_MAX };
 
 /* What the row in force at an address says about it as a place to be called. */
-enum ct_entry {
+enum ct_entry_state {
   CT_ENTRY_CALLABLE, /* CFA = rsp+8, return address at CFA-8, no signal frame */
   CT_ENTRY_NOCFI,    /* no FDE covers it */
   CT_ENTRY_ODD_CFI,  /* any other row */
@@ -57,7 +57,7 @@ uint32_t ct_cfi_find(const struct ct_elf *elf, uint64_t address);
 /* 0, or CT_ERANGE when there is no such FDE. */
 int ct_cfi_get(const struct ct_elf *elf, uint32_t fde, struct ct_cfi_fde *out);
 
-enum ct_entry ct_cfi_entry_state(const struct ct_elf *elf, uint32_t fde, uint64_t address);
+enum ct_entry_state ct_cfi_entry_state(const struct ct_elf *elf, uint32_t fde, uint64_t address);
 /* The first max rows, sorted by pc, one for each distinct pc. Returns how many there are (may be more than max). */
 size_t ct_cfi_rows(const struct ct_elf *elf, uint32_t fde, struct ct_cfi_row *rows, size_t max);
 /* The row in force at address: 0, or CT_ENOENT when the FDE does not cover it. */

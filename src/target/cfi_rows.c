@@ -357,7 +357,7 @@ ct_cfi_row_at(const struct ct_elf *elf, uint32_t fde, uint64_t address, struct c
   }
 }
 
-static enum ct_entry
+static enum ct_entry_state
 state_of(const struct ct_cfi *cfi, uint32_t fde, struct ct_cfi_rule rule)
 {
   if (cfi->cies[cfi->fdes[fde].cie].signal_frame) {
@@ -366,7 +366,7 @@ state_of(const struct ct_cfi *cfi, uint32_t fde, struct ct_cfi_rule rule)
   return rule.cfa_reg == RSP && rule.cfa_offset == 8 && rule.ra_at_cfa_minus_8 ? CT_ENTRY_CALLABLE : CT_ENTRY_ODD_CFI;
 }
 
-enum ct_entry
+enum ct_entry_state
 ct_cfi_entry_state(const struct ct_elf *elf, uint32_t fde, uint64_t address)
 {
   struct ct_cfi_row row;

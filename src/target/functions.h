@@ -32,7 +32,7 @@ struct ct_function {
   uint64_t size;    /* symbol size, else FDE range, else up to the next function or the end of the section */
   const char *name; /* raw (mangled); NULL when nothing is known */
   uint16_t sources; /* enum ct_source bits */
-  uint8_t entry;    /* enum ct_entry */
+  uint8_t entry;    /* enum ct_entry_state */
   uint8_t flags;    /* enum ct_function_flag bits */
   uint32_t fde;     /* the FDE around address, or CT_FDE_NONE */
 };

@@ -20,7 +20,7 @@ enum { RESULTS_MAX = 8 }; /* a handler inside a handler inside ... */
 struct coming {
   uint64_t context;
   uint32_t depth;
-  struct ct_registers registers;
+  struct ct_value_registers registers;
 };
 
 struct ct_call_values_reader {

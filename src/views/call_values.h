@@ -13,7 +13,7 @@ struct ct_call_values {
   uint64_t ordinal; /* of the call; CT_NO_ORDINAL: not known */
   uint32_t fn, depth;
   bool is_return;
-  struct ct_registers registers;
+  struct ct_value_registers registers;
   const struct ct_detail *raw; /* NULL: only what the registers above have */
 };
 

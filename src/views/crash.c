@@ -42,7 +42,7 @@ struct call {
   uint64_t began, ticks; /* of the thread's own time: when it was entered, how long it took */
   uint32_t fn, depth;
   bool open, timed; /* not timed: a function of which only the enter is recorded; open: ticks are those to the end */
-  struct ct_registers registers; /* what was recorded of its values */
+  struct ct_value_registers registers; /* what was recorded of its values */
 };
 struct calls {
   struct call ring[CALLS_MAX];
@@ -226,14 +226,14 @@ tid_of(const json_t *object)
 static bool
 has_values(const struct call *call)
 {
-  const struct ct_registers *registers = &call->registers;
+  const struct ct_value_registers *registers = &call->registers;
   return ct_registers_have_arguments(registers) || ct_registers_have_result(registers);
 }
 
 /* Whose values are shown. */
 struct shown_call {
   struct ct_view_prototypes *prototypes;
-  const struct ct_registers *registers;
+  const struct ct_value_registers *registers;
 };
 
 static const char *
@@ -265,7 +265,7 @@ set_values(json_t *item, const char *key, struct ct_value_text *text)
 static void
 put_values_json(struct ct_view_prototypes *prototypes, const struct call *call, json_t *item)
 {
-  const struct ct_registers *registers = &call->registers;
+  const struct ct_value_registers *registers = &call->registers;
   const struct ct_prototype *prototype = ct_view_prototype(prototypes, call->fn);
   struct shown_call shown = {prototypes, &call->registers};
   struct ct_value_context context = {.arg = &shown, .symbol = find_symbol, .memory = read_memory};

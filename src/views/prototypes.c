@@ -27,7 +27,7 @@ struct ct_view_constants {
   char *text;
 };
 
-struct ct_code {
+struct ct_prototype_code {
   uint64_t start, end;
   uint32_t image, fn;
   const char *name; /* raw, of an object; NULL: it is function fn */
@@ -166,7 +166,7 @@ make(struct ct_view_prototypes *prototypes, const struct ct_trace_function *func
 static int
 by_address(const void *a, const void *b)
 {
-  const struct ct_code *x = a, *y = b;
+  const struct ct_prototype_code *x = a, *y = b;
   if (x->image != y->image) {
     return x->image < y->image ? -1 : 1;
   }
@@ -194,8 +194,8 @@ load_code(struct ct_view_prototypes *prototypes)
     const struct ct_trace_module *module = module_of(trace, fn);
     if (module != NULL) {
       uint64_t start = module->base + function->address;
-      prototypes->code[prototypes->code_count++] =
-          (struct ct_code){start, start + (function->size != 0 ? function->size : 1), module->image, fn, NULL};
+      prototypes->code[prototypes->code_count++] = (struct ct_prototype_code){
+          start, start + (function->size != 0 ? function->size : 1), module->image, fn, NULL};
     }
   }
   for (size_t i = 0; prototypes->code != NULL && i < object_count; i++) {
@@ -203,7 +203,7 @@ load_code(struct ct_view_prototypes *prototypes)
     const struct ct_trace_module *module = module_of(trace, object->fn);
     if (module != NULL) {
       uint64_t start = module->base + object->address;
-      prototypes->code[prototypes->code_count++] = (struct ct_code){
+      prototypes->code[prototypes->code_count++] = (struct ct_prototype_code){
           start, start + (object->size != 0 ? object->size : 1), module->image, object->fn, object->name};
     }
   }
@@ -233,14 +233,14 @@ ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uint64_t addres
   size_t low = 0, high = prototypes->code_count;
   while (low < high) { /* the first one after the address */
     size_t middle = low + (high - low) / 2;
-    const struct ct_code *code = &prototypes->code[middle];
+    const struct ct_prototype_code *code = &prototypes->code[middle];
     if (code->image < prototypes->image || (code->image == prototypes->image && code->start <= address)) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  const struct ct_code *found = low != 0 ? &prototypes->code[low - 1] : NULL;
+  const struct ct_prototype_code *found = low != 0 ? &prototypes->code[low - 1] : NULL;
   if (found == NULL || found->image != prototypes->image || address >= found->end) {
     return NULL;
   }
@@ -301,7 +301,7 @@ address_of(const struct ct_detail *detail, uint32_t argument)
 
 /* The stack's first word is the return-address slot; arguments come after it. */
 static void
-add_call(struct ct_registers *to, const struct ct_detail *detail, uint8_t *stack, size_t size)
+add_call(struct ct_value_registers *to, const struct ct_detail *detail, uint8_t *stack, size_t size)
 {
   enum { SLOT_BYTES = 8 };
   static_assert(CT_DETAIL_RDI == 0 && CT_DETAIL_R9 == CT_INTEGER_PLACES - 1, "in the order of the places");
@@ -328,7 +328,7 @@ add_call(struct ct_registers *to, const struct ct_detail *detail, uint8_t *stack
 }
 
 void
-ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail, uint8_t *stack, size_t size)
+ct_registers_add(struct ct_value_registers *registers, const struct ct_detail *detail, uint8_t *stack, size_t size)
 {
   if (!detail->is_return) {
     add_call(registers, detail, stack, size);
@@ -359,7 +359,7 @@ ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail,
 }
 
 size_t
-ct_registers_memory(const struct ct_registers *registers, uint64_t address, void *out, size_t bytes)
+ct_registers_memory(const struct ct_value_registers *registers, uint64_t address, void *out, size_t bytes)
 {
   for (uint32_t i = 0; i < registers->text_count; i++) {
     uint64_t inside = address - registers->texts[i].address;
@@ -380,7 +380,7 @@ ct_registers_memory(const struct ct_registers *registers, uint64_t address, void
 }
 
 void
-ct_registers_add_value(struct ct_registers *registers, const struct ct_event *value)
+ct_registers_add_value(struct ct_value_registers *registers, const struct ct_event *value)
 {
   uint32_t which = value->reason;
   if (which == CT_VALUE_ARG_1 || which == CT_VALUE_ARG_2) {

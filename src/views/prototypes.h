@@ -15,7 +15,7 @@ struct ct_view_prototypes {
   uint32_t count;
   struct ct_view_constants **constants; /* by number, from 1 up; NULL: not asked for */
   uint32_t constants_count;
-  struct ct_code *code; /* functions and data by image and address; NULL: no address was asked for */
+  struct ct_prototype_code *code; /* functions and data by image and address; NULL: no address was asked for */
   size_t code_count;
   bool has_code;
   char *symbol;   /* the name that was found last, printable */
@@ -31,11 +31,12 @@ const struct ct_prototype *ct_view_prototype(struct ct_view_prototypes *prototyp
 const char *ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uint64_t address, uint64_t *offset);
 
 /* Adds what was recorded of a call or of its return. The stack is copied to `stack`, as much as there is room for. */
-void ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail, uint8_t *stack, size_t size);
+void ct_registers_add(struct ct_value_registers *registers, const struct ct_detail *detail, uint8_t *stack,
+                      size_t size);
 /* Of the program's memory at the time of the call: a text, or the piece of the stack. Gives how many bytes, 0: none. */
-size_t ct_registers_memory(const struct ct_registers *registers, uint64_t address, void *out, size_t bytes);
+size_t ct_registers_memory(const struct ct_value_registers *registers, uint64_t address, void *out, size_t bytes);
 /* What an event of kind VALUE says. */
-void ct_registers_add_value(struct ct_registers *registers, const struct ct_event *value);
+void ct_registers_add_value(struct ct_value_registers *registers, const struct ct_event *value);
 const char *ct_value_name(uint32_t which); /* enum ct_value: "argument 1", "xmm0" */
 
 #endif

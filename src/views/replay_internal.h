@@ -54,8 +54,8 @@ struct lane {
   uint64_t published_bytes;   /* to the progress line */
   uint32_t thread;
   struct ct_span_lane ids;
-  struct ct_details *details; /* NULL: none, or not open */
-  struct ct_registers detail; /* what is known of the event taken last, when has_detail: from both lanes */
+  struct ct_details *details;       /* NULL: none, or not open */
+  struct ct_value_registers detail; /* what is known of the event taken last, when has_detail: from both lanes */
   bool has_detail;
   const struct ct_detail *raw; /* the same, as long as no other is asked for; or NULL */
   uint8_t detail_stack[DETAIL_STACK_BYTES];

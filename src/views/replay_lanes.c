@@ -133,7 +133,7 @@ replay_result_at(const struct lane *lane, uint32_t depth)
 }
 
 /* The registers of the event taken last, to be added to. */
-static struct ct_registers *
+static struct ct_value_registers *
 known_registers(struct lane *lane)
 {
   if (!lane->has_detail) {

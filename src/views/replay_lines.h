@@ -38,14 +38,14 @@ struct ct_line {
   uint64_t id, parent; /* JSON: of the call that it is about, and of the one that this is in (span.h); 0: none */
   uint32_t level;      /* indentation */
   uint32_t depth;
-  const struct ct_label *label;      /* NULL for LOST, SWITCH, EXEC */
-  const struct ct_label *other;      /* CLOSE, LEAF: the function tail-called; TAIL: the one that ended; or NULL */
-  uint64_t context;                  /* JSON: the stack it is on, 0: the thread's own ... */
-  bool on_other_stack;               /* ... which is not that of the lane: context is set already */
-  uint8_t end;                       /* CLOSE, LEAF: enum ct_span_end; AWAY: enum ct_away */
-  uint8_t which;                     /* VALUE: enum ct_value */
-  const struct ct_registers *detail; /* what is known of its values; NULL: nothing */
-  const struct ct_detail *raw;       /* JSON: the same as it was recorded; NULL: none */
+  const struct ct_label *label; /* NULL for LOST, SWITCH, EXEC */
+  const struct ct_label *other; /* CLOSE, LEAF: the function tail-called; TAIL: the one that ended; or NULL */
+  uint64_t context;             /* JSON: the stack it is on, 0: the thread's own ... */
+  bool on_other_stack;          /* ... which is not that of the lane: context is set already */
+  uint8_t end;                  /* CLOSE, LEAF: enum ct_span_end; AWAY: enum ct_away */
+  uint8_t which;                /* VALUE: enum ct_value */
+  const struct ct_value_registers *detail; /* what is known of its values; NULL: nothing */
+  const struct ct_detail *raw;             /* JSON: the same as it was recorded; NULL: none */
   bool uncertain;
   const char *text; /* PRINT: of so many bytes (value), to descriptor fd */
   uint32_t fd;
@@ -67,8 +67,8 @@ struct ct_line_writer {
   size_t capacity;
   uint64_t start_ns;
   struct ct_view_prototypes prototypes;
-  struct ct_value_text values;   /* of the line, being put together ... */
-  struct ct_registers registers; /* ... and what they are made of */
+  struct ct_value_text values;         /* of the line, being put together ... */
+  struct ct_value_registers registers; /* ... and what they are made of */
   struct ct_value_context context;
   struct ct_id_text id, parent;
   bool json;

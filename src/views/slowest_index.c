@@ -62,7 +62,7 @@ scan(struct ct_index *index, const struct wanted *wanted, size_t limit, struct c
 {
   struct ct_scan_filter filter = CT_SCAN_FILTER_ALL;
   const struct ct_span *span = NULL;
-  struct ct_scan *scan;
+  struct ct_index_scan *scan;
   size_t found = 0;
   filter.functions = wanted->functions;
   filter.threads = wanted->threads;

@@ -24,7 +24,7 @@ struct bits {
 /* ---- Bits ---- */
 
 static bool
-piece_of(const struct ct_registers *registers, char piece, uint16_t number, bool is_result, uint64_t *out)
+piece_of(const struct ct_value_registers *registers, char piece, uint16_t number, bool is_result, uint64_t *out)
 {
   bool is_integer = piece == 'i';
   if ((piece != 'i' && piece != 'f') || number >= (is_result ? 2 : is_integer ? CT_INTEGER_PLACES : CT_VECTOR_PLACES)) {
@@ -41,7 +41,7 @@ piece_of(const struct ct_registers *registers, char piece, uint16_t number, bool
 }
 
 static bool
-stack_bits(const struct ct_registers *registers, const struct ct_type *type, uint16_t offset, struct bits *bits)
+stack_bits(const struct ct_value_registers *registers, const struct ct_type *type, uint16_t offset, struct bits *bits)
 {
   uint32_t bytes = type->bytes == 0 || type->bytes > 16 ? 0 : type->bytes;
   if (bytes != 0 && registers->stack == NULL && offset % 8 == 0) {
@@ -65,8 +65,8 @@ stack_bits(const struct ct_registers *registers, const struct ct_type *type, uin
 
 /* All of the value's bits; false when some are not known. */
 static bool
-bits_of(const struct ct_registers *registers, const struct ct_type *type, const struct ct_place *place, bool is_result,
-        struct bits *bits)
+bits_of(const struct ct_value_registers *registers, const struct ct_type *type, const struct ct_place *place,
+        bool is_result, struct bits *bits)
 {
   *bits = (struct bits){{0}, 0};
   if (place->piece[0] == 's' && !is_result) {
@@ -382,7 +382,7 @@ put_value(struct ct_value_text *out, const struct ct_type *type, const struct bi
 /* A parameter that this call does not have, as open's mode without O_CREAT. */
 static bool
 is_absent(const struct ct_prototype *prototype, const struct ct_parameter *parameter,
-          const struct ct_registers *registers)
+          const struct ct_value_registers *registers)
 {
   struct bits bits;
   if (parameter->needs == 0 || parameter->needs > prototype->count) {
@@ -395,7 +395,7 @@ is_absent(const struct ct_prototype *prototype, const struct ct_parameter *param
 
 /* One past the last parameter of which something is known. */
 static uint32_t
-known_count(const struct ct_prototype *prototype, const struct ct_registers *registers)
+known_count(const struct ct_prototype *prototype, const struct ct_value_registers *registers)
 {
   struct bits bits;
   uint32_t count = prototype->count;
@@ -411,7 +411,7 @@ known_count(const struct ct_prototype *prototype, const struct ct_registers *reg
 
 void
 ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
-                        const struct ct_registers *registers, const struct ct_value_context *context)
+                        const struct ct_value_registers *registers, const struct ct_value_context *context)
 {
   struct bits bits;
   uint32_t known = known_count(prototype, registers);
@@ -456,7 +456,7 @@ is_failure(const struct ct_type *type, const struct bits *bits)
 
 /* The parameter whose register pointed to it; NULL: it is none that gives something. */
 static const struct ct_parameter *
-filled_parameter(const struct ct_prototype *prototype, const struct ct_registers *registers, uint32_t i)
+filled_parameter(const struct ct_prototype *prototype, const struct ct_value_registers *registers, uint32_t i)
 {
   for (uint32_t p = 0; p < prototype->count; p++) {
     const struct ct_parameter *parameter = &prototype->parameters[p];
@@ -475,7 +475,8 @@ gives_value(const struct ct_parameter *parameter)
 
 /* How many of the bytes are to be shown, and whether it goes on. */
 static size_t
-filled_length(const struct ct_parameter *parameter, const struct ct_registers *registers, uint32_t i, bool *goes_on)
+filled_length(const struct ct_parameter *parameter, const struct ct_value_registers *registers, uint32_t i,
+              bool *goes_on)
 {
   size_t had = registers->outs[i].bytes;
   size_t length = parameter->out == CT_OUT_TEXT ? strnlen((const char *)registers->outs[i].data, had) : had;
@@ -487,7 +488,7 @@ filled_length(const struct ct_parameter *parameter, const struct ct_registers *r
 /* One member, and of the second of several things the second. False: its bytes are not there. */
 static bool
 member_bits(const struct ct_known_struct *known, const struct ct_known_member *member, uint32_t which,
-            const struct ct_registers *registers, uint32_t i, struct bits *bits)
+            const struct ct_value_registers *registers, uint32_t i, struct bits *bits)
 {
   size_t at = (size_t)which * known->bytes + member->offset;
   *bits = (struct bits){.count = 1};
@@ -499,7 +500,7 @@ member_bits(const struct ct_known_struct *known, const struct ct_known_member *m
 }
 
 static void
-put_members(struct ct_value_text *out, const struct ct_parameter *parameter, const struct ct_registers *registers,
+put_members(struct ct_value_text *out, const struct ct_parameter *parameter, const struct ct_value_registers *registers,
             uint32_t i, bool is_json)
 {
   const struct ct_known_struct *known = ct_known_struct(parameter->type.name, parameter->out_count > 1);
@@ -535,7 +536,7 @@ put_members(struct ct_value_text *out, const struct ct_parameter *parameter, con
 
 /* ` {buf="abc"}` */
 static void
-put_filled(struct ct_value_text *out, const struct ct_prototype *prototype, const struct ct_registers *registers)
+put_filled(struct ct_value_text *out, const struct ct_prototype *prototype, const struct ct_value_registers *registers)
 {
   const char *separator = " {";
   bool goes_on;
@@ -560,7 +561,8 @@ put_filled(struct ct_value_text *out, const struct ct_prototype *prototype, cons
 
 /* `,"filled":[{"name":"buf","bytes":"616263","text":"abc"}]`, or with "value": a list of numbers, or an object. */
 static void
-put_json_filled(struct ct_value_text *out, const struct ct_prototype *prototype, const struct ct_registers *registers)
+put_json_filled(struct ct_value_text *out, const struct ct_prototype *prototype,
+                const struct ct_value_registers *registers)
 {
   const char *separator = ",\"filled\":[";
   bool goes_on;
@@ -596,7 +598,7 @@ put_json_filled(struct ct_value_text *out, const struct ct_prototype *prototype,
 
 void
 ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *prototype,
-                     const struct ct_registers *registers, const struct ct_value_context *context)
+                     const struct ct_value_registers *registers, const struct ct_value_context *context)
 {
   const struct ct_type *type = &prototype->result;
   struct bits bits;
@@ -729,7 +731,7 @@ put_json_members(struct ct_value_text *out, const struct ct_type *type, const st
 
 void
 ct_values_put_json_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
-                             const struct ct_registers *registers, const struct ct_value_context *context)
+                             const struct ct_value_registers *registers, const struct ct_value_context *context)
 {
   struct bits bits;
   const char *separator = "";
@@ -757,7 +759,7 @@ ct_values_put_json_arguments(struct ct_value_text *out, const struct ct_prototyp
 
 void
 ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *prototype,
-                          const struct ct_registers *registers, const struct ct_value_context *context)
+                          const struct ct_value_registers *registers, const struct ct_value_context *context)
 {
   struct bits bits;
   ct_value_put_text(out, "{\"type\":");

@@ -17,7 +17,7 @@ enum {
 };
 
 /* What was recorded of one call. Bit N of a mask: number N is known. */
-struct ct_registers {
+struct ct_value_registers {
   uint8_t integers_known, vectors_known, results_known, result_vectors_known;
   uint64_t integers[CT_INTEGER_PLACES]; /* rdi rsi rdx rcx r8 r9 */
   uint64_t vectors[CT_VECTOR_PLACES];   /* the low half of xmm0 .. xmm7 */
@@ -45,14 +45,14 @@ struct ct_registers {
 };
 
 static inline bool
-ct_registers_have_arguments(const struct ct_registers *registers)
+ct_registers_have_arguments(const struct ct_value_registers *registers)
 {
   return (registers->integers_known | registers->vectors_known | registers->words_known) != 0 ||
          registers->stack_bytes != 0;
 }
 
 static inline bool
-ct_registers_have_result(const struct ct_registers *registers)
+ct_registers_have_result(const struct ct_value_registers *registers)
 {
   return (registers->results_known | registers->result_vectors_known) != 0;
 }
@@ -68,17 +68,17 @@ struct ct_value_context {
 
 /* "a=1, b=?, ...": without the parentheses. */
 void ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
-                             const struct ct_registers *registers, const struct ct_value_context *context);
+                             const struct ct_value_registers *registers, const struct ct_value_context *context);
 /* " = 3", and what the call has filled in, " = 3 {buf="abc"}"; nothing for void, and where nothing was recorded. */
 void ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *prototype,
-                          const struct ct_registers *registers, const struct ct_value_context *context);
+                          const struct ct_value_registers *registers, const struct ct_value_context *context);
 /*
  * [{"name":"fd","type":"int","raw":"0x3","value":3}, ...] and {"type":"int","raw":"0x3","value":3}: raw and what
  * follows only where they were recorded.
  */
 void ct_values_put_json_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
-                                  const struct ct_registers *registers, const struct ct_value_context *context);
+                                  const struct ct_value_registers *registers, const struct ct_value_context *context);
 void ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *prototype,
-                               const struct ct_registers *registers, const struct ct_value_context *context);
+                               const struct ct_value_registers *registers, const struct ct_value_context *context);
 
 #endif

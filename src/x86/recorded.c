@@ -6,7 +6,7 @@
 #define RESTORES_VECTORS 0xffffffffu
 
 struct list {
-  struct ct_value *values;
+  struct ct_recorded_value *values;
   int count;
   bool overflow;
 };
@@ -18,7 +18,8 @@ add(struct list *list, enum ct_value_kind kind, unsigned reg, unsigned size)
     list->overflow = true;
     return;
   }
-  list->values[list->count++] = (struct ct_value){.kind = (uint8_t)kind, .reg = (uint8_t)reg, .size = (uint8_t)size};
+  list->values[list->count++] =
+      (struct ct_recorded_value){.kind = (uint8_t)kind, .reg = (uint8_t)reg, .size = (uint8_t)size};
 }
 
 static bool
@@ -101,7 +102,7 @@ add_vectors(const struct ct_effects *effects, struct list *list)
 }
 
 int
-ct_values_of(const struct ct_effects *effects, bool has_vectors, struct ct_value values[CT_VALUES_MAX])
+ct_values_of(const struct ct_effects *effects, bool has_vectors, struct ct_recorded_value values[CT_VALUES_MAX])
 {
   struct list list = {.values = values};
   int read = access_that(effects, CT_ACCESS_READ);

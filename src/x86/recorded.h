@@ -20,7 +20,7 @@ enum ct_value_kind {
   CT_VALUE_TIME    /* 8 bytes: the time stamp counter, just after it; of no register */
 };
 
-struct ct_value {
+struct ct_recorded_value {
   uint8_t kind; /* enum ct_value_kind */
   uint8_t reg;  /* or the number of the access */
   uint8_t size; /* bytes */
@@ -41,11 +41,11 @@ enum {
  *  - Of what is not derivable: all general registers and flags that it writes, and what it stores, if that is simple.
  *  - vzeroall and vzeroupper have no values: all of vector registers 0 to 15 become 0, or what is above 128 bits.
  */
-int ct_values_of(const struct ct_effects *effects, bool has_vectors, struct ct_value values[CT_VALUES_MAX]);
+int ct_values_of(const struct ct_effects *effects, bool has_vectors, struct ct_recorded_value values[CT_VALUES_MAX]);
 
 /* The bytes of those values together. */
 static inline uint32_t
-ct_values_bytes(const struct ct_value *values, int count)
+ct_values_bytes(const struct ct_recorded_value *values, int count)
 {
   uint32_t bytes = 0;
   for (int i = 0; i < count; i++) {

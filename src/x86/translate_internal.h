@@ -38,7 +38,7 @@ struct ct_source_insn {
   bool is_plain;      /* no VEX and the like, and its memory operand is in ModRM */
   /* Of records: */
   struct ct_effects effects;
-  struct ct_value values[CT_VALUES_MAX];
+  struct ct_recorded_value values[CT_VALUES_MAX];
   int value_count;
   bool is_side;  /* a branch after which the unit goes on ... */
   bool is_taken; /* ... where it leads, as the next stretch */

@@ -49,7 +49,7 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
   }
   insn->value_count = ct_values_of(effects, place->has_vectors, insn->values);
   for (int i = 0; i < insn->value_count; i++) {
-    const struct ct_value *value = &insn->values[i];
+    const struct ct_recorded_value *value = &insn->values[i];
     if ((value->kind == CT_VALUE_LOADED || value->kind == CT_VALUE_STORED) &&
         effects->access[value->reg].disp != (int32_t)effects->access[value->reg].disp &&
         (effects->access[value->reg].how & CT_ACCESS_RIP) == 0) {
@@ -187,7 +187,7 @@ store_register(struct ct_writer *w, enum ct_reg reg, unsigned size)
 
 /* What the access would read here, to the scratch register and from there to the record. */
 static void
-store_memory(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_value *value)
+store_memory(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_recorded_value *value)
 {
   const struct ct_access *access = &insn->effects.access[value->reg];
   enum ct_reg scratch = (enum ct_reg)w->scratch;
@@ -238,7 +238,7 @@ store_flags(struct ct_writer *w, uint64_t next)
 }
 
 static void
-store_vector(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_value *value)
+store_vector(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_recorded_value *value)
 {
   struct ct_mem to = value_place(w);
   if (value->kind == CT_VALUE_MASK) {
@@ -339,7 +339,7 @@ ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn)
   w->now.done++;
   ct_writer_note(w, next);
   for (int i = 0; i < insn->value_count; i++) {
-    const struct ct_value *value = &insn->values[i];
+    const struct ct_recorded_value *value = &insn->values[i];
     switch (value->kind) {
     case CT_VALUE_LOADED:
       continue;

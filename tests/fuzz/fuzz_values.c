@@ -78,7 +78,8 @@ check_again(const struct ct_prototype *prototype)
 }
 
 static void
-show(const struct ct_prototype *prototype, const struct ct_registers *registers, const struct ct_value_context *context)
+show(const struct ct_prototype *prototype, const struct ct_value_registers *registers,
+     const struct ct_value_context *context)
 {
   struct ct_value_text text = {NULL, 0, 0};
   ct_values_put_arguments(&text, prototype, registers, context);
@@ -117,7 +118,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   char *names = text_of(&input, input_number(&input, 1));
   struct ct_constants constants = {NULL, 0, 0, 0};
   bool has_constants = ct_constants_parse(names, &constants);
-  struct ct_registers registers = {.has_error = (flags & 4) != 0};
+  struct ct_value_registers registers = {.has_error = (flags & 4) != 0};
   registers.integers_known = (uint8_t)input_number(&input, 1);
   registers.vectors_known = (uint8_t)input_number(&input, 1);
   registers.results_known = (uint8_t)input_number(&input, 1);

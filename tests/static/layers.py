@@ -64,6 +64,7 @@ OTHER_BYTES = {"base": {'"\\xEF\\xBF\\xBD"', "0xc2", "0xC2", "0xF4", "0x90"},  #
                "agent": {"0xcc"}}                                         # a debugger's breakpoint: the agent cannot ask x86
 DECLARED = re.compile(r"^(?!static|typedef)[A-Za-z][\w \t*]*?[ \t*](\w+)\([^;{}]*\)\s*;", re.M)
 DEFINED = re.compile(r"^(?!static\b)[A-Za-z][\w \t*]*\n(\w+)\(", re.M)  # the type has a line of its own
+TYPED = re.compile(r"^(?:typedef )?(?:struct|union|enum) (ct_\w+)\s*\{", re.M)
 LINES_MAX = 800
 LONG = re.compile(r"longer than (?:other files|others)", re.I)  # at the head, with the reason
 CODE = ("src", "include", "tests", "bench", "examples")
@@ -268,9 +269,21 @@ def check_children(_):
         yield f"{', '.join(CHILDREN)} call {len(called - own)} functions of a session: {', '.join(sorted(called - own))}"
 
 
+@check("no two types of one name")
+def check_types(_):
+    """Of those that are the project's everywhere (ct_), each stands in one place; files may have small ones of their own."""
+    homes = {}
+    for path, text in sources("src", "include"):
+        for name in TYPED.findall(bare(text)):
+            homes.setdefault(name, []).append(path)
+    for name, paths in homes.items():
+        if len(paths) > 1:
+            yield f"{paths[-1]}: {name} is a type in {', '.join(paths[:-1])}, too"
+
+
 def faults_of(function, options, path, line):
     PLANTED[path] = line + "\n"
-    ONLY.update({path} if function not in (check_definitions, check_circles) else ())
+    ONLY.update({path} if function not in (check_definitions, check_circles, check_types) else ())
     try:
         return [fault for fault in function(options) if fault.startswith(f"{path}:")]
     finally:
@@ -292,6 +305,7 @@ FAULTS = {
     "src/plan/plan.c": [(check_zydis, "static ZydisDecoder decoder;"),
                         (check_includes, '#include "process/process.h"')],
     "src/base/json.c": [(check_includes, '#include "trace/batch.h"')],
+    "src/views/report.c": [(check_types, "struct ct_image {\n  int fd;\n};")],
     "src/itrace/tracer.c": [(check_ptrace, "static const int request = PTRACE_SEIZE;")],
 }
 

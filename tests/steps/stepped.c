@@ -276,7 +276,7 @@ static void
 put_values(const struct ct_steps_insn *insn, const uint64_t loaded[CT_VALUES_MAX], const struct ct_steps_state *before)
 {
   for (unsigned i = 0; i < insn->value_count; i++) {
-    const struct ct_value *value = &insn->values[i];
+    const struct ct_recorded_value *value = &insn->values[i];
     uint64_t number = 0, flags = r.now.cpu.flags;
     switch (value->kind) {
     case CT_VALUE_LOADED:

@@ -115,7 +115,7 @@ memory(void *arg, uint64_t address, void *out, size_t size)
 }
 
 static void
-check(const char *line, const struct ct_registers *registers, const char *arguments, const char *result,
+check(const char *line, const struct ct_value_registers *registers, const char *arguments, const char *result,
       const char *json_arguments, const char *json_result)
 {
   struct ct_value_context context = {NULL, symbol, memory};
@@ -142,10 +142,10 @@ check(const char *line, const struct ct_registers *registers, const char *argume
 static void
 integers(void **state)
 {
-  struct ct_registers r = {.integers_known = 0x3f,
-                           .integers = {0xdeadbeeffffffffe, 0xffffffffffff8000, 0x1ff, 0xff41, UINT64_MAX, 0777},
-                           .results_known = 1,
-                           .results = {0xaaaaaaaa80000000}};
+  struct ct_value_registers r = {.integers_known = 0x3f,
+                                 .integers = {0xdeadbeeffffffffe, 0xffffffffffff8000, 0x1ff, 0xff41, UINT64_MAX, 0777},
+                                 .results_known = 1,
+                                 .results = {0xaaaaaaaa80000000}};
   check("i0 i4 - int\ti0 i4 a int\ti1 u2 b u16\ti2 b1 c bool\ti3 c1 d char\ti4 u8 e u64\ti5 u4 f mode_t", &r,
         "a=-2, b=32768, c=true?, d='A', e=18446744073709551615, f=511", " = -2147483648",
         "[{\"name\":\"a\",\"type\":\"int\",\"raw\":\"0xdeadbeeffffffffe\",\"value\":-2},"
@@ -163,7 +163,7 @@ integers(void **state)
 static void
 enumerations(void **state)
 {
-  struct ct_registers r = {.integers_known = 0x3f, .integers = {2, 0xffffffff, 5, 9, 0, 3}};
+  struct ct_value_registers r = {.integers_known = 0x3f, .integers = {2, 0xffffffff, 5, 9, 0, 3}};
   check(" v0 - void\ti0 e4:1 a c\ti1 e4:1 b c\ti2 e4u:2 c b\ti3 e4u:2 d b\ti4 e4u:2 e b\ti5 e4:1 f c", &r,
         "a=GREEN, b=WHITE, c=A|C, d=9, e=0, f=3", "", NULL, NULL);
 }
@@ -171,7 +171,7 @@ enumerations(void **state)
 static void
 floats(void **state)
 {
-  struct ct_registers r = {.vectors_known = 0x7, .result_vectors_known = 1};
+  struct ct_value_registers r = {.vectors_known = 0x7, .result_vectors_known = 1};
   double values[] = {0.1, -1e300};
   float single = 0.1f;
   memcpy(r.vectors, values, sizeof(values));
@@ -190,10 +190,10 @@ floats(void **state)
 static void
 pointers(void **state)
 {
-  struct ct_registers r = {.integers_known = 0x3f,
-                           .integers = {0x8000, 0x401004, 0, 0x1234, 0x9000, 0x8000},
-                           .results_known = 1,
-                           .results = {UINT64_MAX}};
+  struct ct_value_registers r = {.integers_known = 0x3f,
+                                 .integers = {0x8000, 0x401004, 0, 0x1234, 0x9000, 0x8000},
+                                 .results_known = 1,
+                                 .results = {UINT64_MAX}};
   check("i0 p8 - void *\ti0 p8s a char *\ti1 p8f b f\ti2 p8s c char *\ti3 p8s d char *\ti4 p8S e string &\ti5 p8 f "
         "void *",
         &r,
@@ -206,7 +206,7 @@ pointers(void **state)
 static void
 missing(void **state)
 {
-  struct ct_registers r = {.integers_known = 0x5, .integers = {1, 2, 3}, .results_known = 1, .results = {7}};
+  struct ct_value_registers r = {.integers_known = 0x5, .integers = {1, 2, 3}, .results_known = 1, .results = {7}};
   const char *line = "i0 i4 - int\ti0 i4 a int\ti1 i4 b int\ti2 i4 c int\ti3 i4 d int\t...";
   check(line, &r, "a=1, b=?, c=3, ...", " = 7", NULL, NULL);
   r.results_known = 0;
@@ -214,7 +214,7 @@ missing(void **state)
         "[{\"name\":\"a\",\"type\":\"int\",\"raw\":\"0x1\",\"value\":1},{\"name\":\"b\",\"type\":\"int\"},"
         "{\"name\":\"c\",\"type\":\"int\",\"raw\":\"0x3\",\"value\":3},{\"name\":\"d\",\"type\":\"int\"}]",
         "{\"type\":\"int\"}");
-  r = (struct ct_registers){.results_known = 1};
+  r = (struct ct_value_registers){.results_known = 1};
   check("f0 f8 - double\ti0 i4 a int", &r, "...", " = ?", NULL, NULL);
   check("s0 a40 - struct s\t? i4 a int", &r, "...", " = {...}", NULL, NULL);
   check(" v0 - void", &r, "", "", "[]", "{\"type\":\"void\"}");
@@ -228,7 +228,8 @@ missing(void **state)
 static void
 known_calls(void **state)
 {
-  struct ct_registers r = {.integers_known = 0x3f, .integers = {0x8000, 0x80000}, .results_known = 1, .results = {3}};
+  struct ct_value_registers r = {
+      .integers_known = 0x3f, .integers = {0x8000, 0x80000}, .results_known = 1, .results = {3}};
   static const struct {
     uint64_t flags;
     const char *shown;
