@@ -503,7 +503,7 @@ def in_every_command(scene):
         expect(rows == same and rows["other"] > 0, f"{rows} {same}")
         found, = json.loads(scene.run(scene.contrail, "sql", "--json", named, "select count(*) n from spans where function = 'other'"))
         expect(found["n"] == rows["other"], f"{found}, {rows}")
-    expect("other" in scene.run(scene.contrail, "diff", "--all", f"{scene.trace}@window:1", f"{scene.trace}@window:2"), "diff")
+    expect("other" in scene.run(scene.contrail, "diff", "--all", "--limit", "0", f"{scene.trace}@window:1", f"{scene.trace}@window:2"), "diff")
     for command in ("report", "replay", "info", "graph", "export", "cut", "check", "slowest", "html", "tui", "output"):
         expect("--window N" in scene.run(scene.contrail, "help", command), command)
     for words in (["report", f"{scene.trace}@window:3"], ["sql", f"{scene.trace}@window:3", "select 1"]):
