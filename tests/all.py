@@ -105,7 +105,7 @@ GROUPS = {
     "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 9"]),
+    "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 8"]),
 }
 HOW = ("busy", "waits", "late", "quiet", "alone")  # in this order, the first two at a time, and the next two
 UNIT_SECONDS = 300  # for each of their programs

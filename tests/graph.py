@@ -529,7 +529,7 @@ def with_and_without(scene, trace, questions, nodes):
 def grow(scene, nodes, has, sizes=(30000, 90000, 200000), questions=QUESTIONS):
     """While it is recorded, and recording stands still; the index goes on with it, and in the end says what a fresh one does."""
     program = scene.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
-    index, count, questions = os.path.join(scene.trace, "spans.cti"), 0, questions[::scene.rounds(2, 1)]
+    index, count, questions = os.path.join(scene.trace, "spans.cti"), 0, questions[::scene.rounds(4, 1)]
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     size = lambda: os.path.getsize(path) if os.path.exists(path) else 0
     with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "100000"], stdout=subprocess.DEVNULL) as recorder:
