@@ -96,7 +96,7 @@ enum ct_section { CT_SECTION_OPEN, CT_SECTION_OPS, CT_SECTION_IDS, CT_SECTION_DE
 /*
  * offset size
  *      0    4  magic "CTRB"
- *      4    2  version, 2; 1 is read as well
+ *      4    2  version, 2; 1, 3 and 4 are read as well
  *      6    2  header_bytes, 64
  *      8    4  thread_index, the N of thread_N
  *     12    4  tid
