@@ -410,7 +410,7 @@ read_file_head(struct ct_steps_reader *reader, struct ct_diag *diag)
     return ct_fail(diag, CT_EFORMAT, "%s: no file of an instruction tracer", reader->path);
   }
   if (head->version < CT_STEPS_VERSION_OLDEST || head->version > CT_STEPS_VERSION) {
-    return ct_fail(diag, CT_EUNSUPPORTED, "%s: version %u of the format; this contrail knows %d and %d", reader->path,
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s: version %u of the format; this contrail knows %d to %d", reader->path,
                    head->version, CT_STEPS_VERSION_OLDEST, CT_STEPS_VERSION);
   }
   bool is_old = head->version == CT_STEPS_VERSION_OLDEST;
