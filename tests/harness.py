@@ -465,6 +465,8 @@ def is_meant(one, patterns):
 FAMILIES = {
     "losses": (3, "check with_losses", "cut losses", "exportstacks lost_events", "filters losses", "graph losses", "passover lost", "sql lost"),
     "flat": (1, "last flat", "maxsize flat"),
+    "inspectors": (1, "mcp inspector_session", "mcp inspector", "mcphttp inspector"),
+    "engines": (1, "fleet clickhouse", "fleet duckdb"),
     "coroutines": (2, "atf coroutines", "cut coroutines", "exportstacks coroutines", "filters coroutines", "sql coroutines"),
 }
 

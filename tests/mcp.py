@@ -540,7 +540,7 @@ def installed(scene, package):
     return os.path.dirname(harness.npm(scene.build_dir, package, options=("--ignore-scripts",)))
 
 
-@case(some=("clients", 1))
+@case
 def sdk(scene):
     """A whole session by the SDK's client, which checks messages and structured answers."""
     folder = installed(scene, SDK)
@@ -582,14 +582,14 @@ def inspect(scene, *target):
     return "a whole session"
 
 
-@case(some=("clients", 1))
+@case
 def inspector_session(scene):
     said = inspect(scene, "--", scene.contrail, "mcp")
     wait_for(f"nothing to be left: {scene.left()}", lambda: not scene.left())
     return said
 
 
-@case(some=("clients", 1))
+@case
 def inspector(scene):
     folder = installed(scene, INSPECTOR)
     words = [os.path.join(folder, "node_modules", ".bin", "mcp-inspector"), "--cli", scene.contrail, "mcp", "--method"]
