@@ -447,7 +447,7 @@ def several(scene):
     expect(both[0]["n"] == both[0]["d"] and both[0]["s"] == sum(row["n"] for row in rows), f"{both}")
     times = scene.sql("SELECT tid, min(time) AS first FROM steps GROUP BY tid", scene.path("steps"))
     expect(min(row["first"] for row in times) >= 0 and max(row["first"] for row in times) > 0, f"{times}")
-    for form, status in (("@1ms..2ms", 2), (f"#{max(tids) + 1}", 2)):
+    for form, status in (("@1ms..2ms", 2), ("@..2ms", 2), ("@window:1", 2), (f"#{max(tids) + 1}", 2)):
         result = scene.execute(scene.contrail, "sql", scene.path("steps") + form, "SELECT 1")
         expect(result.returncode == status and result.stderr.count("\n") == 1, f"{form}: {result.returncode} {result.stderr}")
 

@@ -251,7 +251,7 @@ add_any(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *di
   const char *path = form->directory;
   bool has_steps = ct_sql_recorded_is(path);
   size_t before = sql->recorded_count;
-  if (has_steps && (form->from != NULL || form->to != NULL)) {
+  if (has_steps && (form->from != NULL || form->to != NULL || form->window != 0)) {
     return ct_fail(diag, CT_EINVAL, "%s has instructions: a piece of it is WHERE step BETWEEN, or time", path);
   }
   int code = has_steps
