@@ -28,7 +28,7 @@ struct walk {
   uint64_t done;            /* bytes */
   uint64_t total;           /* of all files */
   uint64_t said_lost, said_gap;
-  uint64_t end_tsc;         /* of the edges that have come of the thread at hand */
+  uint64_t end_tsc;         /* of the edges and gaps that have come of the thread at hand */
   struct ct_span *selected; /* room for a batch */
   size_t capacity;
 };
@@ -48,20 +48,20 @@ count(struct ct_walk_sums *sums, const struct ct_span *span)
   sums->counted += span->end == CT_SPAN_COUNTED ? span->duration_ticks : 0;
 }
 
-/* Events were lost since this was asked last. */
+/* Events were lost since this was called last, until tsc. */
 static int
-report_lost(struct walk *walk, const struct ct_spans *spans, uint64_t tsc)
+report_lost(void *arg, const struct ct_spans *spans, uint64_t tsc)
 {
-  uint64_t lost = ct_spans_lost(spans), more = lost - walk->said_lost;
-  if (CT_LIKELY(more == 0)) {
+  struct walk *walk = arg;
+  uint64_t more = ct_spans_lost(spans) - walk->said_lost, gap = ct_spans_gap_ticks(spans) - walk->said_gap;
+  if (more == 0 && gap == 0) {
     return 0;
   }
-  walk->said_lost = lost;
-  walk->place.lost = lost;
+  walk->said_lost += more;
+  walk->said_gap += gap;
   walk->sums->lost += more;
-  uint64_t gap = ct_spans_gap_ticks(spans);
-  walk->place.gap_ticks = gap - walk->said_gap < tsc ? gap - walk->said_gap : 0;
-  walk->said_gap = gap;
+  walk->end_tsc = tsc > walk->end_tsc ? tsc : walk->end_tsc;
+  walk->place.gap_ticks = gap < tsc ? gap : 0;
   return walk->handler->lost != NULL ? walk->handler->lost(walk->arg, &walk->place, more, tsc) : 0;
 }
 
@@ -124,7 +124,6 @@ give_batches(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc)
       count(walk->sums, &batch[i]);
     }
     walk->left -= n;
-    rc = rc == 0 ? report_lost(walk, spans, *end_tsc) : rc;
     rc = rc == 0 && n != 0 ? walk->handler->spans(walk->arg, &walk->place, batch, n) : rc;
     rc = rc == 0 ? put_progress(walk, spans) : rc;
     if (rc != 0) {
@@ -142,6 +141,7 @@ static int
 entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
 {
   struct walk *walk = arg;
+  (void)spans;
   const struct ct_span_frame *frame = &stack->frames[stack->count - 1];
   struct ct_span_note *note = &stack->notes[stack->count - 1];
   bool passes = walk->left != 0 && (!walk->about_functions || ct_filter_has_function(walk->functions, frame->fn));
@@ -153,8 +153,7 @@ entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
     return 0;
   }
   walk->left--;
-  int rc = report_lost(walk, spans, frame->enter_tsc);
-  return rc == 0 ? walk->handler->entered(walk->arg, &walk->place, frame, stack->context) : rc;
+  return walk->handler->entered(walk->arg, &walk->place, frame, stack->context);
 }
 
 static int
@@ -163,6 +162,7 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   struct walk *walk = arg;
   const struct ct_span *span = call->span;
   bool was_entered = call->note != NULL;
+  (void)spans;
   (void)stack;
   if (was_entered
           ? call->note->node == 0
@@ -174,8 +174,7 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   }
   walk->left -= !was_entered;
   count(walk->sums, span);
-  int rc = report_lost(walk, spans, span->end_tsc);
-  return rc == 0 ? walk->handler->ended(walk->arg, &walk->place, span, was_entered) : rc;
+  return walk->handler->ended(walk->arg, &walk->place, span, was_entered);
 }
 
 static int
@@ -193,26 +192,25 @@ static int
 entered_all(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
 {
   struct walk *walk = arg;
+  (void)spans;
   const struct ct_span_frame *frame = &stack->frames[stack->count - 1];
-  int rc = report_lost(walk, spans, frame->enter_tsc);
-  return rc == 0 ? walk->handler->entered(walk->arg, &walk->place, frame, stack->context) : rc;
+  return walk->handler->entered(walk->arg, &walk->place, frame, stack->context);
 }
 
 static int
 ended_all(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
 {
   struct walk *walk = arg;
+  (void)spans;
   (void)stack;
   count(walk->sums, call->span);
-  int rc = report_lost(walk, spans, call->span->end_tsc);
-  return rc == 0 ? walk->handler->ended(walk->arg, &walk->place, call->span, call->note != NULL) : rc;
+  return walk->handler->ended(walk->arg, &walk->place, call->span, call->note != NULL);
 }
 
 static int
 edges_all(void *arg, const struct ct_spans *spans, uint64_t context, const struct ct_span_edge *edges, size_t count)
 {
   struct walk *walk = arg;
-  int rc = report_lost(walk, spans, edges[0].tsc);
   uint64_t ends = 0, end_tsc = 0;
   for (size_t i = 0; i < count; i++) {
     bool is_end = edges[i].what != CT_SPAN_EDGE_BEGIN;
@@ -222,7 +220,7 @@ edges_all(void *arg, const struct ct_spans *spans, uint64_t context, const struc
   walk->sums->spans += ends;
   walk->sums->calls += ends;
   walk->end_tsc = end_tsc > walk->end_tsc ? end_tsc : walk->end_tsc;
-  rc = rc == 0 ? walk->handler->edges(walk->arg, &walk->place, context, edges, count) : rc;
+  int rc = walk->handler->edges(walk->arg, &walk->place, context, edges, count);
   return rc == 0 ? put_progress(walk, spans) : rc;
 }
 
@@ -267,7 +265,6 @@ read_through(struct walk *walk, struct ct_spans *spans, const struct ct_span_obs
       break;
     }
   }
-  *end_tsc = walk->end_tsc > *end_tsc ? walk->end_tsc : *end_tsc;
   return rc;
 }
 
@@ -314,16 +311,18 @@ walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
   struct ct_spans *spans;
   uint64_t end_tsc = 0;
   place->thread = ct_trace_thread(place->trace, index);
-  place->lost = walk->said_lost = walk->said_gap = walk->end_tsc = 0;
+  walk->said_lost = walk->said_gap = walk->end_tsc = 0;
   int rc = ct_spans_open(place->trace, index, walk->job->options->time, &spans, diag);
   if (rc != 0) {
     return rc;
   }
+  ct_spans_on_gap(spans, report_lost, walk);
   rc = handler->begin_thread != NULL ? handler->begin_thread(walk->arg, place) : 0;
   if (rc == 0) {
     rc = handler->spans != NULL ? give_batches(walk, spans, &end_tsc) : give_in_order(walk, spans, &end_tsc, diag);
   }
-  rc = rc == 0 ? report_lost(walk, spans, end_tsc) : rc;
+  end_tsc = walk->end_tsc > end_tsc ? walk->end_tsc : end_tsc;
+  rc = rc == 0 ? report_lost(walk, spans, end_tsc) : rc; /* where the limit is, its end may not have come */
   rc = rc == 0 && handler->end_thread != NULL ? handler->end_thread(walk->arg, place, end_tsc) : rc;
   if (rc == CT_ENOMEM) {
     ct_fail(diag, rc, "out of memory for the calls of the trace");

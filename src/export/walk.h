@@ -29,7 +29,6 @@ struct ct_walk_place {
   uint32_t process; /* 0: the first one; N: the N-th of its children */
   uint32_t pid;
   uint32_t number; /* of the thread among those that are written, from 0 on */
-  uint64_t lost;   /* events of the thread that were lost up to here */
   /* For lost(): the time until then in which they were lost: nobody knows what the thread did in it. */
   uint64_t gap_ticks;
 };
@@ -54,7 +53,7 @@ struct ct_walk_handler {
   int (*edges)(void *arg, const struct ct_walk_place *place, uint64_t context, const struct ct_span_edge *edges,
                size_t count);
   int (*switched)(void *arg, const struct ct_walk_place *place, uint64_t context, uint64_t tsc);
-  int (*lost)(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t tsc); /* about then */
+  int (*lost)(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t tsc); /* until then */
   int (*end_thread)(void *arg, const struct ct_walk_place *place, uint64_t end_tsc);
 };
 

@@ -539,6 +539,14 @@ build_noted(struct ct_spans *spans, const struct ct_event *ev)
   return rc;
 }
 
+/* The thread's events are there again, or have ended, at tsc. */
+static __attribute__((noinline, cold)) int
+end_gap(struct ct_spans *spans, uint64_t tsc)
+{
+  ct_span_clock_end_gap(&spans->clock, tsc);
+  return spans->gap_ended != NULL ? spans->gap_ended(spans->gap_arg, spans, tsc) : 0;
+}
+
 static int
 build(struct ct_spans *spans)
 {
@@ -548,7 +556,13 @@ build(struct ct_spans *spans)
   int rc = 0;
   while (ev != end && spans->count + CT_SPANS_SLACK <= CT_SPANS_BATCH && rc == 0) {
     if (CT_UNLIKELY(spans->clock.in_gap) && ct_span_clock_goes_on(ev)) {
-      ct_span_clock_end_gap(&spans->clock, ev->tsc);
+      if (spans->gap_ended != NULL && spans->count != 0) {
+        break; /* what ended before comes first */
+      }
+      rc = end_gap(spans, ev->tsc);
+      if (rc != 0) {
+        break;
+      }
     }
     size_t from = spans->count;
     const struct ct_event *stop = ct_spans_plain(spans, ev, end);
@@ -606,10 +620,12 @@ advance(struct ct_spans *spans, int *rc)
     return ct_spans_direct(spans, rc) || read_events(spans);
   }
   if (!spans->drained) {
+    bool was_in_gap = spans->clock.in_gap;
     uint64_t tsc =
         ct_span_clock_end(&spans->clock, spans->trace, spans->thread, ct_cursor_state(spans->cursor), spans->last_tsc);
     end_bounds(spans, UINT64_MAX); /* of what is after the last of them nothing is known */
-    *rc = drain_all(spans, tsc, CT_SPAN_OPEN);
+    *rc = was_in_gap ? end_gap(spans, tsc) : 0;
+    *rc = *rc == 0 ? drain_all(spans, tsc, CT_SPAN_OPEN) : *rc;
     spans->drained = true;
     return true;
   }
@@ -678,6 +694,13 @@ uint64_t
 ct_spans_gap_ticks(const struct ct_spans *spans)
 {
   return spans->clock.gap_ticks;
+}
+
+void
+ct_spans_on_gap(struct ct_spans *spans, int (*ended)(void *arg, const struct ct_spans *spans, uint64_t tsc), void *arg)
+{
+  spans->gap_ended = ended;
+  spans->gap_arg = arg;
 }
 
 uint64_t

@@ -103,6 +103,13 @@ uint64_t ct_spans_marks(const struct ct_spans *spans);
  */
 uint64_t ct_spans_off_at_most(const struct ct_spans *spans, uint32_t fn);
 uint64_t ct_spans_gap_ticks(const struct ct_spans *spans); /* in which events were lost */
+/*
+ * ended is called at the end of each stretch in which events were lost, at tsc: after all calls that ended before, and
+ * before what comes next, in batches and for an observer. ct_spans_lost and ct_spans_gap_ticks have grown by what it
+ * was. It returns as observers do. Before the first span.
+ */
+void ct_spans_on_gap(struct ct_spans *spans, int (*ended)(void *arg, const struct ct_spans *spans, uint64_t tsc),
+                     void *arg);
 /* How long the thread was kept off the processor although it could have run. */
 uint64_t ct_spans_preempted(const struct ct_spans *spans);
 uint64_t ct_spans_offset(const struct ct_spans *spans); /* bytes of the thread's file */

@@ -45,6 +45,8 @@ struct ct_spans {
   int observer_code;                       /* what it has returned that is not 0 */
   struct ct_span_edge *edges;              /* room for CT_SPANS_EDGES; NULL: none was needed */
   struct ct_span_presence *present;        /* fn_count + 1: the last one stands for ids outside the table */
+  int (*gap_ended)(void *arg, const struct ct_spans *spans, uint64_t tsc);
+  void *gap_arg; /* of gap_ended, NULL: nobody asks */
   uint32_t fn_count;
   uint32_t thread;
   uint64_t last_tsc;

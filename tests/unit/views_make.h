@@ -36,6 +36,7 @@ struct make {
   const char *hook_costs;            /* JSON, NULL: none */
   const char *switches;              /* likewise */
   uint64_t thread_end[MAKE_THREADS]; /* 0: it lived to the end of the trace */
+  uint64_t ticks;                    /* of the recording, MAKE_TICKS */
 };
 
 static inline void
@@ -57,9 +58,9 @@ make_manifest(struct make *m, bool complete, uint64_t dropped)
                 "{s:i,s:i,s:s,s:s,s:i,s:i,s:{s:i}}, {s:i,s:i,s:s,s:s,s:i,s:i,s:{}}]}",
                 "format", "contrail", "version", 1, "state", complete ? "complete" : "recording", "command", "prog",
                 "a b", "pid", 100, "clock", "tsc0", 0, "ns0", 0, "tsc1", 1000000000, "ns1", 1000000000, "start_ns",
-                MAKE_START, "end_ns", complete ? json_integer(MAKE_START + MAKE_TICKS) : json_null(), "exit",
-                complete ? json_pack("{s:i}", "signal", 11) : json_null(), "install_ns", 1500000, "threads", threads,
-                "dropped_total", (json_int_t)dropped, "modules", "index", 0, "image", 0, "path", "/bin/prog",
+                MAKE_START, "end_ns", complete ? json_integer((json_int_t)(MAKE_START + m->ticks)) : json_null(),
+                "exit", complete ? json_pack("{s:i}", "signal", 11) : json_null(), "install_ns", 1500000, "threads",
+                threads, "dropped_total", (json_int_t)dropped, "modules", "index", 0, "image", 0, "path", "/bin/prog",
                 "build_id", "ab", "functions", 20, "hooked", 18, "refused", "too short", 2, "index", 1, "image", 0,
                 "path", "/lib/libx.so", "build_id", "cd", "functions", 30, "hooked", 30, "refused");
   assert_non_null(manifest);
@@ -78,7 +79,7 @@ static inline void
 make_begin(struct make *m, const char *const *names, uint32_t threads)
 {
   struct ct_diag diag = {""};
-  *m = (struct make){.parent = "/tmp/contrail-views-XXXXXX", .threads = threads};
+  *m = (struct make){.parent = "/tmp/contrail-views-XXXXXX", .threads = threads, .ticks = MAKE_TICKS};
   assert_non_null(mkdtemp(m->parent));
   snprintf(m->dir, sizeof(m->dir), "%s/t", m->parent);
   if (ct_trace_writer_create(m->dir, 64u << 20, &m->writer, &diag) != 0) {
