@@ -134,9 +134,10 @@ def hung_before(scene):
     expect("before the attach" in threads["uncertain"][0] and any("gdb" in one for one in threads["next"]), str(threads))
     rows = client.tool("query", sql="SELECT * FROM open_frames")
     expect(rows["rows"] == [] and "damaged" not in str(rows["uncertain"]), str(rows))
-    for sql, words in (("SELECT 1; SELECT 2", "one statement"), ("ATTACH '/tmp/x' AS x", "only reads"), ("VACUUM INTO '/tmp/x'", "only reads")):
+    for sql, words in (("SELECT 1; SELECT 2", "one statement"), ("SELECT 1; -- one\nSELECT 2", "one statement"), ("SELECT 1; /* */ SELEC", "one statement"),
+                       ("SELECT 'a;' AS b FROM; SELECT 2", "syntax error"), ("ATTACH '/tmp/x' AS x", "only reads"), ("VACUUM INTO '/tmp/x'", "only reads")):
         expect(words in client.refused("query", sql=sql), sql)
-    for sql in ("SELECT 1;", "SELECT 1; -- done", "SELECT ';' || 1 ;;", "SELECT 1 /* ; */"):
+    for sql in ("SELECT 1;", "SELECT 1; -- done", "SELECT ';' || 1 ;;", "SELECT 1 /* ; */", "; -- here;\nSELECT 1; /* ; */ ;-- there"):
         expect(client.tool("query", sql=sql)["shown"] == 1, sql)
     expect(client.end() == 0 and process.poll() is None and not has_patches(scene, process), "it was not let go")
 

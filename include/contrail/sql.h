@@ -43,6 +43,7 @@ struct ct_sql_options {
   void (*heading)(void *arg,
                   FILE *out); /* TABLE: what is written next to out is a heading's line; NULL: nothing is written */
   void *heading_arg;
+  bool one_statement; /* a text with more than one is refused, before anything is read */
 };
 
 struct ct_sql; /* opaque */
@@ -67,8 +68,8 @@ struct ct_sql_result {
   bool interrupted;   /* by ct_sql_interrupt or the timeout */
   char damage[256];   /* the first thing that could not be read so far; "": none */
 };
-/* All statements of the text, their rows to out. CT_EINVAL: the query is wrong, CT_EIO: out cannot be written,
- * CT_ENOMEM. */
+/* All statements of the text, their rows to out. CT_EINVAL: the query is wrong, CT_ERANGE: there is more than one
+ * statement, and is not to be; CT_EIO: out cannot be written, CT_ENOMEM. */
 int ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *result, struct ct_diag *diag);
 /* In place of those of the options, for the queries that follow. 0: none. */
 void ct_sql_set_limits(struct ct_sql *sql, uint64_t rows, uint64_t timeout_ms);

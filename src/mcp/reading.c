@@ -63,7 +63,8 @@ mcp_sql_take(struct mcp_call *call, struct mcp_held *held)
                                    .limit = MCP_ROWS_MAX,
                                    .timeout_ms = QUERY_SECONDS * 1000,
                                    .workers = workers(),
-                                   .progress = {on_progress, NULL, held}};
+                                   .progress = {on_progress, NULL, held},
+                                   .one_statement = true};
   bool is_live = mcp_held_is_live(held);
   if (!lock_database(call, held)) {
     return NULL;

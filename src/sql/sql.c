@@ -409,6 +409,19 @@ ct_sql_close(struct ct_sql *sql)
 
 /* ---- queries ---- */
 
+/* What is not empty or a comment, even if it makes no sense. */
+static bool
+has_statement(struct ct_sql *sql, const char *text)
+{
+  bool found = false;
+  while (*text != '\0' && !found) {
+    sqlite3_stmt *statement = NULL;
+    found = sqlite3_prepare_v2(sql->db, text, -1, &statement, &text) != SQLITE_OK || statement != NULL;
+    sqlite3_finalize(statement);
+  }
+  return found;
+}
+
 static int
 run_all(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *result, struct ct_diag *diag)
 {
@@ -418,7 +431,12 @@ run_all(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *r
     if (sqlite3_prepare_v2(sql->db, text, -1, &statement, &rest) != SQLITE_OK) {
       return ct_fail(diag, CT_EINVAL, "%s", sqlite3_errmsg(sql->db));
     }
-    int code = statement != NULL ? ct_sql_print(sql, statement, out, result, diag) : 0;
+    int code = 0;
+    if (statement != NULL && sql->options.one_statement && has_statement(sql, rest)) {
+      code = ct_fail(diag, CT_ERANGE, "more than one statement");
+    } else if (statement != NULL) {
+      code = ct_sql_print(sql, statement, out, result, diag);
+    }
     sqlite3_finalize(statement);
     if (code != 0) {
       return code;
