@@ -32,7 +32,7 @@ apply_file(const struct ct_applied *applied)
 
 static const struct ct_option options[] = {
     {.name = "from-file",
-     .letter = 'f',
+     .old_letter = 'f',
      .argument = "FILE",
      .help = "the checks in FILE too, one a line; # begins a comment; may be given several times",
      .values = CT_COMPLETE_FILE,

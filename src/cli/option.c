@@ -228,8 +228,9 @@ ct_parse(const struct ct_command *command, int argc, char **argv, void *target)
       return code;
     }
     if (got == row->option->old_letter) {
-      fprintf(stderr, "contrail %s: note: -%c is --follow in other commands; here use -%c or --%s\n", command->name,
-              got, row->option->letter, row->option->name);
+      const char short_form[] = {'-', row->option->letter, ' ', 'o', 'r', ' ', '\0'};
+      fprintf(stderr, "contrail %s: note: -%c is --follow in other commands; here use %s--%s\n", command->name, got,
+              row->option->letter != 0 ? short_form : "", row->option->name);
     }
   }
   return -1;

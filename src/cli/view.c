@@ -327,12 +327,12 @@ warn_unmatched(struct ct_trace *trace, const struct ct_filter *filter, bool abou
             glob);
     return;
   }
+  bool is_about_files = filter->file != NULL || (filter->function != NULL && strstr(filter->function, "@file:") != NULL);
   fprintf(stderr, "nothing: no %s matches '%s'%s", what, glob,
-          filter->function != NULL && filter->module != NULL ? " in these modules"
-          : what[0] != 'f' || filter->file == NULL           ? ""
-          : filter->function != NULL                         ? " in these files"
-          : !ct_trace_has_sources(trace)                     ? ": the trace does not say where functions are written"
-                                                             : "");
+          is_about_files && !ct_trace_has_sources(trace)       ? ": the trace does not say where functions are written"
+          : filter->function != NULL && filter->module != NULL ? " in these modules"
+          : filter->function != NULL && filter->file != NULL   ? " in these files"
+                                                               : "");
   for (size_t i = 0; i < LIKELY && likely[i][0] != '\0'; i++) {
     fputs(i == 0 ? "; perhaps " : ", ", stderr);
     ct_put_printable(stderr, likely[i], 200);

@@ -350,6 +350,25 @@ ct_emit_mov8_store_imm(struct ct_code *code, struct ct_mem to, uint8_t value)
   ct_emit_rm(code, false, 0xc6, 0, to, value, 1);
 }
 
+/* To any address, without rip: only rax can be stored so. */
+CT_INLINE void
+ct_emit_movabs_store_rax(struct ct_code *code, uint64_t address)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0x48, 0xa3}, 2);
+  ct_emit_u64(code, address);
+}
+
+/* From the memory that an operand of another instruction means: its bytes from ModRM to the displacement, and its REX
+ * prefix (0: it has none). No segment, and nothing relative to rip. */
+CT_INLINE void
+ct_emit_mov_load_operand(struct ct_code *code, enum ct_reg to, unsigned rex, const uint8_t *modrm, size_t count)
+{
+  ct_emit_u8(code, (uint8_t)(0x48 | (rex & 3) | (unsigned)to >> 3 << 2));
+  ct_emit_u8(code, 0x8b);
+  ct_emit_u8(code, (uint8_t)((modrm[0] & 0xc7) | (to & 7) << 3));
+  ct_emit_bytes(code, modrm + 1, count - 1);
+}
+
 /* If the comparison before said "below" (unsigned). */
 CT_INLINE void
 ct_emit_cmovb(struct ct_code *code, enum ct_reg to, enum ct_reg from)
@@ -476,6 +495,26 @@ CT_INLINE void
 ct_emit_shr(struct ct_code *code, enum ct_reg reg, uint8_t bits)
 {
   ct_emit_rr(code, true, 0xc1, 5, reg, bits, 1);
+}
+
+/* ---- prefixes of the form that is emitted next ---- */
+
+static inline void
+ct_emit_lock(struct ct_code *code)
+{
+  ct_emit_u8(code, 0xf0);
+}
+
+static inline void
+ct_emit_fs(struct ct_code *code)
+{
+  ct_emit_u8(code, 0x64);
+}
+
+static inline void
+ct_emit_gs(struct ct_code *code)
+{
+  ct_emit_u8(code, 0x65);
 }
 
 /* ---- without operands ---- */
@@ -664,6 +703,22 @@ static inline void
 ct_emit_lea_label(struct ct_code *code, enum ct_reg to, struct ct_code_label *label)
 {
   ct_emit_bytes(code, (const uint8_t[]){(uint8_t)(0x48 | (to >> 3) << 2), 0x8d, (uint8_t)(5 | (to & 7) << 3)}, 3);
+  ct_emit_label(code, label);
+}
+
+/* To the address that lies at the label. */
+static inline void
+ct_emit_jmp_load_label(struct ct_code *code, struct ct_code_label *label)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0xff, 0x25}, 2);
+  ct_emit_label(code, label);
+}
+
+/* What lies at the label. */
+static inline void
+ct_emit_push_load_label(struct ct_code *code, struct ct_code_label *label)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0xff, 0x35}, 2);
   ct_emit_label(code, label);
 }
 

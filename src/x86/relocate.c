@@ -13,6 +13,7 @@
 #include "x86/relocate.h"
 
 #include "x86/decode.h"
+#include "x86/patch.h"
 #include "x86/zydis.h"
 
 static bool
@@ -296,7 +297,7 @@ ct_is_padding(const uint8_t *code, size_t size, size_t readable)
 {
   size_t at = 0;
   while (at < size) {
-    if (code[at] == 0xcc) {
+    if (code[at] == ct_int3_byte) {
       at++;
       continue;
     }

@@ -21,7 +21,11 @@
  */
 #include "x86/translate_internal.h"
 
+#include "x86/patch.h"
+
 #include <string.h>
+
+enum { REL32_BYTES = 4 }; /* of a branch, at its end */
 
 static void
 note_spilled(struct ct_writer *w, uint64_t pc)
@@ -48,20 +52,24 @@ add_exit(struct ct_writer *w, enum ct_exit_kind kind, uint64_t target)
   return added;
 }
 
-/* The rel32 of a branch whose opcode has just been emitted: to the unit of target, by way of the tracer at first. */
-static void
-emit_link(struct ct_writer *w, uint64_t target)
-{
-  uint32_t number = w->unit->exit_count;
-  add_exit(w, CT_EXIT_LINK, target)->field = ct_writer_here(w);
-  ct_emit_label(w->out, &w->exit_labels[number]);
-}
-
+/* To the unit of target, by way of the tracer at first. */
 static void
 emit_jump(struct ct_writer *w, uint64_t target)
 {
-  ct_emit_u8(w->out, 0xe9);
-  emit_link(w, target);
+  uint32_t number = w->unit->exit_count;
+  struct ct_unit_exit *link = add_exit(w, CT_EXIT_LINK, target);
+  ct_emit_jmp_label(w->out, &w->exit_labels[number]);
+  link->field = ct_writer_here(w) - REL32_BYTES;
+}
+
+/* The same, if the condition holds. */
+static void
+emit_branch(struct ct_writer *w, unsigned cond, uint64_t target)
+{
+  uint32_t number = w->unit->exit_count;
+  struct ct_unit_exit *link = add_exit(w, CT_EXIT_LINK, target);
+  ct_emit_jcc_label(w->out, (enum ct_cond)cond, &w->exit_labels[number]);
+  link->field = ct_writer_here(w) - REL32_BYTES;
 }
 
 static void
@@ -157,10 +165,7 @@ copy(struct ct_writer *w, const struct ct_source_insn *insn)
   if (insn->is_rip && !ct_writer_reaches(w, insn->address)) {
     copy_far(w, insn);
   } else if (insn->is_rip) {
-    int32_t distance = (int32_t)(insn->address - (ct_code_pc(w->out) + insn->length));
-    ct_emit_bytes(w->out, insn->code, insn->disp_at);
-    ct_emit_u32(w->out, (uint32_t)distance);
-    ct_emit_bytes(w->out, insn->code + insn->disp_at + 4, insn->length - insn->disp_at - 4u);
+    ct_writer_copy_near(w, insn);
   } else {
     ct_emit_bytes(w->out, insn->code, insn->length);
   }
@@ -187,11 +192,7 @@ load_operand(struct ct_writer *w, const struct ct_source_insn *insn)
       ct_emit_mov(out, CT_RCX, (enum ct_reg)insn->rm);
     }
   } else {
-    uint8_t modrm = insn->code[insn->modrm_at];
-    ct_emit_u8(out, (uint8_t)(0x48 | (insn->rex & 3)));
-    ct_emit_u8(out, 0x8b);
-    ct_emit_u8(out, (uint8_t)((modrm & 0xc7) | CT_RCX << 3));
-    ct_emit_bytes(out, insn->code + insn->modrm_at + 1, insn->length - insn->modrm_at - 1u);
+    ct_emit_mov_load_operand(out, CT_RCX, insn->rex, insn->code + insn->modrm_at, insn->length - insn->modrm_at);
   }
 }
 
@@ -216,8 +217,7 @@ push_return_address(struct ct_writer *w, uint64_t address)
 {
   uint32_t number = w->unit->return_count++;
   w->unit->return_addresses[number] = address;
-  ct_emit_bytes(w->out, (const uint8_t[]){0xff, 0x35}, 2); /* push of the unit's literal */
-  ct_emit_label(w->out, &w->literals[number]);
+  ct_emit_push_load_label(w->out, &w->literals[number]);
 }
 
 /* ---- the end of a unit ---- */
@@ -325,15 +325,14 @@ emit_conditional(struct ct_writer *w, const struct ct_source_insn *insn)
   end_record(w, insn->pc);
   ct_writer_note(w, insn->pc);
   if (insn->flow == CT_SOURCE_BRANCH) {
-    ct_emit_bytes(out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
     w->now.done++;
-    emit_link(w, insn->target);
+    emit_branch(w, insn->cond, insn->target);
     ct_writer_note(w, next);
     emit_jump(w, next);
     return;
   }
   ct_emit_bytes(out, insn->code, insn->length - 1u);
-  ct_emit_u8(out, 5); /* over the next jump */
+  ct_emit_u8(out, CT_JUMP_BYTES); /* over the next jump */
   is_done(w, next);
   emit_jump(w, next);
   ct_writer_note(w, insn->target);
@@ -363,12 +362,12 @@ emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stret
 {
   uint64_t next = insn->pc + insn->length, leaves_to = insn->is_taken ? next : insn->target;
   ct_writer_note(w, insn->pc);
-  ct_emit_bytes(w->out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | (insn->cond ^ insn->is_taken))}, 2);
+  unsigned leaves_if = (unsigned)insn->cond ^ insn->is_taken;
   w->now.done++;
   if (w->has_record) {
     uint32_t number = w->side_count++;
     struct ct_writer_side *side = &w->sides[number];
-    ct_emit_label(w->out, &side->label);
+    ct_emit_jcc_label(w->out, (enum ct_cond)leaves_if, &side->label);
     side->now = w->now;
     side->now.part = (uint8_t)add_part(w, stretch, next, done);
     w->unit->parts[side->now.part].is_passed = insn->is_taken;
@@ -377,7 +376,7 @@ emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stret
     side->value_at = w->value_at;
     side->target = leaves_to;
   } else {
-    emit_link(w, leaves_to);
+    emit_branch(w, leaves_if, leaves_to);
   }
   ct_writer_note(w, insn->is_taken ? insn->target : next);
 }

@@ -114,6 +114,8 @@ struct ct_recovery *ct_writer_note(struct ct_writer *w, uint64_t pc);
 void ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label);
 /* Can an instruction here refer to that address relative to rip? */
 bool ct_writer_reaches(const struct ct_writer *w, uint64_t address);
+/* The instruction, whose operand is relative to rip and in reach from here. */
+void ct_writer_copy_near(struct ct_writer *w, const struct ct_source_insn *insn);
 
 /*
  * Records (translate_record.c), if place->records: their parts are emitted at the unit's head, around each instruction

@@ -203,8 +203,10 @@ store_memory(struct ct_writer *w, const struct ct_source_insn *insn, const struc
   } else if (access->base == CT_NO_REG) {
     from.kind = CT_MEM_ABSOLUTE;
   }
-  if (access->segment != CT_SEGMENT_NONE) {
-    ct_emit_u8(w->out, access->segment == CT_SEGMENT_FS ? 0x64 : 0x65);
+  if (access->segment == CT_SEGMENT_FS) {
+    ct_emit_fs(w->out);
+  } else if (access->segment != CT_SEGMENT_NONE) {
+    ct_emit_gs(w->out);
   }
   if (value->size == 8) {
     ct_emit_mov_load(w->out, scratch, from);

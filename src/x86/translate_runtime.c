@@ -38,11 +38,9 @@ emit_entry_by_slot(const struct ct_translation_place *place, uint64_t pc, struct
   high.disp += 4;
   recovery->pc_is = CT_PC_TARGET;
   emit_compare(out, low, (uint32_t)pc, JUMP_FAR);
-  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
-  ct_emit_label(out, other);
+  ct_emit_jmp_load_label(out, other);
   emit_compare(out, high, (uint32_t)(pc >> 32), JUMP_FAR);
-  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
-  ct_emit_label(out, other);
+  ct_emit_jmp_load_label(out, other);
 }
 
 /* The target is in rcx, and r10 is free. */
@@ -62,8 +60,7 @@ emit_entry_by_rcx(uint64_t pc, size_t start, struct ct_code_label *other, struct
   ct_emit_lea(out, CT_RCX, ct_mem_index(CT_RCX, CT_R10, 0));
   recovery[2] = recovery[0];
   recovery[2].at = (uint32_t)(out->length - start);
-  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
-  ct_emit_label(out, other);
+  ct_emit_jmp_load_label(out, other);
 }
 
 uint32_t
@@ -100,8 +97,7 @@ void
 ct_translate_far_jump(struct ct_code *out, uint64_t target)
 {
   struct ct_code_label literal = {.count = 0};
-  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
-  ct_emit_label(out, &literal);
+  ct_emit_jmp_load_label(out, &literal);
   ct_code_label_bind(out, &literal);
   ct_emit_u64(out, target);
 }
@@ -221,7 +217,7 @@ emit_leave(const struct ct_translation_place *place, struct ct_code *out, struct
   uint32_t shared = place->shared;
   ct_emit_mov32_imm(out, CT_RAX, CT_ITRACE_WAITS);
   ct_emit_mov32_imm(out, CT_RCX, CT_ITRACE_LEFT);
-  ct_emit_u8(out, 0xf0); /* lock */
+  ct_emit_lock(out);
   ct_emit_cmpxchg32_store(out, SLOT(shared, request), CT_RCX);
   ct_emit_jcc_label(out, CT_JNE, answered);
   emit_unpark(shared, out);
@@ -244,7 +240,7 @@ emit_wait(const struct ct_translation_place *place, struct ct_code *out)
   ct_emit_mov32_store(out, SLOT(shared, last_liveness), CT_RAX);
   ct_emit_mov32_store_imm(out, SLOT(shared, silent), place->silent_waits);
   ct_emit_mov32_store_imm(out, SLOT(shared, request), CT_ITRACE_WAITS);
-  ct_emit_u8(out, 0xf0); /* lock */
+  ct_emit_lock(out);
   ct_emit_inc32_store(out, SLOT(shared, doorbell));
   emit_futex(out, shared + offsetof(struct ct_itrace_slots, doorbell), FUTEX_WAKE, 0);
   emit_wait_end(shared, out);

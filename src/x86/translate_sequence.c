@@ -154,12 +154,11 @@ read_sequence(const struct ct_sequence *of, const uint8_t *code, size_t size, st
   return at == bytes && add_way(s, of->end) && add_way(s, of->abort);
 }
 
-/* mov %rax to the thread's pointer to a descriptor */
+/* rax becomes the thread's pointer to a descriptor. */
 static void
 emit_set(struct ct_writer *w)
 {
-  ct_emit_bytes(w->out, (const uint8_t[]){0x48, 0xa3}, 2);
-  ct_emit_u64(w->out, w->place->rseq + DESCRIPTOR_AT);
+  ct_emit_movabs_store_rax(w->out, w->place->rseq + DESCRIPTOR_AT);
 }
 
 static void
@@ -209,10 +208,7 @@ emit_copy(struct ct_writer *w, const struct ct_source_insn *insn)
   } else if (!ct_writer_reaches(w, insn->address)) { /* lea */
     ct_emit_movabs(out, (enum ct_reg)((insn->code[insn->modrm_at] >> 3 & 7) | (insn->rex & 4) << 1), insn->address);
   } else {
-    int32_t distance = (int32_t)(insn->address - (ct_code_pc(out) + insn->length));
-    ct_emit_bytes(out, insn->code, insn->disp_at);
-    ct_emit_u32(out, (uint32_t)distance);
-    ct_emit_bytes(out, insn->code + insn->disp_at + 4, insn->length - insn->disp_at - 4u);
+    ct_writer_copy_near(w, insn);
   }
 }
 
@@ -223,19 +219,19 @@ emit_insn(struct ct_writer *w, const struct ct_sequence *of, struct sequence *s,
     emit_copy(w, insn);
     return;
   }
+  struct ct_code_label later = {.count = 0}; /* where it leads is filled in by set_distance */
   if (insn->flow == CT_SOURCE_JUMP) {
-    ct_emit_u8(w->out, 0xe9);
+    ct_emit_jmp_label(w->out, &later);
   } else {
-    ct_emit_bytes(w->out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
+    ct_emit_jcc_label(w->out, (enum ct_cond)insn->cond, &later);
   }
   if (!is_inside(of, insn->target)) {
     for (uint32_t i = 0; i < s->way_count; i++) {
       if (s->ways[i].target == insn->target) {
-        s->ways[i].fields[s->ways[i].count++] = ct_writer_here(w);
+        s->ways[i].fields[s->ways[i].count++] = ct_writer_here(w) - 4;
       }
     }
   }
-  ct_emit_u32(w->out, 0);
 }
 
 static void
@@ -335,8 +331,8 @@ ct_sequence_emit(struct ct_writer *w, const struct ct_sequence *of, const uint8_
       emit_way(w, &s.ways[i], &state);
     }
   }
-  while (ct_code_pc(w->out) % DESCRIPTOR_BYTES != 0) {
-    ct_emit_u8(w->out, 0xcc);
+  while (ct_code_pc(w->out) % DESCRIPTOR_BYTES != 0 && !w->out->overflow) {
+    ct_emit_int3(w->out);
   }
   uint64_t descriptor = ct_code_pc(w->out);
   emit_descriptor(w, unit_at + begin, unit_at + end, aborts);

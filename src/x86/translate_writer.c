@@ -31,6 +31,15 @@ ct_writer_reaches(const struct ct_writer *w, uint64_t address)
 }
 
 void
+ct_writer_copy_near(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  int32_t distance = (int32_t)(insn->address - (ct_code_pc(w->out) + insn->length));
+  ct_emit_bytes(w->out, insn->code, insn->disp_at);
+  ct_emit_u32(w->out, (uint32_t)distance);
+  ct_emit_bytes(w->out, insn->code + insn->disp_at + 4, insn->length - insn->disp_at - 4u);
+}
+
+void
 ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label)
 {
   uint64_t place = ct_code_pc(w->cold);

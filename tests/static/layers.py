@@ -281,6 +281,30 @@ def check_types(_):
             yield f"{paths[-1]}: {name} is a type in {', '.join(paths[:-1])}, too"
 
 
+@check("each form of the emitter is compared with the assembler")
+def check_forms(_):
+    """By name, in the unit test, where macros put some names together; the helpers that forms are made of are left out."""
+    helpers = {"u8", "u32", "u64", "bytes", "rel32", "rr", "rm", "opcode_reg", "form", "label", "alu_imm", "alu_mem_imm", "vector_mem"}
+    test = bare(tree("tests")["tests/unit/x86_emit_test.c"])
+    for path, text in sources("src"):
+        if path not in ("src/x86/emit.h", "src/x86/emit_vector.h"):
+            continue
+        for name in re.findall(r"^ct_emit_(\w+)\(", bare(text), re.M):
+            if name not in helpers and not re.search(rf"\bct_emit_{name}\(|\bPAIR\({name},", test):
+                yield f"{path}: ct_emit_{name} is not in tests/unit/x86_emit_test.c"
+
+
+@check("forms of the emitter, not bytes, in src/x86")
+def check_anonymous(_):
+    """Code that is emitted has the name of its form: bytes stand in the emitter alone. What DWARF has is no code."""
+    for path, text in sources("src"):
+        if home(path) != "x86" or path in ("src/x86/emit.h", "src/x86/emit_vector.h", "src/x86/trampoline_unwind.c"):
+            continue
+        for found in re.findall(r"ct_emit_(?:u8|bytes)\([^;]*\b0x[0-9a-f]{2}\b[^;]*;", bare(text)):
+            if "code[" not in found and "modrm" not in found and "rex" not in found:  # the program's own instruction, with another operand
+                yield f"{path}: {found} is no form of src/x86/emit.h"
+
+
 def faults_of(function, options, path, line):
     PLANTED[path] = line + "\n"
     ONLY.update({path} if function not in (check_definitions, check_circles, check_types) else ())
@@ -306,6 +330,9 @@ FAULTS = {
                         (check_includes, '#include "process/process.h"')],
     "src/base/json.c": [(check_includes, '#include "trace/batch.h"')],
     "src/views/report.c": [(check_types, "struct ct_image {\n  int fd;\n};")],
+    "src/x86/emit.h": [(check_forms, "static inline void\nct_emit_hlt(struct ct_code *code)\n{\n}")],
+    "src/x86/translate.c": [(check_anonymous, "static void f(struct ct_code *out)\n{\n  ct_emit_u8(out, 0xf0);\n}"),
+                            (check_anonymous, "static void f(struct ct_code *out)\n{\n  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);\n}")],
     "src/itrace/tracer.c": [(check_ptrace, "static const int request = PTRACE_SEIZE;")],
 }
 

@@ -113,6 +113,8 @@ all_registers(void)
       ct_emit_cmovb(&code, to, from);
       line("movzbl %%%s, %%%s", names8[from], names32[to]);
       ct_emit_movzx8(&code, to, from);
+      line("movzwl %%%s, %%%s", names16[from], names32[to]);
+      ct_emit_movzx16(&code, to, from);
       line("rorx $14, %%%s, %%%s", names[from], names[to]);
       ct_emit_rorx(&code, to, from, 14);
 #define ALU(name)                                                                                                      \
@@ -166,6 +168,14 @@ all_memory(void)
     ct_emit_mov32_load(&code, reg, mem);
     line("movq %%%s, %s", names[reg], operand);
     ct_emit_mov_store(&code, mem, reg);
+    line("movl %%%s, %s", names32[reg], operand);
+    ct_emit_mov32_store(&code, mem, reg);
+    line("movl $0x89abcdef, %s", operand);
+    ct_emit_mov32_store_imm(&code, mem, 0x89abcdef);
+    line("movzbl %s, %%%s", operand, names32[reg]);
+    ct_emit_movzx8_load(&code, reg, mem);
+    line("movzwl %s, %%%s", operand, names32[reg]);
+    ct_emit_movzx16_load(&code, reg, mem);
     if (mem.kind != CT_MEM_GS &&
         mem.kind != CT_MEM_FS) { /* a segment is of no meaning there, and the assembler says so */
       line("leaq %s, %%%s", operand, names[reg]);
@@ -255,6 +265,16 @@ all_others(void)
   ct_emit_rdtsc(&code);
   line("syscall");
   ct_emit_syscall(&code);
+  line("lahf");
+  ct_emit_lahf(&code);
+  line("sahf");
+  ct_emit_sahf(&code);
+  line("seto %%al");
+  ct_emit_seto_al(&code);
+  line("add $0x7f, %%al");
+  ct_emit_set_of_from_al(&code);
+  line("movabs %%rax, 0x123456789abcdef0");
+  ct_emit_movabs_store_rax(&code, 0x123456789abcdef0u);
   line("popfq");
   ct_emit_popfq(&code);
   line("ret");
@@ -269,11 +289,90 @@ all_others(void)
   ct_emit_call(&code, BASE + 0x40000);
   line("xbegin base+0x40000");
   ct_emit_xbegin(&code, BASE + 0x40000);
+  line("jrcxz . + 7");
+  ct_emit_jrcxz_over(&code, 5);
   line("jmp . + 7");
   ct_emit_jmp_over(&code, 5);
   for (unsigned i = 0; i < 16; i++) {
     line("{disp32} j%s base-0x100", conditions[i]);
     ct_emit_jcc(&code, (enum ct_cond)i, BASE - 0x100);
+  }
+}
+
+/* Prefixes, each with a form; only forms of memory have a meaning with these. */
+static void
+all_prefixes(void)
+{
+  for (unsigned i = 0; i < 16; i++) {
+    enum ct_reg reg = (enum ct_reg)i;
+    line("lock incl 8(%%%s)", names[reg]);
+    ct_emit_lock(&code);
+    ct_emit_inc32_store(&code, ct_mem(reg, 8));
+    line("movq %%fs:8(%%%s), %%rdx", names[reg]);
+    ct_emit_fs(&code);
+    ct_emit_mov_load(&code, CT_RDX, ct_mem(reg, 8));
+    line("movq %%gs:8(%%%s), %%rdx", names[reg]);
+    ct_emit_gs(&code);
+    ct_emit_mov_load(&code, CT_RDX, ct_mem(reg, 8));
+  }
+}
+
+/* The operand of an indirect jump, loaded into each register. */
+static void
+all_operands(void)
+{
+  struct ct_mem mem;
+  char operand[64];
+  for (size_t n = 0; nth_mem(n, &mem, operand); n++) {
+    uint8_t bytes[16];
+    struct ct_code jump = {.bytes = bytes, .capacity = sizeof(bytes)};
+    if (mem.kind == CT_MEM_RIP || mem.kind == CT_MEM_GS || mem.kind == CT_MEM_FS) {
+      continue;
+    }
+    enum ct_reg to = (enum ct_reg)(n % 16);
+    ct_emit_jmp_load(&jump, mem);
+    unsigned rex = (bytes[0] & 0xf0) == 0x40 ? bytes[0] : 0;
+    size_t modrm = rex == 0 ? 1 : 2;
+    line("movq %s, %%%s", operand, names[to]);
+    ct_emit_mov_load_operand(&code, to, rex, bytes + modrm, jump.length - modrm);
+  }
+}
+
+/* Branches to labels, before and after them, and what lies there. */
+static void
+all_labels(void)
+{
+  for (int round = 0; round < 2; round++) {
+    struct ct_code_label label = {.count = 0};
+    const char *to = round == 0 ? "1f" : "1b";
+    if (round == 1) {
+      line("1: int3");
+      ct_code_label_bind(&code, &label);
+      ct_emit_int3(&code);
+    }
+    line("{disp32} jmp %s", to);
+    ct_emit_jmp_label(&code, &label);
+    line("jmp *%s(%%rip)", to);
+    ct_emit_jmp_load_label(&code, &label);
+    line("pushq %s(%%rip)", to);
+    ct_emit_push_load_label(&code, &label);
+    line("{disp32} jo %s", to);
+    ct_emit_jcc_label(&code, CT_JO, &label);
+    if (round == 0) {
+      line("1: int3");
+      ct_code_label_bind(&code, &label);
+      ct_emit_int3(&code);
+    }
+  }
+  struct ct_code_label label = {.count = 0};
+  line("2: int3");
+  ct_code_label_bind(&code, &label);
+  ct_emit_int3(&code);
+  line("call 2b");
+  ct_emit_call_label(&code, &label);
+  for (unsigned i = 0; i < 16; i++) {
+    line("lea 2b(%%rip), %%%s", names[i]);
+    ct_emit_lea_label(&code, (enum ct_reg)i, &label);
   }
 }
 
@@ -313,6 +412,9 @@ as_the_assembler(void **state)
   all_memory();
   all_vectors();
   all_others();
+  all_prefixes();
+  all_operands();
+  all_labels();
   assert_false(code.overflow);
   size_t length = assemble(expected, sizeof(expected));
   for (size_t i = 0; i < count; i++) {
