@@ -18,6 +18,15 @@ ct_json_string(const char *text)
   return json;
 }
 
+char *
+ct_json_quoted(const char *text)
+{
+  json_t *json = ct_json_string(text);
+  char *quoted = json != NULL ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
+  json_decref(json);
+  return quoted;
+}
+
 uint64_t
 ct_json_get(const json_t *object, const char *key)
 {

@@ -8,6 +8,8 @@
 
 /* A string; what is not UTF-8 in it becomes U+FFFD (RFC 8259 has no other text). NULL: out of memory. */
 json_t *ct_json_string(const char *text);
+/* The same as JSON's text, with its quotes, for free; NULL: out of memory. */
+char *ct_json_quoted(const char *text);
 
 /* An integer of an object; 0 where there is none, or a negative one. */
 uint64_t ct_json_get(const json_t *object, const char *key);

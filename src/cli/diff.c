@@ -28,13 +28,12 @@ static const char *const sort_names[] = {
 static int
 apply_sort(const struct ct_applied *applied)
 {
-  for (size_t i = 0; i < sizeof(sort_names) / sizeof(sort_names[0]); i++) {
-    if (strcmp(applied->value, sort_names[i]) == 0) {
-      *(enum ct_diff_sort *)applied->member = (enum ct_diff_sort)i;
-      return CT_EXIT_OK;
-    }
+  unsigned number = 0;
+  int code = ct_applied_word(applied, sort_names, sizeof(sort_names) / sizeof(sort_names[0]), &number);
+  if (code == CT_EXIT_OK) {
+    *(enum ct_diff_sort *)applied->member = (enum ct_diff_sort)number;
   }
-  return ct_usage_error(applied->command, "cannot sort by '%s'", applied->value);
+  return code;
 }
 
 static const struct ct_option options[] = {

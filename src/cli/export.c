@@ -58,13 +58,12 @@ static int
 apply_weight(const struct ct_applied *applied)
 {
   static const char *const names[] = {[CT_WEIGHT_TIME] = "time", [CT_WEIGHT_CALLS] = "calls", [CT_WEIGHT_OFF] = "off"};
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    if (strcmp(applied->value, names[i]) == 0) {
-      *(enum ct_export_weight *)applied->member = (enum ct_export_weight)i;
-      return CT_EXIT_OK;
-    }
+  unsigned number = 0;
+  int code = ct_applied_word(applied, names, sizeof(names) / sizeof(names[0]), &number);
+  if (code == CT_EXIT_OK) {
+    *(enum ct_export_weight *)applied->member = (enum ct_export_weight)number;
   }
-  return ct_usage_error(applied->command, "'%s' is none of time, calls and off", applied->value);
+  return code;
 }
 
 static const struct ct_option options[] = {

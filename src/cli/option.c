@@ -289,6 +289,19 @@ ct_apply_count64(const struct ct_applied *applied)
   return code;
 }
 
+int
+ct_applied_word(const struct ct_applied *applied, const char *const *names, unsigned count, unsigned *number)
+{
+  for (unsigned i = 0; i < count; i++) {
+    if (names[i] != NULL && strcmp(applied->value, names[i]) == 0) {
+      *number = i;
+      return CT_EXIT_OK;
+    }
+  }
+  return ct_usage_error(applied->command, "--%s '%s' is none of: %s", applied->option->name, applied->value,
+                        applied->option->values);
+}
+
 /* ---- the usage ---- */
 
 /* Words of text from column TEXT_COLUMN on; the cursor is at column at. */

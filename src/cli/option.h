@@ -77,6 +77,8 @@ int ct_apply_flag(const struct ct_applied *applied);
 int ct_apply_text(const struct ct_applied *applied);
 int ct_apply_count32(const struct ct_applied *applied);
 int ct_apply_count64(const struct ct_applied *applied);
+/* Which of these names the value is: CT_EXIT_OK, or CT_EXIT_USAGE after a message that names the option's values. */
+int ct_applied_word(const struct ct_applied *applied, const char *const *names, unsigned count, unsigned *number);
 
 /* On stdout: usage, about, options, and what follows them. */
 void ct_print_usage(const struct ct_command *command);

@@ -28,13 +28,12 @@ static const char *const sort_names[] = {
 static int
 apply_sort(const struct ct_applied *applied)
 {
-  for (size_t i = 0; i < sizeof(sort_names) / sizeof(sort_names[0]); i++) {
-    if (strcmp(applied->value, sort_names[i]) == 0) {
-      *(enum ct_report_sort *)applied->member = (enum ct_report_sort)i;
-      return CT_EXIT_OK;
-    }
+  unsigned number = 0;
+  int code = ct_applied_word(applied, sort_names, sizeof(sort_names) / sizeof(sort_names[0]), &number);
+  if (code == CT_EXIT_OK) {
+    *(enum ct_report_sort *)applied->member = (enum ct_report_sort)number;
   }
-  return ct_usage_error(applied->command, "cannot sort by '%s'", applied->value);
+  return code;
 }
 
 static int
@@ -44,14 +43,12 @@ apply_by(const struct ct_applied *applied)
       [CT_ROWS_FUNCTIONS] = "function", [CT_ROWS_MODULES] = "module",    [CT_ROWS_FILES] = "file",
       [CT_ROWS_THREADS] = "thread",     [CT_ROWS_PROCESSES] = "process", [CT_ROWS_CLASSES] = "class",
   };
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    if (names[i] != NULL && strcmp(applied->value, names[i]) == 0) {
-      *(enum ct_report_rows *)applied->member = (enum ct_report_rows)i;
-      return CT_EXIT_OK;
-    }
+  unsigned number = 0;
+  int code = ct_applied_word(applied, names, sizeof(names) / sizeof(names[0]), &number);
+  if (code == CT_EXIT_OK) {
+    *(enum ct_report_rows *)applied->member = (enum ct_report_rows)number;
   }
-  return ct_usage_error(applied->command, "'%s' is none of function, module, file, thread, process and class",
-                        applied->value);
+  return code;
 }
 
 static const struct ct_option options[] = {

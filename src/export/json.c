@@ -2,6 +2,8 @@
 /* See json.h. */
 #include "export/json.h"
 
+#include "base/json.h"
+
 #include <contrail/version.h>
 
 #include <stdlib.h>

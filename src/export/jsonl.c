@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An object of JSON for each call, a line each, with the columns of CSV as members. */
+#include "base/json.h"
 #include "export/rows.h"
 
 #include <stdio.h>

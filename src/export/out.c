@@ -415,15 +415,6 @@ ct_out_close(struct ct_sink *out, int code, uint64_t *bytes, struct ct_diag *dia
 
 /* ---- texts ---- */
 
-char *
-ct_json_quoted(const char *text)
-{
-  json_t *json = ct_json_string(text);
-  char *quoted = json != NULL ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
-  json_decref(json);
-  return quoted;
-}
-
 void
 ct_out_json(struct ct_sink *out, const char *text)
 {

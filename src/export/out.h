@@ -64,8 +64,7 @@ void ct_out_put_across(struct ct_sink *out, const void *data, size_t bytes);
 
 /* ---- texts from outside, escaped; they may be anything ---- */
 
-/* In quotes, as JSON has it; the first one malloc'd, NULL: out of memory. */
-char *ct_json_quoted(const char *text);
+/* In quotes, as JSON has it. */
 void ct_out_json(struct ct_sink *out, const char *text);
 /* In double quotes, if it needs any: RFC 4180. Malloc'd; NULL: out of memory. */
 char *ct_csv_quoted(const char *text);

@@ -125,6 +125,14 @@ place_in_padding(const struct search *search, size_t near, uint64_t start, size_
   return false;
 }
 
+static bool
+peek_at(const struct ct_elf *elf, uint64_t at, struct ct_peek *peek)
+{
+  size_t left = ct_elf_code_left(elf, at);
+  const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
+  return code != NULL && ct_peek(code, left, peek);
+}
+
 /* Walks function i and the padding after it. */
 static bool
 padding_of(const struct search *search, size_t i, uint64_t *relay)
@@ -138,10 +146,8 @@ padding_of(const struct search *search, size_t i, uint64_t *relay)
     return false;
   }
   while (at < end && at <= search->patch + FORTH) {
-    size_t left = ct_elf_code_left(elf, at);
-    const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
     struct ct_peek peek;
-    if (code == NULL || !ct_peek(code, left, &peek)) {
+    if (!peek_at(elf, at, &peek)) {
       return false;
     }
     at += peek.length;
@@ -240,10 +246,8 @@ victim_in(const struct search *search, size_t i, struct ct_springboard *springbo
     return false;
   }
   while (at < end && at <= search->patch + FORTH) {
-    size_t left = ct_elf_code_left(elf, at);
-    const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
     struct ct_peek peek;
-    if (code == NULL || !ct_peek(code, left, &peek)) {
+    if (!peek_at(elf, at, &peek)) {
       return false;
     }
     if (in_reach(search, at + CT_JUMP_BYTES) && victim_at(search, i, at, end, springboard)) {

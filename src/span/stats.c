@@ -10,6 +10,21 @@
 
 static_assert(sizeof(struct ct_fn_stats) == 64, "one cache line per function");
 
+static void
+free_arrays(struct ct_stats *stats)
+{
+  free(stats->touched);
+  free(stats->fns_memory);
+  free(stats->unwound);
+  free(stats->passed_over);
+  free(stats->counted);
+  free(stats->off);
+  free(stats->partial);
+  free(stats->before);
+  free(stats->selves);
+  *stats = (struct ct_stats){0};
+}
+
 int
 ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
 {
@@ -26,15 +41,7 @@ ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
   stats->before = calloc(slots, sizeof(*stats->before));
   if (stats->touched == NULL || stats->fns_memory == NULL || stats->unwound == NULL || stats->passed_over == NULL ||
       stats->counted == NULL || stats->off == NULL || stats->partial == NULL || stats->before == NULL) {
-    free(stats->touched);
-    free(stats->fns_memory);
-    free(stats->unwound);
-    free(stats->passed_over);
-    free(stats->counted);
-    free(stats->off);
-    free(stats->partial);
-    free(stats->before);
-    *stats = (struct ct_stats){0};
+    free_arrays(stats);
     return CT_ENOMEM;
   }
   stats->fns = (void *)(((uintptr_t)stats->fns_memory + 63) & ~(uintptr_t)63);
@@ -69,16 +76,7 @@ void
 ct_stats_destroy(struct ct_stats *stats)
 {
   ct_stats_clear(stats);
-  free(stats->touched);
-  free(stats->fns_memory);
-  free(stats->unwound);
-  free(stats->passed_over);
-  free(stats->counted);
-  free(stats->off);
-  free(stats->partial);
-  free(stats->before);
-  free(stats->selves);
-  *stats = (struct ct_stats){0};
+  free_arrays(stats);
 }
 
 int

@@ -55,15 +55,6 @@ ct_line_cache_free(struct ct_line_cache *cache)
   free(cache);
 }
 
-static char *
-quoted(const char *text)
-{
-  json_t *json = ct_json_string(text);
-  char *dumped = json_dumps(json, JSON_ENCODE_ANY | JSON_COMPACT);
-  json_decref(json);
-  return dumped;
-}
-
 /* Names of 512 bytes, and JSON makes at most six of one. */
 static_assert(CT_LINE_PART_BYTES > 7 * TEXT + 2 * TEXT, "a part has room");
 
@@ -73,7 +64,7 @@ write_part(const struct ct_line_cache *cache, const char *name, const char *code
   if (!cache->is_json) {
     return snprintf(part, CT_LINE_PART_BYTES, "%-*s  %-*s", NAME_COLUMNS, name, CODE_COLUMNS, code);
   }
-  char *own_name = quoted(name), *own_code = quoted(code);
+  char *own_name = ct_json_quoted(name), *own_code = ct_json_quoted(code);
   int bytes = own_name != NULL && own_code != NULL
                   ? snprintf(part, CT_LINE_PART_BYTES, "\"function\":%s,\"code\":%s", own_name, own_code)
                   : -1;

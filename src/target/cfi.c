@@ -38,8 +38,9 @@ enum { /* DW_EH_PE_*: the form in the low half, what it is relative to in the hi
        PE_OMIT = 0xff,
 };
 
-bool
-ct_cfi_uleb(const uint8_t **at, const uint8_t *end, uint64_t *value)
+/* A number of seven bits a byte; what is above 64 bits is passed over. */
+static bool
+take_leb(const uint8_t **at, const uint8_t *end, bool is_signed, uint64_t *value)
 {
   uint64_t result = 0;
 
@@ -49,6 +50,9 @@ ct_cfi_uleb(const uint8_t **at, const uint8_t *end, uint64_t *value)
       result |= (uint64_t)(byte & 0x7f) << shift;
     }
     if ((byte & 0x80) == 0) {
+      if (is_signed && (byte & 0x40) != 0 && shift + 7 < 64) {
+        result |= ~(uint64_t)0 << (shift + 7);
+      }
       *value = result;
       return true;
     }
@@ -57,24 +61,21 @@ ct_cfi_uleb(const uint8_t **at, const uint8_t *end, uint64_t *value)
 }
 
 bool
+ct_cfi_uleb(const uint8_t **at, const uint8_t *end, uint64_t *value)
+{
+  return take_leb(at, end, false, value);
+}
+
+bool
 ct_cfi_sleb(const uint8_t **at, const uint8_t *end, int64_t *value)
 {
-  uint64_t result = 0;
+  uint64_t result;
 
-  for (unsigned shift = 0; *at < end; shift += 7) {
-    uint8_t byte = *(*at)++;
-    if (shift < 64) {
-      result |= (uint64_t)(byte & 0x7f) << shift;
-    }
-    if ((byte & 0x80) == 0) {
-      if ((byte & 0x40) != 0 && shift + 7 < 64) {
-        result |= ~(uint64_t)0 << (shift + 7);
-      }
-      *value = (int64_t)result;
-      return true;
-    }
+  if (!take_leb(at, end, true, &result)) {
+    return false;
   }
-  return false;
+  *value = (int64_t)result;
+  return true;
 }
 
 /* Little-endian, sign-extended on demand. */

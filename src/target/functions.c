@@ -125,40 +125,38 @@ add_fdes(struct candidates *all)
   }
 }
 
+/* What is not a symbol's: a table of its own says where it is; its name, or NULL, is copied from there. */
+static void
+add_listed(struct candidates *all, struct candidate candidate, uint64_t *budget)
+{
+  if (ct_elf_is_code(all->elf, candidate.address)) {
+    candidate.name = candidate.name != NULL ? usable_name(candidate.name, budget) : NULL;
+    candidate.type = STT_FUNC;
+    add(all, candidate);
+  }
+}
+
 static void
 add_subprogram(void *arg, uint64_t address, uint64_t size, const char *name, bool external)
 {
   struct candidates *all = arg;
-
-  if (!ct_elf_is_code(all->elf, address)) {
-    return;
-  }
-  add(all, (struct candidate){
-               .address = address,
-               .size = size,
-               .name = name != NULL ? usable_name(name, &all->dwarf_budget) : NULL,
-               .source = CT_SRC_DWARF,
-               .type = STT_FUNC,
-               .binding = external ? STB_GLOBAL : STB_LOCAL,
-           });
+  add_listed(all,
+             (struct candidate){.address = address,
+                                .size = size,
+                                .name = name,
+                                .source = CT_SRC_DWARF,
+                                .binding = external ? STB_GLOBAL : STB_LOCAL},
+             &all->dwarf_budget);
 }
 
 static void
 add_go_function(void *arg, uint64_t address, uint64_t size, const char *name)
 {
   struct candidates *all = arg;
-
-  if (!ct_elf_is_code(all->elf, address)) {
-    return;
-  }
-  add(all, (struct candidate){
-               .address = address,
-               .size = size,
-               .name = name != NULL ? usable_name(name, &all->go_budget) : NULL,
-               .source = CT_SRC_GO,
-               .type = STT_FUNC,
-               .binding = STB_LOCAL,
-           });
+  add_listed(
+      all,
+      (struct candidate){.address = address, .size = size, .name = name, .source = CT_SRC_GO, .binding = STB_LOCAL},
+      &all->go_budget);
 }
 
 static void

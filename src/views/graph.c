@@ -419,8 +419,7 @@ put_all(struct graph *graph)
             (unsigned long long)ct_trace_ticks_ns(graph->trace, top->total_ticks), graph->paths.live,
             (unsigned long long)graph->paths.folded, (unsigned long long)graph->paths.counted);
     rc = rc == 0 ? put_tree(graph) : rc;
-    fprintf(out, "],\n\"events\":%llu,\"dropped\":%llu}\n", (unsigned long long)graph->reading.events,
-            (unsigned long long)graph->reading.dropped);
+    ct_report_put_end(out, graph->reading.events, graph->reading.dropped);
     return rc;
   }
   ct_view_put_list(graph->reading.warnings, "", out);

@@ -30,21 +30,12 @@ ct_labels_destroy(struct ct_labels *labels)
   *labels = (struct ct_labels){0};
 }
 
-static char *
-json_text(const char *text)
-{
-  json_t *json = ct_json_string(text);
-  char *dump = json != NULL ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
-  json_decref(json);
-  return dump;
-}
-
 /* file may be NULL. */
 static char *
 json_members(const char *name, const char *module, const char *file, uint32_t line)
 {
   char *members = NULL;
-  char *n = json_text(name), *m = json_text(module), *f = file != NULL ? json_text(file) : NULL;
+  char *n = ct_json_quoted(name), *m = ct_json_quoted(module), *f = file != NULL ? ct_json_quoted(file) : NULL;
   int length = n == NULL || m == NULL || (file != NULL && f == NULL) ? -1
                : f == NULL ? asprintf(&members, "\"name\":%s,\"module\":%s", n, m)
                : line == 0 ? asprintf(&members, "\"name\":%s,\"module\":%s,\"file\":%s,\"line\":null", n, m, f)

@@ -79,7 +79,8 @@ struct ct_report_totals {
   size_t threads;
   size_t processes; /* 0: it is of one, and that is not said */
 };
-int ct_report_put_json(FILE *out, json_t *json); /* takes it over; NULL: CT_ENOMEM */
+int ct_report_put_json(FILE *out, json_t *json);                      /* takes it over; NULL: CT_ENOMEM */
+void ct_report_put_end(FILE *out, uint64_t events, uint64_t dropped); /* of an array of rows, and of all */
 /* Which calls count, if not all do: before the table, or before a member of the JSON. */
 void ct_report_put_counted(FILE *out, const struct ct_report_options *options);
 int ct_report_put_rows(FILE *out, const struct ct_report_row *rows, size_t count,

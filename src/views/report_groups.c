@@ -125,8 +125,7 @@ put_json(const struct groups_view *view, FILE *out)
     fputs(i == 0 ? "\n" : ",\n", out);
     rc = ct_report_put_json(out, json);
   }
-  fprintf(out, "],\n\"events\":%llu,\"dropped\":%llu}\n", (unsigned long long)view->reading.events,
-          (unsigned long long)view->reading.dropped);
+  ct_report_put_end(out, view->reading.events, view->reading.dropped);
   return rc;
 }
 

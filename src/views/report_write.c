@@ -36,6 +36,12 @@ ct_report_put_json(FILE *out, json_t *json)
   return rc;
 }
 
+void
+ct_report_put_end(FILE *out, uint64_t events, uint64_t dropped)
+{
+  fprintf(out, "],\n\"events\":%llu,\"dropped\":%llu}\n", (unsigned long long)events, (unsigned long long)dropped);
+}
+
 static json_t *
 time_or_null(bool known, uint64_t ns)
 {
