@@ -113,6 +113,11 @@ class Scene(harness.Scene):
         sessions = json.loads(self.run(self.contrail, "sessions", "--json"))["sessions"]
         return next((status for status in sessions if status.get("controller") == process.pid), None)
 
+    def used(self, pid):
+        """Seconds of a processor that a process has had."""
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
     def stores(self):
         place = os.path.join(self.runtime, "contrail")
         names = os.listdir(place) if os.path.isdir(place) else []
@@ -397,8 +402,10 @@ def check_dropped(scene, *words):
                           program, "100000000")
     wait_for("the session", lambda: "program" in scene.run(scene.contrail, "sessions"))
     wait_for("events", lambda: scene.session(process)["events"])
+    target = scene.session(process)["pid"]
+    begin = scene.used(target)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(1)  # more than the ring holds
+    wait_for("more than the ring holds", lambda: scene.used(target) > begin + 1)
     process.send_signal(signal.SIGCONT)
     wait_for("a loss", lambda: scene.session(process)["dropped"])
     before = scene.session(process)["events"]
