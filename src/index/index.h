@@ -177,11 +177,12 @@ struct ct_scan_filter {
     .start_to = UINT64_MAX, .most_ticks = UINT64_MAX, .most_depth = UINT32_MAX                                         \
   }
 
-/* For who looks for calls by id, or by the id of their parent, again and again: what was read is kept, some 40 MB. Of
- * one index, which it must not outlive, and of one thread. */
-struct ct_scan_cache;                                    /* opaque */
-struct ct_scan_cache *ct_scan_cache_create(void);        /* NULL: out of memory */
-void ct_scan_cache_destroy(struct ct_scan_cache *cache); /* accepts NULL; after the scans */
+/* For who looks for calls by id, or by the id of their parent, again and again: what was read is kept, of all indexes
+ * that it is given for, which it must not outlive. Of one thread. most: so many spans, of 112 bytes; 0: 400,000. */
+struct ct_scan_cache;                                          /* opaque */
+struct ct_scan_cache *ct_scan_cache_create(size_t most);       /* NULL: out of memory */
+void ct_scan_cache_destroy(struct ct_scan_cache *cache);       /* accepts NULL; after the scans */
+size_t ct_scan_cache_spans(const struct ct_scan_cache *cache); /* for which it has memory */
 
 struct ct_index_scan; /* opaque */
 int ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct ct_index_scan **out,

@@ -142,22 +142,32 @@ bool ct_granule_ok(const struct ct_index_part *part, const struct ct_granule *gr
 
 /* scan_cache.c: a granule that was asked for. */
 struct ct_scan_kept {
+  const struct ct_index *index;
   uint32_t thread, granule;
-  uint64_t asked; /* when, the last time; 0: the entry is free */
-  uint32_t pins;  /* scans that are at it */
-  bool again;     /* it was asked for before that, too: it is worth its memory */
-  bool is_there;  /* its spans are: */
-  bool sorts_parents;
+  uint64_t asked;        /* when, the last time; 0: the entry is free */
+  uint32_t pins;         /* scans that are at it */
+  bool again;            /* it was asked for before that, too: it is worth its memory */
+  bool is_there;         /* its spans are: */
   struct ct_span *spans; /* as they ended */
-  size_t count;
-  uint32_t *by_ordinal, *by_parent;
+  size_t count, capacity;
+  uint32_t *chains[2]; /* of the spans, by ordinal, and by the parent's; NULL: not asked yet */
 };
+/* Whether so much, which one scan asks for, is to be kept: a larger one would drive out what it has put there. */
+bool ct_scan_cache_fits(const struct ct_scan_cache *cache, size_t granules, uint64_t spans);
 /* Its entry; NULL: there is none to be had. */
-struct ct_scan_kept *ct_scan_cache_ask(struct ct_scan_cache *cache, uint32_t thread, uint32_t granule);
-/* With all that spans gives. 0, or its code; the entry is free then. */
-int ct_scan_cache_fill(struct ct_scan_cache *cache, struct ct_scan_kept *entry, struct ct_spans *spans);
-/* Numbers of the spans with that ordinal, or parent's ordinal, in the order of their ends. */
-const uint32_t *ct_scan_kept_find(const struct ct_scan_kept *entry, bool parents, uint64_t key, size_t *count);
+struct ct_scan_kept *ct_scan_cache_ask(struct ct_scan_cache *cache, const struct ct_index *index, uint32_t thread,
+                                       uint32_t granule);
+/* With all that spans gives, about so many. False: it cannot be kept, or read; the entry is free then. */
+bool ct_scan_cache_fill(struct ct_scan_cache *cache, struct ct_scan_kept *entry, struct ct_spans *spans,
+                        size_t expected);
+/* The spans with that ordinal, or parent's ordinal, in the order of their ends, and some others. False: out of memory.
+ */
+struct ct_scan_chain {
+  const struct ct_span *spans;
+  const uint32_t *next;
+  uint32_t at; /* the number of the next one and 1; 0: there are no more */
+};
+bool ct_scan_kept_find(struct ct_scan_kept *entry, bool parents, uint64_t key, struct ct_scan_chain *chain);
 
 /* edges.c */
 int ct_edges_add(struct ct_edge_table *table, uint32_t caller, uint32_t fn, uint64_t calls, uint64_t total_ticks,

@@ -38,9 +38,9 @@ struct ct_index_scan {
   size_t batch_count, batch_at;
   bool in_blocks; /* spans gives those of the target in hand */
 
+  bool uses_cache;
   struct ct_scan_kept *cached; /* NULL: not these */
-  const uint32_t *cached_list; /* of its spans, those that fit */
-  size_t cached_at, cached_count;
+  struct ct_scan_chain chain;  /* of its spans */
 
   const uint8_t *kept_at, *kept_end; /* spans that are kept whole, of the target in hand; kept_at NULL: not these */
   const struct ct_granule *granule;
@@ -374,41 +374,53 @@ end_cached(struct ct_index_scan *scan)
   }
 }
 
-/* From what is kept of its blocks since they were read before; from these the first time. */
-static int
+/* From what is kept of its blocks since they were read before, or are read now. False: it is not kept. */
+static bool
 begin_cached(struct ct_index_scan *scan, const struct target *target)
 {
   struct ct_scan_cache *cache = scan->filter.cache;
-  struct ct_scan_kept *entry = ct_scan_cache_ask(cache, target->thread, target->granule);
+  struct ct_scan_kept *entry = ct_scan_cache_ask(cache, scan->index, target->thread, target->granule);
   if (entry == NULL || !entry->again) {
-    return begin_blocks(scan, target);
+    return false;
   }
   if (!entry->is_there) {
-    int code = begin_blocks(scan, target);
+    bool is_begun = begin_blocks(scan, target) == 0;
     scan->in_blocks = false;
-    code = code == 0 ? ct_scan_cache_fill(cache, entry, scan->spans) : code;
-    if (code != 0) {
-      return code;
+    if (!is_begun || !ct_scan_cache_fill(cache, entry, scan->spans, granule_of(scan, target)->spans)) {
+      scan->at_granule = UINT32_MAX; /* some of it was read */
+      return false;
     }
   }
   bool parents = !scan->filter.has_id;
+  uint64_t key = parents ? scan->filter.parent_ordinal : scan->filter.ordinal;
+  if (!ct_scan_kept_find(entry, parents, key, &scan->chain)) {
+    return false;
+  }
   entry->pins++;
   scan->cached = entry;
-  scan->cached_at = 0;
-  scan->cached_list = ct_scan_kept_find(entry, parents, parents ? scan->filter.parent_ordinal : scan->filter.ordinal,
-                                        &scan->cached_count);
-  return 0;
+  return true;
 }
 
 static int
 begin_target(struct ct_index_scan *scan, const struct target *target)
 {
+  if (scan->filter.least_ticks >= ct_granule_long_ticks(granule_of(scan, target))) {
+    return begin_kept(scan, target);
+  }
+  return scan->uses_cache && begin_cached(scan, target) ? 0 : begin_blocks(scan, target);
+}
+
+/* Of one call, or of the children of one, which lie in few granules. */
+static bool
+is_for_cache(const struct ct_index_scan *scan)
+{
   const struct ct_scan_filter *f = &scan->filter;
-  bool is_kept = f->least_ticks >= ct_granule_long_ticks(granule_of(scan, target));
   bool by_id = f->has_id || (f->has_parent && f->parent_ordinal != CT_NO_ORDINAL);
-  return is_kept                     ? begin_kept(scan, target)
-         : f->cache != NULL && by_id ? begin_cached(scan, target)
-                                     : begin_blocks(scan, target);
+  uint64_t spans = 0;
+  for (size_t i = 0; f->cache != NULL && by_id && i < scan->target_count; i++) {
+    spans += granule_of(scan, &scan->targets[i])->spans;
+  }
+  return f->cache != NULL && by_id && ct_scan_cache_fits(f->cache, scan->target_count, spans);
 }
 
 /* The next span of the target in hand, whether it fits or not; NULL: there are no more. */
@@ -417,10 +429,11 @@ next_of_target(struct ct_index_scan *scan, const struct ct_span **span)
 {
   *span = NULL;
   if (scan->cached != NULL) {
-    if (scan->cached_at == scan->cached_count) {
+    if (scan->chain.at == 0) {
       end_cached(scan);
     } else {
-      *span = &scan->cached->spans[scan->cached_list[scan->cached_at++]];
+      *span = &scan->chain.spans[scan->chain.at - 1];
+      scan->chain.at = scan->chain.next[scan->chain.at - 1];
     }
     return 0;
   }
@@ -600,6 +613,7 @@ ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct
     ct_scan_close(scan);
     return ct_fail(diag, code, "out of memory to look for spans");
   }
+  scan->uses_cache = is_for_cache(scan);
   *out = scan;
   return 0;
 }

@@ -2,10 +2,11 @@
 /*
  * Granules that are asked for one call, or for the children of one, again and again: a join looks for a parent a row,
  * and parents of calls that ended one after the other are in few granules. Once a granule is asked for the second time
- * its spans are kept, in the order of their ends, with two lists of them: by ordinal, and by the parent's.
+ * its spans are kept, in the order of their ends, in chains by ordinal, or by the parent's, as it is asked.
  *
- * The spans of all granules together are SPANS_MAX at most, but for those of one granule; what was asked for longest
- * ago goes. What a scan is at stays (pins).
+ * The spans of all granules together are `most` at most, of all indexes that share the cache; what was asked for
+ * longest ago goes, and first, so that there are never more. What a scan is at stays (pins). A granule that does not
+ * fit, or for which there is no memory, is not kept: it is read once more.
  */
 #include "index/index_internal.h"
 
@@ -16,23 +17,39 @@ enum { ENTRIES = 64, SPANS_MAX = 400000 };
 
 struct ct_scan_cache {
   struct ct_scan_kept entries[ENTRIES];
-  size_t span_count;
+  size_t most, span_count; /* the count is of what there is room for */
   uint64_t now;
 };
 
 struct ct_scan_cache *
-ct_scan_cache_create(void)
+ct_scan_cache_create(size_t most)
 {
-  return calloc(1, sizeof(struct ct_scan_cache));
+  struct ct_scan_cache *cache = calloc(1, sizeof(*cache));
+  if (cache != NULL) {
+    cache->most = most != 0 ? most : SPANS_MAX;
+  }
+  return cache;
+}
+
+size_t
+ct_scan_cache_spans(const struct ct_scan_cache *cache)
+{
+  return cache->span_count;
+}
+
+bool
+ct_scan_cache_fits(const struct ct_scan_cache *cache, size_t granules, uint64_t spans)
+{
+  return granules <= ENTRIES / 2 && spans <= cache->most / 4 * 3;
 }
 
 static void
 empty(struct ct_scan_cache *cache, struct ct_scan_kept *entry)
 {
-  cache->span_count -= entry->count;
+  cache->span_count -= entry->capacity;
   free(entry->spans);
-  free(entry->by_ordinal);
-  free(entry->by_parent);
+  free(entry->chains[0]);
+  free(entry->chains[1]);
   *entry = (struct ct_scan_kept){0};
 }
 
@@ -46,13 +63,13 @@ ct_scan_cache_destroy(struct ct_scan_cache *cache)
 }
 
 struct ct_scan_kept *
-ct_scan_cache_ask(struct ct_scan_cache *cache, uint32_t thread, uint32_t granule)
+ct_scan_cache_ask(struct ct_scan_cache *cache, const struct ct_index *index, uint32_t thread, uint32_t granule)
 {
   struct ct_scan_kept *oldest = NULL;
   cache->now++;
   for (size_t i = 0; i < ENTRIES; i++) {
     struct ct_scan_kept *entry = &cache->entries[i];
-    if (entry->asked != 0 && entry->thread == thread && entry->granule == granule) {
+    if (entry->asked != 0 && entry->index == index && entry->thread == thread && entry->granule == granule) {
       entry->asked = cache->now;
       entry->again = true;
       return entry;
@@ -64,126 +81,125 @@ ct_scan_cache_ask(struct ct_scan_cache *cache, uint32_t thread, uint32_t granule
   if (oldest != NULL) {
     empty(cache, oldest);
     oldest->asked = cache->now;
+    oldest->index = index;
     oldest->thread = thread;
     oldest->granule = granule;
   }
   return oldest;
 }
 
-static void
-make_room(struct ct_scan_cache *cache)
+/* For so many spans more. */
+static bool
+make_room(struct ct_scan_cache *cache, size_t count)
 {
-  while (cache->span_count > SPANS_MAX) {
+  while (count > cache->most - cache->span_count) {
     struct ct_scan_kept *oldest = NULL;
     for (size_t i = 0; i < ENTRIES; i++) {
       struct ct_scan_kept *entry = &cache->entries[i];
-      if (entry->count != 0 && entry->pins == 0 && (oldest == NULL || entry->asked < oldest->asked)) {
+      if (entry->capacity != 0 && entry->pins == 0 && (oldest == NULL || entry->asked < oldest->asked)) {
         oldest = entry;
       }
     }
     if (oldest == NULL) {
-      return;
+      return false;
     }
     empty(cache, oldest);
   }
+  return true;
 }
 
-static uint64_t
-key_of(const struct ct_span *span, bool parent)
+/* ---- chains ---- */
+
+static uint32_t
+slots_of(const struct ct_scan_kept *entry)
 {
-  return parent ? span->parent_ordinal : span->ordinal;
+  uint32_t slots = 1;
+  while (slots < entry->count) {
+    slots *= 2;
+  }
+  return slots;
 }
 
-static int
-compare(const void *a, const void *b, void *context)
+static uint32_t
+slot_of(uint64_t key, uint32_t slots)
 {
-  const struct ct_scan_kept *entry = context;
-  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  uint64_t p = key_of(&entry->spans[x], entry->sorts_parents), q = key_of(&entry->spans[y], entry->sorts_parents);
-  return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
+  return (uint32_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (slots - 1);
 }
 
+/* First the numbers of the slots' first spans, then those of the next one of each span; with 1 added, 0: none. */
 static uint32_t *
-sorted(struct ct_scan_kept *entry, bool parents)
+chained(const struct ct_scan_kept *entry, bool parents)
 {
-  uint32_t *list = malloc((entry->count + 1) * sizeof(*list));
-  entry->sorts_parents = parents;
-  for (size_t i = 0; list != NULL && i < entry->count; i++) {
-    list[i] = (uint32_t)i;
+  uint32_t slots = slots_of(entry);
+  uint32_t *chains = calloc((size_t)slots + entry->count, sizeof(*chains));
+  for (size_t i = entry->count; chains != NULL && i-- > 0;) {
+    const struct ct_span *span = &entry->spans[i];
+    uint32_t slot = slot_of(parents ? span->parent_ordinal : span->ordinal, slots);
+    chains[slots + i] = chains[slot];
+    chains[slot] = (uint32_t)i + 1;
   }
-  if (list != NULL && entry->count != 0) {
-    qsort_r(list, entry->count, sizeof(*list), compare, entry);
-  }
-  return list;
+  return chains;
 }
 
-static int
-add(struct ct_scan_kept *entry, size_t *capacity, const struct ct_span *batch, size_t count)
+bool
+ct_scan_kept_find(struct ct_scan_kept *entry, bool parents, uint64_t key, struct ct_scan_chain *chain)
 {
-  if (*capacity - entry->count < count) {
-    size_t more = 2 * *capacity + count;
-    struct ct_span *grown = reallocarray(entry->spans, more, sizeof(*grown));
-    if (grown == NULL) {
-      return CT_ENOMEM;
-    }
-    entry->spans = grown;
-    *capacity = more;
+  uint32_t *chains = entry->chains[parents] != NULL ? entry->chains[parents] : chained(entry, parents);
+  if (chains == NULL) {
+    return false;
   }
-  memcpy(entry->spans + entry->count, batch, count * sizeof(*batch));
-  entry->count += count;
-  return 0;
+  entry->chains[parents] = chains;
+  uint32_t slots = slots_of(entry);
+  *chain = (struct ct_scan_chain){entry->spans, chains + slots, chains[slot_of(key, slots)]};
+  return true;
 }
 
-int
-ct_scan_cache_fill(struct ct_scan_cache *cache, struct ct_scan_kept *entry, struct ct_spans *spans)
+/* ---- spans ---- */
+
+/* Room for so many spans, in the entry. */
+static bool
+reserve(struct ct_scan_cache *cache, struct ct_scan_kept *entry, size_t count)
+{
+  if (count <= entry->capacity) {
+    return true;
+  }
+  if (count > cache->most || !make_room(cache, count - entry->capacity)) {
+    return false;
+  }
+  struct ct_span *grown = reallocarray(entry->spans, count, sizeof(*grown));
+  if (grown == NULL) {
+    return false;
+  }
+  cache->span_count += count - entry->capacity;
+  entry->spans = grown;
+  entry->capacity = count;
+  return true;
+}
+
+bool
+ct_scan_cache_fill(struct ct_scan_cache *cache, struct ct_scan_kept *entry, struct ct_spans *spans, size_t expected)
 {
   const struct ct_span *batch;
-  size_t count, capacity = 0;
-  int code;
-  while ((code = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
-    if ((code = add(entry, &capacity, batch, count)) != 0) {
-      break;
-    }
-  }
-  cache->span_count += entry->count;
-  entry->by_ordinal = code == 0 ? sorted(entry, false) : NULL;
-  entry->by_parent = code == 0 ? sorted(entry, true) : NULL;
-  if (code == 0 && (entry->by_ordinal == NULL || entry->by_parent == NULL)) {
-    code = CT_ENOMEM;
-  }
-  if (code != 0) {
-    empty(cache, entry);
-    return code;
-  }
-  entry->is_there = true;
+  size_t count;
   entry->pins++;
-  make_room(cache);
-  entry->pins--;
-  return 0;
-}
-
-/* Of a list: how many come before those with that key, or with it too. */
-static size_t
-before(const struct ct_scan_kept *entry, const uint32_t *list, bool parents, uint64_t key, bool with)
-{
-  size_t low = 0, high = entry->count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    uint64_t there = key_of(&entry->spans[list[middle]], parents);
-    if (there < key || (with && there == key)) {
-      low = middle + 1;
+  entry->is_there = reserve(cache, entry, expected);
+  while (entry->is_there) {
+    if (ct_spans_next(spans, &batch, &count) != 0) {
+      entry->is_there = false;
+    } else if (count == 0) {
+      break;
     } else {
-      high = middle;
+      entry->is_there = reserve(cache, entry, entry->count + count);
+    }
+    if (entry->is_there) {
+      memcpy(entry->spans + entry->count, batch, count * sizeof(*batch));
+      entry->count += count;
     }
   }
-  return low;
-}
-
-const uint32_t *
-ct_scan_kept_find(const struct ct_scan_kept *entry, bool parents, uint64_t key, size_t *count)
-{
-  const uint32_t *list = parents ? entry->by_parent : entry->by_ordinal;
-  size_t first = before(entry, list, parents, key, false);
-  *count = before(entry, list, parents, key, true) - first;
-  return list + first;
+  entry->pins--;
+  bool is_there = entry->is_there;
+  if (!is_there) {
+    empty(cache, entry);
+  }
+  return is_there;
 }

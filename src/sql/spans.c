@@ -421,10 +421,10 @@ begin_source(struct spans_cursor *c, bool *begun)
   filter.end_from = c->has_end_from ? tsc_of(source, c->end_from) : 0;
   filter.least_ticks = c->has_least ? least_ticks(source, c->least_ns) : 0;
   struct ct_index *index = ct_sql_index(c->sql, source);
-  if (source->cache == NULL && (filter.has_id || filter.has_parent)) {
-    source->cache = ct_scan_cache_create(); /* without it, it is only slower */
+  if (c->sql->cache == NULL && (filter.has_id || filter.has_parent)) {
+    c->sql->cache = ct_scan_cache_create(0); /* without it, it is only slower */
   }
-  filter.cache = source->cache;
+  filter.cache = c->sql->cache;
   if (index == NULL || ct_scan_open(index, &filter, &c->scan, &c->sql->diag) != 0) {
     return ct_sql_table_failed(c->base.pVtab);
   }

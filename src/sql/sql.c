@@ -386,9 +386,9 @@ ct_sql_close(struct ct_sql *sql)
     return;
   }
   sqlite3_close(sql->db);
+  ct_scan_cache_destroy(sql->cache);
   for (size_t i = 0; i < sql->source_count; i++) {
     struct ct_sql_source *source = &sql->sources[i];
-    ct_scan_cache_destroy(source->cache);
     free(source->by_name);
     ct_index_close(source->index);
     ct_index_close(source->sums);

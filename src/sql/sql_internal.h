@@ -32,9 +32,8 @@ struct ct_sql_source {
   uint8_t *threads;       /* a byte for each thread, 0: not asked about (TRACE#TID); NULL: all are */
   struct ct_index *index; /* of the spans; NULL: not needed yet */
   struct ct_index
-      *sums; /* of the sums, where these are of some threads only; NULL: not needed yet, or index has them */
-  struct ct_scan_cache *cache; /* of index, for joins by id; NULL: not needed yet */
-  uint32_t *by_name;           /* functions by their names, for many questions; likewise */
+      *sums;         /* of the sums, where these are of some threads only; NULL: not needed yet, or index has them */
+  uint32_t *by_name; /* functions by their names, for many questions; likewise */
   uint32_t name_questions;
   uint32_t number; /* of the trace, and of the process in it: as in ids of spans */
   uint32_t process;
@@ -62,6 +61,7 @@ struct ct_sql {
   struct ct_sql_source *sources;
   size_t source_count, source_capacity;
   uint32_t trace_count;
+  struct ct_scan_cache *cache;       /* of the sources' indexes, for joins by id; NULL: not needed yet */
   struct ct_sql_recorded **recorded; /* threads of recordings of instructions */
   size_t recorded_count;
   struct ct_sql_step_calls *step_calls; /* of each of them, or of fewer: those that are asked for need them */
