@@ -300,13 +300,14 @@ def old_bytes(scene, name):
     for row in random.Random(6).sample(late, 4):
         alone = scene.sql(f"{every} AND step = {row['step']} AND address = {row['address']}")
         expect(row in alone, f"{row}, alone {alone}")
-    last = {}  # of stores alone: of some bytes that no load was seen of since, and no other store
+    last, compared = {}, 0  # of stores alone: of some bytes that no load was seen of since, and no other store
     for row in rows:
         before = last.get((row["address"], row["size"]))
         if before is not None and row["old_bytes"] is not None and before["step"] == row["step"] - 1:
             expect(row["old_bytes"] == before["bytes"], f"{before} then {row}")
+            compared += 1
         last[row["address"], row["size"]] = row
-    return f"{len(rows)} rows"
+    return f"{len(rows)} rows, {compared} after the one before"
 
 
 @case

@@ -254,9 +254,9 @@ add_any(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *di
   if (has_steps && (form->from != NULL || form->to != NULL || form->window != 0)) {
     return ct_fail(diag, CT_EINVAL, "%s has instructions: a piece of it is WHERE step BETWEEN, or time", path);
   }
-  int code = has_steps
-                 ? ct_sql_recorded_add(&sql->recorded, &sql->recorded_count, path, form->has_tid ? form->tid : 0, diag)
-                 : 0;
+  int code = has_steps ? ct_sql_recorded_add(&sql->recorded, &sql->recorded_count, path, form->has_tid ? form->tid : 0,
+                                             &sql->followed, diag)
+                       : 0;
   bool has_calls = !has_steps || (snprintf(manifest, sizeof(manifest), "%s/manifest.json", path) < PATH_MAX &&
                                   access(manifest, F_OK) == 0);
   size_t source = sql->source_count;
@@ -402,6 +402,7 @@ ct_sql_close(struct ct_sql *sql)
   }
   json_decref(sql->warnings);
   ct_sql_step_calls_free(sql);
+  ct_sql_followed_close(&sql->followed);
   ct_sql_recorded_free(sql->recorded, sql->recorded_count);
   free(sql->sources);
   free(sql);

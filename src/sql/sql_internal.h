@@ -6,6 +6,7 @@
 #include <contrail/sql.h>
 
 #include "index/index.h"
+#include "sql/sql_steps.h"
 #include "trace/batch.h"
 
 #include <signal.h>
@@ -52,7 +53,6 @@ struct ct_sql_source {
   struct ct_itraced itraced;
 };
 
-struct ct_sql_recorded;   /* sql_steps.h */
 struct ct_sql_step_calls; /* step_calls.c */
 
 struct ct_sql {
@@ -64,6 +64,7 @@ struct ct_sql {
   struct ct_scan_cache *cache;       /* of the sources' indexes, for joins by id; NULL: not needed yet */
   struct ct_sql_recorded **recorded; /* threads of recordings of instructions */
   size_t recorded_count;
+  struct ct_sql_followed followed;
   struct ct_sql_step_calls *step_calls; /* of each of them, or of fewer: those that are asked for need them */
   size_t step_calls_count;
   uint64_t deadline_ns; /* 0: none */

@@ -26,12 +26,19 @@ enum ct_sql_steps_table {
 
 struct ct_sql_recorded; /* a thread's file */
 
+/* Memory that is followed (steps/shadow.h), which may take 45 MB: of one thread at a time. Of a database. */
+struct ct_sql_followed {
+  struct ct_steps_shadow *shadow; /* NULL: none */
+  const struct ct_sql_recorded *of;
+};
+void ct_sql_followed_close(struct ct_sql_followed *followed); /* before the threads; accepts a zeroed one */
+
 /*
  * The threads of a recording, after the *count of *list, which grows; tid not 0: only that one. 0, CT_ERANGE: there is
- * no such thread; and as ct_steps_reader_open.
+ * no such thread; and as ct_steps_reader_open. followed: what they share; it must outlive them.
  */
 int ct_sql_recorded_add(struct ct_sql_recorded ***list, size_t *count, const char *path, uint32_t tid,
-                        struct ct_diag *diag);
+                        struct ct_sql_followed *followed, struct ct_diag *diag);
 void ct_sql_recorded_free(struct ct_sql_recorded **list, size_t count);
 /* Whether path has instructions. */
 bool ct_sql_recorded_is(const char *path);

@@ -168,9 +168,13 @@ put_old(struct ct_sql_recorded *recorded, const struct ct_sql_row *row, bool as_
   if (size == 0 || size > (as_number ? 8 : CT_SQL_BYTES_MAX) || row->write.address + size < row->write.address) {
     return;
   }
-  recorded->shadow = recorded->shadow != NULL ? recorded->shadow : ct_steps_shadow_open(recorded->reader);
-  if (recorded->shadow != NULL &&
-      ct_steps_shadow_memory(recorded->shadow, row->write.address, size, row->step, bytes, known)) {
+  struct ct_sql_followed *followed = recorded->followed;
+  if (followed->of != recorded) {
+    ct_sql_followed_close(followed);
+    *followed = (struct ct_sql_followed){ct_steps_shadow_open(recorded->reader), recorded};
+  }
+  if (followed->shadow != NULL &&
+      ct_steps_shadow_memory(followed->shadow, row->write.address, size, row->step, bytes, known)) {
     put_old_bytes(out, bytes, known, size, as_number);
     return;
   }

@@ -28,9 +28,9 @@ struct ct_sql_recorded {
   struct ct_steps_names *names;
   struct ct_steps_index *index;   /* NULL: not needed yet */
   struct ct_steps_recall *recall; /* likewise */
-  struct ct_steps_shadow *shadow; /* likewise */
-  uint64_t start_tsc;             /* when its recording began; times are from then on */
-  struct ct_sql_named *named;     /* CT_SQL_NAMES of them, by address */
+  struct ct_sql_followed *followed;
+  uint64_t start_tsc;         /* when its recording began; times are from then on */
+  struct ct_sql_named *named; /* CT_SQL_NAMES of them, by address */
 };
 
 /* Until the next call. */

@@ -13,7 +13,6 @@ close_one(struct ct_sql_recorded *one)
 {
   if (one != NULL) {
     ct_steps_recall_close(one->recall);
-    ct_steps_shadow_close(one->shadow);
     ct_steps_index_close(one->index);
     ct_steps_names_free(one->names);
     ct_steps_reader_close(one->reader);
@@ -48,7 +47,7 @@ open_one(const char *path, struct ct_sql_recorded **out, struct ct_diag *diag)
 /* All threads of a recording count from where the first one of them began, selected or not. */
 static int
 add_files(struct ct_sql_recorded **list, size_t *count, char **files, size_t file_count, uint32_t tid,
-          struct ct_diag *diag)
+          struct ct_sql_followed *followed, struct ct_diag *diag)
 {
   size_t first = *count;
   uint64_t start = UINT64_MAX;
@@ -58,6 +57,7 @@ add_files(struct ct_sql_recorded **list, size_t *count, char **files, size_t fil
     if (code != 0) {
       return code;
     }
+    one->followed = followed;
     start = one->start_tsc < start ? one->start_tsc : start;
     if (tid != 0 && ct_sql_recorded_tid(one) != tid) {
       close_one(one);
@@ -72,7 +72,8 @@ add_files(struct ct_sql_recorded **list, size_t *count, char **files, size_t fil
 }
 
 int
-ct_sql_recorded_add(struct ct_sql_recorded ***list, size_t *count, const char *path, uint32_t tid, struct ct_diag *diag)
+ct_sql_recorded_add(struct ct_sql_recorded ***list, size_t *count, const char *path, uint32_t tid,
+                    struct ct_sql_followed *followed, struct ct_diag *diag)
 {
   char **files;
   size_t file_count, before = *count;
@@ -82,10 +83,17 @@ ct_sql_recorded_add(struct ct_sql_recorded ***list, size_t *count, const char *p
   }
   struct ct_sql_recorded **grown = reallocarray(*list, *count + file_count, sizeof(*grown));
   *list = grown != NULL ? grown : *list;
-  code = grown != NULL ? add_files(grown, count, files, file_count, tid, diag)
+  code = grown != NULL ? add_files(grown, count, files, file_count, tid, followed, diag)
                        : ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
   free(files);
   return code == 0 && *count == before ? ct_fail(diag, CT_ERANGE, "%s has no thread %u", path, tid) : code;
+}
+
+void
+ct_sql_followed_close(struct ct_sql_followed *followed)
+{
+  ct_steps_shadow_close(followed->shadow);
+  *followed = (struct ct_sql_followed){0};
 }
 
 void

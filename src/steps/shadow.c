@@ -228,5 +228,11 @@ ct_steps_shadow_memory(struct ct_steps_shadow *s, uint64_t address, size_t size,
     known[i] = line->number != 0 && (line->known >> ((address + i) % LINE) & 1) != 0;
     bytes[i] = known[i] != 0 ? line->bytes[(address + i) % LINE] : 0;
   }
+  if (s->gave_up) {
+    free(s->lines);
+    ct_steps_cursor_close(s->cursor);
+    s->lines = NULL;
+    s->cursor = NULL;
+  }
   return !s->gave_up;
 }
