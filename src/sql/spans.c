@@ -68,6 +68,14 @@ static const struct {
 enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]) };
 #define LIMIT_LETTER 'L'
 
+/* Of one source, kept from one row of a join to the next. */
+struct asked_functions {
+  uint8_t *flags; /* a byte for each function, and one more */
+  uint32_t *ids;  /* those whose byte is 1 */
+  size_t count;
+  const struct ct_sql_source *of;
+};
+
 struct spans_cursor {
   sqlite3_vtab_cursor base;
   struct ct_sql *sql;
@@ -84,7 +92,7 @@ struct spans_cursor {
   bool has_least;
   size_t source;
   struct ct_index_scan *scan;
-  uint8_t *functions; /* of the source */
+  struct asked_functions functions;
   const struct ct_span *span;
   struct ct_span *merged; /* the longest of several sources, with where each is from */
   uint32_t *merged_source;
@@ -168,20 +176,24 @@ static void
 forget_query(struct spans_cursor *c)
 {
   ct_scan_close(c->scan);
-  free(c->functions);
   free(c->name);
   free(c->merged);
   free(c->merged_source);
   sqlite3_vtab_cursor base = c->base;
   struct ct_sql *sql = c->sql;
-  *c = (struct spans_cursor){.base = base, .sql = sql, .thread = -1, .filter = CT_SCAN_FILTER_ALL};
+  struct asked_functions functions = c->functions;
+  *c = (struct spans_cursor){
+      .base = base, .sql = sql, .functions = functions, .thread = -1, .filter = CT_SCAN_FILTER_ALL};
 }
 
 static int
 spans_close(sqlite3_vtab_cursor *base)
 {
-  forget_query((struct spans_cursor *)base);
-  free(base);
+  struct spans_cursor *c = (struct spans_cursor *)base;
+  forget_query(c);
+  free(c->functions.flags);
+  free(c->functions.ids);
+  free(c);
   return SQLITE_OK;
 }
 
@@ -291,12 +303,27 @@ compare_names(const void *a, const void *b, void *trace)
   return strcmp(name_of(trace, *(const uint32_t *)a), name_of(trace, *(const uint32_t *)b));
 }
 
+static int
+choose_one(struct spans_cursor *c, uint32_t id)
+{
+  if ((c->functions.count & (c->functions.count - 1)) == 0) { /* full: it doubles */
+    size_t capacity = c->functions.count == 0 ? 1 : c->functions.count * 2;
+    uint32_t *grown = reallocarray(c->functions.ids, capacity, sizeof(*grown));
+    if (grown == NULL) {
+      return SQLITE_NOMEM;
+    }
+    c->functions.ids = grown;
+  }
+  c->functions.ids[c->functions.count++] = id;
+  c->functions.flags[id] = 1;
+  return SQLITE_OK;
+}
+
 /* A name that is asked for once is looked for among all; a join asks for it with each row. */
-static bool
+static int
 choose_by_name(struct spans_cursor *c, struct ct_sql_source *source, uint32_t count)
 {
   enum { FEW = 3 };
-  bool any = false;
   if (source->by_name == NULL && source->name_questions++ >= FEW) {
     source->by_name = malloc(((size_t)count + 1) * sizeof(*source->by_name));
     for (uint32_t i = 0; source->by_name != NULL && i < count; i++) {
@@ -318,35 +345,40 @@ choose_by_name(struct spans_cursor *c, struct ct_sql_source *source, uint32_t co
   for (uint32_t i = low; i < count; i++) {
     uint32_t id = source->by_name != NULL ? source->by_name[i] : i;
     const struct ct_trace_function *fn = ct_trace_function(source->trace, id);
-    bool is_it = fn != NULL && strcmp(fn->name, c->name) == 0;
-    c->functions[id] = is_it;
-    any |= is_it;
+    if (fn != NULL && strcmp(fn->name, c->name) == 0 && choose_one(c, id) != SQLITE_OK) {
+      return SQLITE_NOMEM;
+    }
     if (source->by_name != NULL && strcmp(name_of(source->trace, id), c->name) != 0) {
       break;
     }
   }
-  return any;
+  return SQLITE_OK;
 }
 
-/* The functions of the source that are asked for; false: none is. */
-static bool
+/* The functions of the source that are asked for: functions.count of them. */
+static int
 choose_functions(struct spans_cursor *c, struct ct_sql_source *source)
 {
   uint32_t count = ct_trace_function_count(source->trace);
-  free(c->functions);
-  c->functions = calloc((size_t)count + 1, 1);
-  if (c->functions == NULL) {
-    return false;
+  for (size_t i = 0; i < c->functions.count; i++) {
+    c->functions.flags[c->functions.ids[i]] = 0;
+  }
+  c->functions.count = 0;
+  if (c->functions.of != source) {
+    free(c->functions.flags);
+    c->functions.of = NULL;
+    c->functions.flags = calloc((size_t)count + 1, 1);
+    if (c->functions.flags == NULL) {
+      return SQLITE_NOMEM;
+    }
+    c->functions.of = source;
   }
   if (c->name != NULL) {
     return choose_by_name(c, source, count);
   }
   bool is_there =
       c->function_id >= (int64_t)source->function_base && (uint64_t)c->function_id - source->function_base < count;
-  if (is_there) {
-    c->functions[(uint64_t)c->function_id - source->function_base] = 1;
-  }
-  return is_there;
+  return is_there ? choose_one(c, (uint32_t)((uint64_t)c->function_id - source->function_base)) : SQLITE_OK;
 }
 
 /* A clock reading at, or just before, a time of the database. */
@@ -410,10 +442,11 @@ begin_source(struct spans_cursor *c, bool *begun)
     filter.thread = (uint32_t)thread;
   }
   if (c->has_function) {
-    if (!choose_functions(c, source)) {
-      return SQLITE_OK;
+    int code = choose_functions(c, source);
+    if (code != SQLITE_OK || c->functions.count == 0) {
+      return code;
     }
-    filter.functions = c->functions;
+    filter.functions = c->functions.flags;
   }
   filter.threads = source->threads;
   filter.start_from = c->has_start_from ? tsc_of(source, c->start_from) : 0;
