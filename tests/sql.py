@@ -785,6 +785,7 @@ def forms(scene):
     expect(big == [{"a": "9007199254740993", "b": 5, "c": None, "d": 1.5}], str(big))
     alike = scene.sql("SELECT s.tid, t.tid, 7 AS tid_1, s.depth FROM spans s JOIN threads t ON t.id = s.thread LIMIT 1")
     expect(list(alike[0]) == ["tid", "tid_1", "tid_1_1", "depth"] and alike[0]["tid_1_1"] == 7, f"columns of one name: {alike}")
+    expect(list(scene.sql("SELECT " + ", ".join(["1 AS a"] * 2000))[0]) == ["a", *(f"a_{n}" for n in range(1, 2000))], "2,000 columns of one name")
     endless = scene.sql("SELECT 1e999 AS a, -1e999 AS b, 1 AS c")
     expect(endless == [{"a": "Inf", "b": "-Inf", "c": 1}], str(endless))
     table = scene.run(scene.contrail, "sql", scene.trace, "SELECT name, 1 AS one FROM functions WHERE name = 'fib'")

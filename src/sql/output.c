@@ -94,39 +94,51 @@ json_cell(const struct printer *p, int column)
   return string;
 }
 
+/* Adds the name to those that are there, unless it is one of them. */
 static bool
-has_name(const struct printer *p, int columns, const char *name)
+take_name(struct printer *p, json_t *names, const char *name)
 {
-  for (int i = 0; i < columns; i++) {
-    if (strcmp(p->names[i], name) == 0) {
-      return true;
+  bool is_new = json_object_get(names, name) == NULL;
+  p->failed |= is_new && json_object_set_new(names, name, json_integer(1)) != 0;
+  return is_new;
+}
+
+/* A name with the first number that makes it another one. */
+static char *
+make_numbered(struct printer *p, json_t *names, const char *name)
+{
+  char *numbered = NULL;
+  json_int_t n = json_integer_value(json_object_get(names, name)); /* up to there its numbers are taken */
+  do {
+    free(numbered);
+    if (asprintf(&numbered, "%s_%" JSON_INTEGER_FORMAT, name, n++) < 0) {
+      p->failed = true;
+      return NULL;
     }
-  }
-  return false;
+  } while (!take_name(p, names, numbered));
+  p->failed |= json_object_set_new(names, name, json_integer(n)) != 0;
+  return numbered;
 }
 
 /* An object has a name once: of two columns with one the second gets a number, name_1. */
 static void
 make_names(struct printer *p)
 {
+  json_t *names = json_object();
   p->names = calloc((size_t)p->columns + 1, sizeof(*p->names));
-  p->failed = p->names == NULL;
+  p->failed = p->names == NULL || names == NULL;
   for (int i = 0; i < p->columns && !p->failed; i++) {
-    char *name = ct_utf8_copy(sqlite3_column_name(p->statement, i)), *numbered = NULL;
-    for (int n = 1; name != NULL && has_name(p, i, numbered != NULL ? numbered : name); n++) {
-      free(numbered);
-      if (asprintf(&numbered, "%s_%d", name, n) < 0) {
-        numbered = NULL;
-        p->failed = true;
-        break;
-      }
-    }
-    p->names[i] = numbered != NULL ? numbered : name;
-    if (numbered != NULL) {
+    char *name = ct_utf8_copy(sqlite3_column_name(p->statement, i));
+    if (name == NULL) {
+      p->failed = true;
+    } else if (take_name(p, names, name)) {
+      p->names[i] = name;
+    } else {
+      p->names[i] = make_numbered(p, names, name);
       free(name);
     }
-    p->failed |= p->names[i] == NULL;
   }
+  json_decref(names);
 }
 
 static void
