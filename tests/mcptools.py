@@ -179,6 +179,23 @@ def where_to_look(scene):
 
 
 @case
+def lost_once(scene):
+    """That events were lost is said once, and what helps against it."""
+    source = scene.write("burst.c", "static volatile long n;\n__attribute__((noinline)) void leaf(void) { n++; }\n"
+                         "int main(void) { for (long i = 0; i < 120000; i++) leaf(); return 0; }\n")
+    scene.run("gcc", "-O1", "-o", scene.path("burst"), source)
+    scene.record("-q", "--no-wait", "--ring-size", "1", "--", scene.path("burst"))
+    dropped = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["dropped"]
+    if dropped == 0:
+        raise Skip("no event was lost")
+    client = Client(scene)
+    client.tool("session", action="open", directory=scene.trace)
+    for answer in (client.tool("query", sql="SELECT 1"), client.tool("analyze", view="report")):
+        expect(len([line for line in answer["uncertain"] if "LOST" in line or "lost" in line]) == 1, str(answer["uncertain"]))
+        expect(len([line for line in answer["next"] if "lossless: true" in line and str(dropped) in line]) == 1, str(answer["next"]))
+
+
+@case
 def several(scene):
     """Sessions and traces side by side, of two clients; each question goes to the one that is named."""
     one, two = Client(scene), Client(scene)

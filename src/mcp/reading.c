@@ -460,8 +460,8 @@ mcp_doubts(struct mcp_call *call, struct mcp_held *held)
     mcp_doubt(call, "%zu warnings more: analyze view=info has them", i - DOUBTS_MAX);
   }
   if (mcp_get_count(facts, "dropped", 0) != 0 && !is_live) {
-    mcp_doubt(call, "%llu events are LOST: fewer patterns, or lossless: true, lose none",
-              (unsigned long long)mcp_get_count(facts, "dropped", 0));
+    mcp_suggest(call, "launch or attach with lossless: true, or fewer patterns: %llu events were lost",
+                (unsigned long long)mcp_get_count(facts, "dropped", 0)); /* the warning says how much that is */
   }
   if (!is_live && json_is_false(json_object_get(facts, "complete"))) {
     mcp_doubt(call, "the recording was cut short: what came at its end may be missing");
