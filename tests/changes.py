@@ -19,7 +19,7 @@ import attach
 import harness
 import killed
 from harness import HERE, ROOT, SEED, Running, case, expect, main, wait_for
-from processes import state_of
+from processes import state_of, system_call_of
 
 FUNCTIONS = {f"{group}_leaf_{k}": (g, k) for g, group in enumerate(("red", "green", "blue", "black")) for k in range(5)}
 PATTERNS = ["red_*", "green_*", "*_leaf_1", "*_leaf_3", "black_leaf_4", "rounds!bl*_*", "rounds!*_leaf_[02]", "noise_inner",
@@ -259,6 +259,94 @@ def left_over(scene):
 def hooked_handler(scene):
     """The same in a handler that is hooked: its return address is a trampoline's."""
     steps_over(scene, "in the handler", "later", hooked="step_over")
+
+
+@case
+def moved_out(scene):
+    """Hooks go while a thread waits in a system call before instructions that have moved out for one of them."""
+    program = scene.compile("attach/evicted.c", "-O1", "-no-pie")
+    tactics = {row["name"]: row["tactic"] for row in json.loads(scene.run(scene.contrail, "plan", "--json", program))["functions"]
+               if row.get("tactic")}
+    expect(tactics["small"] == "evict", f"small has the tactic {tactics['small']}")
+    with Running([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
+        def say(number):
+            target.stdin.write("x")
+            target.stdin.flush()
+            expect(target.stdout.readline() == f"{number}\n", f"the program is wrong at byte {number}")
+            wait_for("a read", lambda: system_call_of(target.pid) == "0")
+        before = regions_of(target.pid)
+        say(1)
+        with Running([scene.contrail, "attach", "-o", scene.trace, str(target.pid), "evicted!*"], stderr=subprocess.PIPE, text=True) as session:
+            expect("attached" in session.stderr.readline(), "not attached")
+            say(2)
+            session.send_signal(signal.SIGINT)
+            expect("detached" in session.communicate(timeout=60)[1], "not detached")
+        killed.check_restored(target.pid, before)
+        say(3)
+        target.stdin.close()
+        expect(target.wait(60) == 7, "its end")
+    calls = {name: row["calls"] for name, row in report(scene.contrail, scene.trace).items()}
+    expect(calls["small"] == 1, f"{calls}")
+
+
+# Functions whose second instruction is branched to: a jump goes by way of padding, or where bytes of that instruction say.
+CROWD = """#include <stdio.h>
+#include <unistd.h>
+extern long (*table[])(long);
+int main(void)
+{
+  long sum = 0;
+  char byte;
+  while (read(0, &byte, 1) == 1) {
+    for (int i = 0; i < COUNT; i++) sum += table[i](1);
+    printf("%ld\\n", sum);
+    fflush(stdout);
+  }
+  return 0;
+}
+"""
+
+
+@case
+def crowded(scene):
+    """More jumps in padding, and stubs, than the agent's list has room for: functions that need more of these are left out, which is said, and
+    nothing stays behind."""
+    short, punned = 6200, 1664
+    operations = (0x04, 0x0c, 0x24, 0x2c, 0x34, 0x3c, 0xa8, 0xb0, 0xb1, 0xb2, 0xb4, 0xb5, 0xb6)  # on a byte register, with a constant
+    text = [".text"]
+    for i in range(short + punned):
+        second = f".byte {operations[i % 13]}, {128 + i // 13 % 128}"
+        body = "xor %eax, %eax\n1: inc %eax" if i < short else f"mov %rdi, %rax\n1: {second}\nmov $1, %eax"
+        text.append(f".p2align {4 if i < short else 0}\n.globl g{i}\n.type g{i}, @function\ng{i}:\n.cfi_startproc\n{body}\ndec %edi\njg 1b\nret\n"
+                    f".cfi_endproc\n.size g{i}, .-g{i}")
+    text += [".data", ".globl table", "table:", *(f".quad g{i}" for i in range(short + punned)), '.section .note.GNU-stack,"",@progbits']
+    scene.write("functions.s", "\n".join(text) + "\n")
+    scene.write("crowd.c", CROWD)
+    program = scene.path("crowd")
+    scene.run("gcc", "-O1", f"-DCOUNT={short + punned}", "-o", program, scene.path("crowd.c"), scene.path("functions.s"))
+    with Running([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
+        def say(rounds):
+            target.stdin.write("x")
+            target.stdin.flush()
+            expect(target.stdout.readline() == f"{rounds * (short + punned)}\n", "the program is wrong")
+        before = regions_of(target.pid)
+        say(1)
+        with Running([scene.contrail, "attach", "--deadline", "60s", "-o", scene.trace, str(target.pid), "crowd!*"],
+                     stderr=subprocess.PIPE, text=True) as session:
+            expect("attached" in session.stderr.readline(), "not attached")
+            say(2)
+            session.send_signal(signal.SIGINT)
+            expect("detached" in session.communicate(timeout=60)[1], "not detached")
+        killed.check_restored(target.pid, before)
+        say(3)
+        target.stdin.close()
+        expect(target.wait(60) == 0, "its end")
+    info = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))
+    refused = next(module["refused"] for module in info["modules"] if module["path"] == program)
+    left, others = refused.get("crowded", 0), refused.get("unreachable", 0)  # what stubs would lie on is taken
+    calls = sum(row["calls"] for name, row in report(scene.contrail, scene.trace).items() if name.startswith("g"))
+    expect(0 < left < punned and calls == short + punned - left - others, f"{refused} left out, {calls} calls recorded of {short + punned}")
+    return f"{left} of {short + punned} functions left out"
 
 
 def again_and_again(scene):

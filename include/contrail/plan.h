@@ -63,6 +63,7 @@ enum ct_refusal {
   CT_REFUSED_RUNTIME,       /* its runtime goes on after its first byte */
   CT_REFUSED_EXCLUDED,      /* by the user's choice: never in a plan, only where one is used (exclude.h) */
   CT_REFUSED_UNSELECTED,    /* likewise: no pattern selects it (select.h) */
+  CT_REFUSED_CROWDED,       /* there are as many stubs and traps in the process as can be kept in mind */
   CT_REFUSED_COUNT
 };
 

@@ -27,7 +27,8 @@
 
 #define CELL_MAX     416                    /* usual trampoline; the estimate for address space */
 #define DETAIL_MAX   1280                   /* more with detail: then it is the longest that there is */
-#define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
+#define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* pages of stubs, and traps; the rest is for regions */
+#define RELAYS_MAX   (CT_REGION_MAX - 2048) /* ... of these, jumps in padding */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
 #define GATE_MAX     176                    /* more with a gate, and with what is left out before it */
 #define EVICTED_MAX  128                    /* bytes of a copy */
@@ -222,18 +223,26 @@ add_jump(struct build *build, const struct ct_planned *planned, bool relay, uint
   return ct_jump_bytes(from, to, bytes) != 0 ? CT_ERANGE : add_patch(build, planned, relay, from, bytes, sizeof(bytes));
 }
 
+/* An entry of the agent's list that is free; limit: there is none below that. */
+static size_t
+free_entry(const struct ct_agent_layout *layout, size_t limit)
+{
+  size_t index = 0;
+  while (index < limit && layout->region_used[index] != 0) {
+    index++;
+  }
+  return index;
+}
+
 /* Writes an entry of the agent's list: first what it says, then the range, empty until its end is there. */
 static int
 publish_to_agent(struct build *build, uint32_t owner, uint64_t lo, uint64_t hi, uint64_t descs, uint64_t count,
                  size_t limit)
 {
   struct ct_agent_layout *layout = build->layout;
-  size_t index = 0;
-  while (index < limit && layout->region_used[index] != 0) {
-    index++;
-  }
+  size_t index = free_entry(layout, limit);
   if (index == limit) {
-    return CT_ERANGE;
+    return CT_ENOSPC;
   }
   struct ct_region region = {lo, 0, descs, count};
   uint64_t at = layout->config + offsetof(struct ct_agent_config, regions) + index * sizeof(region);
@@ -249,13 +258,6 @@ publish_to_agent(struct build *build, uint32_t owner, uint64_t lo, uint64_t hi, 
   }
   layout->region_used[index] = code == 0 ? owner : 0;
   return code;
-}
-
-/* Without an entry an unwinder that comes by in just this instruction goes no further: worth less than the hook. */
-static void
-publish_island(struct build *build, uint32_t owner, uint64_t lo, uint64_t bytes)
-{
-  publish_to_agent(build, owner, lo, lo + bytes, 0, 0, ISLANDS_MAX);
 }
 
 /* The instructions that make room for a jump, and the jump to their copy. */
@@ -289,6 +291,7 @@ evict(struct build *build, const struct ct_planned *planned, const struct ct_spr
   if (add_jump(build, planned, true, base + springboard->evicted, copy) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
+  build->installed->patches[build->installed->patch_count - 1].kind |= CT_PATCH_EVICTED;
   build->desc_count++;
   return CT_REFUSED_NOT;
 }
@@ -316,7 +319,10 @@ patch_short(struct build *build, const struct ct_planned *planned, uint64_t patc
       add_patch(build, planned, false, patched, bytes, sizeof(bytes)) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
-  publish_island(build, build->installed->owner, base + springboard->relay, CT_JUMP_BYTES);
+  /* Without an entry an unwinder that comes by in just this instruction goes no further: worth less than the hook. Who
+   * takes the hooks out knows it by its patch. */
+  uint64_t relay = base + springboard->relay;
+  (void)publish_to_agent(build, build->installed->owner, relay, relay + CT_JUMP_BYTES, 0, 0, RELAYS_MAX);
   return CT_REFUSED_NOT;
 }
 
@@ -338,15 +344,18 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
     lo = module_hi + CT_HEAP_RESERVE;
   }
   uint64_t stub, new_pages;
-  if (ct_near_alloc_stub(build->remote, build->layout, build->installed->owner, lo, hi, &stub, &new_pages) != 0) {
-    return CT_REFUSED_UNREACHABLE;
+  bool may_map = free_entry(build->layout, ISLANDS_MAX) != ISLANDS_MAX; /* pages that are not listed are never found */
+  int code =
+      ct_near_alloc_stub(build->remote, build->layout, build->installed->owner, lo, hi, may_map, &stub, &new_pages);
+  if (code == 0 && new_pages != 0) {
+    code = publish_to_agent(build, FOR_EVER, new_pages, new_pages + CT_STUB_PAGES_BYTES, 0, 0, ISLANDS_MAX);
   }
-  if (new_pages != 0) {
-    publish_island(build, FOR_EVER, new_pages, CT_STUB_PAGES_BYTES);
+  if (code != 0) {
+    return code == CT_ENOSPC ? CT_REFUSED_CROWDED : CT_REFUSED_UNREACHABLE;
   }
-  uint8_t code[CT_STUB_BYTES], bytes[CT_JUMP_BYTES];
-  ct_stub_bytes(trampoline, code);
-  if (ct_process_write(build->remote->process, stub, code, sizeof(code)) != 0 ||
+  uint8_t stub_bytes[CT_STUB_BYTES], bytes[CT_JUMP_BYTES];
+  ct_stub_bytes(trampoline, stub_bytes);
+  if (ct_process_write(build->remote->process, stub, stub_bytes, sizeof(stub_bytes)) != 0 ||
       ct_jump_bytes(patched, stub, bytes) != 0 ||
       add_patch(build, planned, false, patched, bytes, planned->patch_bytes) != 0) {
     return CT_REFUSED_UNREACHABLE;
@@ -358,9 +367,9 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
 static enum ct_refusal
 patch_int3(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
 {
-  bool known = publish_to_agent(build, build->installed->owner, patched, patched + 1, trampoline, 0, ISLANDS_MAX) == 0;
-  return known && add_patch(build, planned, false, patched, &ct_int3_byte, 1) == 0 ? CT_REFUSED_NOT
-                                                                                   : CT_REFUSED_UNREACHABLE;
+  int code = publish_to_agent(build, build->installed->owner, patched, patched + 1, trampoline, 0, ISLANDS_MAX);
+  code = code == 0 ? add_patch(build, planned, false, patched, &ct_int3_byte, 1) : code;
+  return code == 0 ? CT_REFUSED_NOT : code == CT_ENOSPC ? CT_REFUSED_CROWDED : CT_REFUSED_UNREACHABLE;
 }
 
 static enum ct_refusal

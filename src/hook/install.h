@@ -23,7 +23,7 @@ struct ct_remote {
   uint64_t deadline_ns; /* of CLOCK_MONOTONIC; nothing more is put in then (CT_ETIMEOUT). 0: none */
 };
 
-/* Mapped where punned jumps point; see hook/islands.c. */
+/* Mapped where punned jumps point; see hook/near_alloc.c. */
 struct ct_stub {
   uint64_t address;
   uint32_t owner; /* of the region it belongs to; free when 0 */

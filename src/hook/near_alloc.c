@@ -205,7 +205,7 @@ add_stub_pages(const struct ct_remote *remote, struct ct_agent_layout *layout, u
 
 int
 ct_near_alloc_stub(const struct ct_remote *remote, struct ct_agent_layout *layout, uint32_t owner, uint64_t lo,
-                   uint64_t hi, uint64_t *address, uint64_t *new_pages)
+                   uint64_t hi, bool may_map, uint64_t *address, uint64_t *new_pages)
 {
   uint64_t at = 0;
   *new_pages = 0;
@@ -216,7 +216,7 @@ ct_near_alloc_stub(const struct ct_remote *remote, struct ct_agent_layout *layou
     at = stub_on_page(layout, layout->stub_pages[i], lo, hi);
   }
   if (at == 0) {
-    int code = add_stub_pages(remote, layout, lo, hi, new_pages);
+    int code = !may_map ? CT_ENOSPC : add_stub_pages(remote, layout, lo, hi, new_pages);
     if (code != 0) {
       return code;
     }

@@ -21,10 +21,11 @@ int ct_near_alloc_region(const struct ct_remote *remote, const struct ct_agent_l
 
 /*
  * Finds CT_STUB_BYTES that begin in [lo, hi), on pages mapped for stubs before or, *new_pages then being their address
- * (else 0), now. Owner (not 0) names whom they belong to. CT_ERANGE when something else lies there.
+ * (else 0), now. Owner (not 0) names whom they belong to. CT_ERANGE when something else lies there; CT_ENOSPC when
+ * there are no such pages and none may be mapped.
  */
 int ct_near_alloc_stub(const struct ct_remote *remote, struct ct_agent_layout *layout, uint32_t owner, uint64_t lo,
-                       uint64_t hi, uint64_t *address, uint64_t *new_pages);
+                       uint64_t hi, bool may_map, uint64_t *address, uint64_t *new_pages);
 void ct_near_free_stubs(struct ct_agent_layout *layout, uint32_t owner);
 
 #endif

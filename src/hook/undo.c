@@ -218,6 +218,19 @@ stands_at(const struct undo *undo, const uint64_t *pcs, uint64_t address)
   return bsearch(&address, pcs, undo->stopped->pc_count, sizeof(*pcs), compare_addresses) != NULL;
 }
 
+/*
+ * A relay in padding whose thread stands at it stays: what was there is no code. Is it in place? Instructions that
+ * moved out may be executed where they were.
+ */
+static bool
+has_to_stay(const struct undo *undo, const uint64_t *pcs, const struct ct_patch *patch)
+{
+  uint8_t bytes[sizeof(patch->bytes)];
+  return ct_patch_is_relay(patch) && (patch->kind & CT_PATCH_EVICTED) == 0 && stands_at(undo, pcs, patch->address) &&
+         (ct_process_read(process_of(undo), patch->address, bytes, patch->length) != 0 ||
+          memcmp(bytes, patch->bytes, patch->length) == 0);
+}
+
 static int
 take_back_patches(struct undo *undo, bool guards)
 {
@@ -226,6 +239,7 @@ take_back_patches(struct undo *undo, bool guards)
   if (pcs == NULL) {
     return CT_ENOMEM;
   }
+  undo->relay_stays = false;
   memcpy(pcs, undo->stopped->pcs, undo->stopped->pc_count * sizeof(*pcs));
   qsort(pcs, undo->stopped->pc_count, sizeof(*pcs), compare_addresses);
   for (size_t r = 0; r < undo->region_count && code == 0 && !undo_is_late(undo); r++) {
@@ -238,7 +252,9 @@ take_back_patches(struct undo *undo, bool guards)
     for (size_t i = 0; i < region->patch_count; i++) {
       const struct ct_patch *patch = &region->patches[i];
       bool has_turn = guards || !ct_patch_is_guard(patch) || (undo->gs_goes && (patch->kind & CT_PATCH_COPY) != 0);
-      which[i] = has_turn && !(ct_patch_is_relay(patch) && stands_at(undo, pcs, patch->address));
+      bool stays = has_to_stay(undo, pcs, patch);
+      undo->relay_stays |= stays;
+      which[i] = has_turn && !stays;
     }
     size_t strange;
     const struct ct_enough enough = {is_enough, undo};
@@ -609,8 +625,8 @@ check_once(struct undo *undo, bool last, bool *done)
     *done = false;
     return code;
   }
-  *done =
-      last ? !anybody_inside(undo) && !anybody_comes_back(undo) : undo->pending_count == 0 && !handler_above_us(undo);
+  *done = last ? !undo->relay_stays && !anybody_inside(undo) && !anybody_comes_back(undo)
+               : undo->pending_count == 0 && !handler_above_us(undo);
   return code;
 }
 

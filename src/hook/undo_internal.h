@@ -47,7 +47,8 @@ struct undo {
   const struct ct_undo_wait *wait; /* NULL: nobody does, or no more */
   bool gs_goes; /* and who waits has another gs then, with which hooks on copies must not be met: they do not come last
                  */
-  uint64_t frame; /* of ct_undo_wait; 0: nobody is to be sent elsewhere, or no more */
+  bool relay_stays; /* since a thread stands at it */
+  uint64_t frame;   /* of ct_undo_wait; 0: nobody is to be sent elsewhere, or no more */
   struct ct_process *process;
   struct ct_stopped *stopped;
   const struct ct_detection *found;

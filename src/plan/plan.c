@@ -53,6 +53,7 @@ static const struct {
     [CT_REFUSED_UNSELECTED] = {"unchosen", "no pattern selects it"},
     [CT_REFUSED_FAULTS] = {"faults", "a signal handler knows the address at which it may fault"},
     [CT_REFUSED_RUNTIME] = {"runtime", "its runtime enters it after its first byte"},
+    [CT_REFUSED_CROWDED] = {"crowded", "it needs a stub or a trap of its own, of which there are too many already"},
 };
 
 uint8_t

@@ -618,10 +618,11 @@ struct ct_patch {
 _Static_assert(sizeof(struct ct_patch) == 24, "patch");
 /* Bits. Without any: the entry of a function. */
 enum ct_patch_kind {
-  CT_PATCH_RELAY = 1, /* where a short jump of such an entry goes on, or instructions that moved out */
-  CT_PATCH_GUARD = 2, /* of a function whose hook keeps trampolines' addresses on stacks harmless, where an unwinder
-                         asks or a stack is copied: put in before all others, taken out after them */
-  CT_PATCH_COPY = 4,  /* the second of these */
+  CT_PATCH_RELAY = 1,   /* where a short jump of such an entry goes on, or instructions that moved out */
+  CT_PATCH_GUARD = 2,   /* of a function whose hook keeps trampolines' addresses on stacks harmless, where an unwinder
+                           asks or a stack is copied: put in before all others, taken out after them */
+  CT_PATCH_COPY = 4,    /* the second of these */
+  CT_PATCH_EVICTED = 8, /* a relay of instructions that moved out: who stands before it may execute them instead */
 };
 static inline int
 ct_patch_is_relay(const struct ct_patch *patch)
