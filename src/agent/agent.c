@@ -171,7 +171,7 @@ take_abandoned(void)
   return CT_SEGMENT_NONE;
 }
 
-/* How long drain_liveness has stood still in somebody's steps of 10 ms. */
+/* How long drain_liveness has stood still in somebody's steps of 10 ms, and no segment has been freed. */
 struct drain_patience {
   uint64_t last;
   uint32_t silent;
@@ -183,7 +183,10 @@ drain_patience_now(void)
   return (struct drain_patience){__atomic_load_n(&agent_ring()->drain_liveness, __ATOMIC_RELAXED), 0};
 }
 
-/* One step until the drain frees a segment. Nobody waits again for a drain that stood still for long. */
+/*
+ * One step until the drain frees a segment. Nobody waits again for a drain that stood still for long. One that frees
+ * segments is at work, be it for minutes in one round, for the disk; and where many wait most get none of them.
+ */
 static void
 wait_for_drain(uint32_t doorbell, struct drain_patience *patience)
 {
@@ -192,7 +195,8 @@ wait_for_drain(uint32_t doorbell, struct drain_patience *patience)
   agent_wake_drain();
   agent_syscall(SYS_futex, (long)&r->free_doorbell, FUTEX_WAIT, doorbell, (long)&wait, 0, 0);
   uint64_t now = __atomic_load_n(&r->drain_liveness, __ATOMIC_RELAXED);
-  patience->silent = now == patience->last ? patience->silent + 1 : 0;
+  int is_silent = now == patience->last && __atomic_load_n(&r->free_doorbell, __ATOMIC_RELAXED) == doorbell;
+  patience->silent = is_silent ? patience->silent + 1 : 0;
   patience->last = now;
   if (patience->silent >= SILENT_STEPS_MAX ||
       (patience->silent >= SILENT_STEPS && patience->silent % SILENT_STEPS == 0 && controller_is_gone())) {
