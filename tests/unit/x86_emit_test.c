@@ -154,6 +154,27 @@ all_registers(void)
   }
 }
 
+/* Where a prefix stands before another. The assembler puts those of segments in another order. */
+static void
+all_small_stores(size_t n, struct ct_mem mem, const char *operand)
+{
+  enum ct_reg reg = (enum ct_reg)(n * 7 % 16);
+  int32_t value = constants[n % COUNT(constants)];
+  if (mem.kind == CT_MEM_GS || mem.kind == CT_MEM_FS) {
+    return;
+  }
+  line("movq %%xmm%zu, %s", n % 8, operand);
+  ct_emit_movq_store(&code, mem, (unsigned)(n % 8));
+  line("movups %%xmm%zu, %s", n % 16, operand);
+  ct_emit_movups_store(&code, mem, (unsigned)(n % 16));
+  line("movw %%%s, %s", names16[reg], operand);
+  ct_emit_mov16_store(&code, mem, reg);
+  line("movb %%%s, %s", names8[reg], operand);
+  ct_emit_mov8_store(&code, mem, reg);
+  line("movb $%d, %s", (int8_t)value, operand);
+  ct_emit_mov8_store_imm(&code, mem, (uint8_t)value);
+}
+
 static void
 all_memory(void)
 {
@@ -183,18 +204,7 @@ all_memory(void)
       line("leal %s, %%%s", operand, names32[reg]);
       ct_emit_lea32(&code, reg, mem);
     }
-    if (mem.kind != CT_MEM_GS && mem.kind != CT_MEM_FS) { /* the assembler puts the prefixes in another order */
-      line("movq %%xmm%zu, %s", n % 8, operand);
-      ct_emit_movq_store(&code, mem, (unsigned)(n % 8));
-      line("movups %%xmm%zu, %s", n % 16, operand);
-      ct_emit_movups_store(&code, mem, (unsigned)(n % 16));
-      line("movw %%%s, %s", names16[reg], operand);
-      ct_emit_mov16_store(&code, mem, reg);
-      line("movb %%%s, %s", names8[reg], operand);
-      ct_emit_mov8_store(&code, mem, reg);
-      line("movb $%d, %s", (int8_t)value, operand);
-      ct_emit_mov8_store_imm(&code, mem, (uint8_t)value);
-    }
+    all_small_stores(n, mem, operand);
     line("pushq %s", operand);
     ct_emit_push_load(&code, mem);
     line("popq %s", operand);
