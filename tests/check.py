@@ -172,6 +172,8 @@ def from_a_file(scene):
     bad = scene.write("bad", "no losses\nwork.calls\n")
     result = scene.execute(scene.contrail, "check", "-f", bad, scene.trace)
     expect(result.returncode == 125 and "line 2" in result.stderr, result)
+    result = scene.execute(scene.contrail, "check", "-f", file, scene.trace)
+    expect(result.returncode == 0 and "-f is --follow in other commands; here use --from-file" in result.stderr, result)
 
 
 @case

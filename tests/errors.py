@@ -721,6 +721,7 @@ def contradictions(scene):
                   ["record", "--sample", "2", "--no-sampling", "--", "true"]]:
         usage_error(scene, words, "contradict each other")
     usage_error(scene, ["report", "--s", "x"], "may be one of --sort, --source")
+    usage_error(scene, ["report", "--sort", "x"], "--sort 'x' is none of: total self")
     usage_error(scene, ["report", "--json=yes"], "takes no value")
     usage_error(scene, ["help", "report", "replay"], "is too much")
     usage_error(scene, ["version", "x"], "is too much")

@@ -431,6 +431,8 @@ def written_at(scene):
     assert not os.path.exists(os.path.join(plain, "sources.tsv"))
     status, out, err = scene.run("report", "--source", plain)
     assert status == 0 and "does not say where functions are written" in err, err
+    status, out, err = scene.run("report", "--function", "@file:b/util.c", plain)
+    assert status == 0 and "no function matches '@file:b/util.c': the trace does not say where" in err, err
     assert all("file" not in row for row in scene.json("report", "--json", plain)["functions"])
     # What is damaged is passed over.
     path = os.path.join(asked, "sources.tsv")

@@ -224,13 +224,13 @@ ct_parse(const struct ct_command *command, int argc, char **argv, void *target)
       return CT_EXIT_USAGE;
     }
     int code = apply(command, &rows, row, value);
-    if (code != CT_EXIT_OK) {
-      return code;
-    }
-    if (got == row->option->old_letter) {
+    if (got == row->option->old_letter && code != CT_EXIT_USAGE) {
       const char short_form[] = {'-', row->option->letter, ' ', 'o', 'r', ' ', '\0'};
       fprintf(stderr, "contrail %s: note: -%c is --follow in other commands; here use %s--%s\n", command->name, got,
               row->option->letter != 0 ? short_form : "", row->option->name);
+    }
+    if (code != CT_EXIT_OK) {
+      return code;
     }
   }
   return -1;

@@ -59,6 +59,16 @@ def usage(options):
         yield from (f"contrail help {command['name']}: long line: {line}" for line in text.splitlines() if len(line) > 100)
 
 
+@check("a letter means one option everywhere")
+def letters(options):
+    meant = {}
+    for command in commands(options):
+        for option in command["options"]:
+            name = meant.setdefault(option.get("letter"), option["name"])
+            if "letter" in option and name != option["name"]:
+                yield f"contrail {command['name']}: -{option['letter']} is --{option['name']}, and --{name} elsewhere"
+
+
 # Of each question the number of its words and these, a line each; of each answer its words, and a line of its own.
 BASH = r"""
 source "$1"
