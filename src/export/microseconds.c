@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "export/microseconds.h"
 
+#include "base/branch.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +40,7 @@ bool
 ct_microseconds_add_up(uint64_t begin_ns, uint64_t end_ns, struct ct_microseconds *exact)
 {
   double begin = (double)begin_ns / 1000, end = (double)end_ns / 1000, duration = (double)(end_ns - begin_ns) / 1000;
-  if (__builtin_expect(begin + duration == end, true)) {
+  if (CT_LIKELY(begin + duration == end)) {
     return true;
   }
   duration = end - begin;

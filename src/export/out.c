@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -44,7 +45,7 @@ struct ct_sink_pool {
   unsigned slot_count, fill, oldest; /* the one that is being filled; the first that is not written */
   unsigned worker_count;
   pthread_t workers[MAX_WORKERS];
-  int failed; /* errno of the first failure to write or pack */
+  _Atomic int failed; /* errno of the first failure to write or pack */
   uint64_t bytes;
   int64_t spared;     /* packets: see pack.h */
   uint64_t raw_bytes; /* gzip: of the whole */
@@ -63,10 +64,17 @@ pack(const struct ct_sink_pool *pool, struct ct_packer *packer, struct slot *slo
   return ct_pack(packer, pool->packing, slot->effort, slot->raw, slot->raw_bytes, &slot->packed);
 }
 
+static int
+failure(const struct ct_sink_pool *pool)
+{
+  return atomic_load_explicit(&pool->failed, memory_order_relaxed);
+}
+
 static void
 fail(struct ct_sink_pool *pool, int error)
 {
-  pool->failed = pool->failed == 0 ? error : pool->failed;
+  int none = 0; /* nothing else is read because of it: workers may set it, an early answer is all */
+  atomic_compare_exchange_strong_explicit(&pool->failed, &none, error, memory_order_relaxed, memory_order_relaxed);
 }
 
 static struct slot *
@@ -116,7 +124,7 @@ static void
 write_all(struct ct_sink_pool *pool, const void *data, size_t bytes)
 {
   const uint8_t *at = data;
-  while (pool->failed == 0 && bytes != 0) {
+  while (failure(pool) == 0 && bytes != 0) {
     ssize_t n = write(pool->fd, at, bytes);
     if (n < 0 && errno != EINTR) {
       fail(pool, errno);
@@ -161,7 +169,7 @@ ct_out_ship(struct ct_sink *out)
     return;
   }
   if (pool->worker_count == 0) {
-    int rc = pool->failed == 0 ? pack(pool, &pool->packer, slot) : 0;
+    int rc = failure(pool) == 0 ? pack(pool, &pool->packer, slot) : 0;
     if (rc != 0) {
       fail(pool, rc);
     }
@@ -199,7 +207,7 @@ ct_out_put_across(struct ct_sink *out, const void *data, size_t bytes)
 bool
 ct_out_failed(const struct ct_sink *out)
 {
-  return __atomic_load_n(&out->pool->failed, __ATOMIC_RELAXED) != 0; /* a worker may set it; an early answer is all */
+  return failure(out->pool) != 0;
 }
 
 /* ---- temporary files ---- */
@@ -391,13 +399,13 @@ ct_out_close(struct ct_sink *out, int code, uint64_t *bytes, struct ct_diag *dia
   if (pool->packing == CT_OUT_GZIP) {
     put_gzip_end(pool);
   }
-  if (code == CT_OK && pool->failed == 0 && pool->path != NULL && !pool->is_linked) {
+  if (code == CT_OK && failure(pool) == 0 && pool->path != NULL && !pool->is_linked) {
     link_file(pool);
   }
   if (pool->path != NULL && close(pool->fd) != 0) {
     fail(pool, errno);
   }
-  int failed = pool->failed;
+  int failed = failure(pool);
   if (pool->is_made && (code != CT_OK || failed != 0)) {
     unlink(pool->path);
   }

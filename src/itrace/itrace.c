@@ -50,6 +50,7 @@ add_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call)
   }
   *tracer = (struct ct_tracer){.all = all,
                                .tid = tid,
+                               .waited_tid = tid,
                                .process = {.mem_fd = -1, .pidfd = -1},
                                .code = code,
                                .spaces = {{.fd = -1}, {.fd = -1}},

@@ -60,6 +60,13 @@ ct_tracer_ring(struct ct_tracer *tracer)
   pthread_mutex_unlock(&tracer->doorbell_lock);
 }
 
+static void
+set_tid(struct ct_tracer *tracer, pid_t tid)
+{
+  tracer->tid = tid;
+  atomic_store_explicit(&tracer->waited_tid, tid, memory_order_release); /* pairs with waiter_main() */
+}
+
 static void *
 waiter_main(void *context)
 {
@@ -68,7 +75,7 @@ waiter_main(void *context)
   int ignored;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
   while (is_there && atomic_load_explicit(&tracer->stop, memory_order_acquire) < 2) {
-    pid_t tid = __atomic_load_n(&tracer->tid, __ATOMIC_ACQUIRE);
+    pid_t tid = atomic_load_explicit(&tracer->waited_tid, memory_order_acquire);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &ignored); /* who joins it may not want to wait */
     is_there = ct_traced_await(tid);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
@@ -81,7 +88,7 @@ waiter_main(void *context)
         break;
       }
     }
-    is_there |= tid != __atomic_load_n(&tracer->tid, __ATOMIC_ACQUIRE);
+    is_there |= tid != atomic_load_explicit(&tracer->waited_tid, memory_order_acquire);
   }
   atomic_store_explicit(&tracer->waiter_ends, true, memory_order_release); /* pairs with join_tracers */
   return NULL;
@@ -451,7 +458,7 @@ has_exec(struct ct_tracer *tracer)
   }
   ct_process_close(&tracer->process, false);
   tracer->process = fresh;
-  __atomic_store_n(&tracer->tid, fresh.pid, __ATOMIC_RELEASE); /* the waiter reads it */
+  set_tid(tracer, fresh.pid);
   tracer->steps_call = tracer->is_in_call = true;
   tracer->to_release |= tracer->all->is_calls; /* the call has ended */
   tracer->asked_ns = ct_now_ns();
@@ -513,7 +520,7 @@ has_changed_id(struct ct_tracer *tracer, const struct ct_traced_event *event)
   if (event->is_reaped || tracer->tid == pid || !ct_traced_is_ours(pid)) {
     return false;
   }
-  __atomic_store_n(&tracer->tid, pid, __ATOMIC_RELEASE); /* the waiter reads it */
+  set_tid(tracer, pid);
   return true;
 }
 
@@ -742,7 +749,7 @@ ct_tracer_begin_program(struct ct_tracer *tracer)
     return code;
   }
   code = ct_process_spawn(options->argv, &setup, &tracer->process, &tracer->all->exec_errno, &tracer->diag);
-  tracer->tid = tracer->process.pid;
+  set_tid(tracer, tracer->process.pid);
   return code != 0 ? code : ct_traced_adopt(&tracer->process, &tracer->diag);
 }
 

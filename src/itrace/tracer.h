@@ -110,7 +110,8 @@ struct ct_tracer {
   struct ct_itrace *all;
   struct ct_tracer *next;
   struct ct_process process;
-  pid_t tid;                        /* changed by the tracer's thread only, read by the waiter, too */
+  pid_t tid;                        /* for the tracer's thread alone */
+  _Atomic pid_t waited_tid;         /* the same for the waiter */
   uint32_t number;                  /* from 0 on */
   uint32_t image;                   /* programs that it has become by exec */
   struct ct_itrace_space spaces[2]; /* the second one: with records, if only some stretches have any */

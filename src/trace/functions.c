@@ -232,7 +232,8 @@ ct_trace_function(struct ct_trace *trace, uint32_t id)
     return NULL;
   }
   struct ct_trace_function *function = &trace->functions[id];
-  /* Acquire: pairs with the release below, so that the text is there when the pointer is. */
+  /* Acquire: pairs with the release below, so that the text is there when the pointer is. A structure of the library,
+   * which C++ reads too, has no _Atomic. */
   if (__atomic_load_n(&function->name, __ATOMIC_ACQUIRE) == NULL) {
     pthread_mutex_lock(&trace->lock);
     if (function->name == NULL) {
