@@ -15,6 +15,7 @@ struct ct_delivery {
   const struct ct_process *process;
   const struct ct_plan *plan;
   const struct ct_filter_result *filter_result;
+  const struct ct_texts *texts;
   uint64_t base;
   size_t next;      /* of the plan's functions: whose page is touched next */
   uint64_t touched; /* the last page */
@@ -30,13 +31,16 @@ struct ct_delivery {
   int code;
 };
 
-/* A byte of the page is written over itself. What comes of it does not matter: it is done again when it is patched. */
+/*
+ * A byte of the page is written over itself, as the patches will be (ct_texts_patch). What comes of it does not matter:
+ * it is done again when it is patched.
+ */
 static void
-touch(const struct ct_delivery *delivery, uint64_t page)
+touch(const struct ct_delivery *delivery, uint64_t address)
 {
-  uint8_t byte;
-  if (ct_process_read(delivery->process, page, &byte, 1) == 0) {
-    (void)ct_process_write(delivery->process, page, &byte, 1);
+  const uint8_t *byte = ct_texts_at(delivery->texts, address, 1);
+  if (byte != NULL) {
+    (void)ct_process_write(delivery->process, address, byte, 1);
   }
 }
 
@@ -51,7 +55,7 @@ touch_some(struct ct_delivery *delivery)
     uint64_t page = address - address % PAGE_BYTES;
     bool wanted = ct_filter_result_mode(delivery->filter_result, delivery->next) != CT_REQUESTED_NONE;
     if (planned->refusal == CT_REFUSED_NOT && wanted && page != delivery->touched) {
-      touch(delivery, page);
+      touch(delivery, address);
       delivery->touched = page;
       n++;
     }
@@ -86,7 +90,8 @@ deliver(void *context)
 
 struct ct_delivery *
 ct_delivery_start(const struct ct_process *process, const struct ct_plan *plan,
-                  const struct ct_filter_result *filter_result, uint64_t base, size_t buffer_bytes)
+                  const struct ct_filter_result *filter_result, const struct ct_texts *texts, uint64_t base,
+                  size_t buffer_bytes)
 {
   struct ct_delivery *delivery = calloc(1, sizeof(*delivery));
   void *spare = malloc(buffer_bytes);
@@ -98,6 +103,7 @@ ct_delivery_start(const struct ct_process *process, const struct ct_plan *plan,
   delivery->process = process;
   delivery->plan = plan;
   delivery->filter_result = filter_result;
+  delivery->texts = texts;
   delivery->base = base;
   delivery->spare = spare;
   pthread_mutex_init(&delivery->lock, NULL);

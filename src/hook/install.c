@@ -648,8 +648,8 @@ install(struct build *build, struct ct_diag *diag)
   }
   if (code == 0) {
     if (hooks >= DELIVERY_MIN && !build->is_layer) {
-      build->delivery =
-          ct_delivery_start(build->remote->process, plan, build->filter_result, installed->base, CHUNK_BYTES);
+      build->delivery = ct_delivery_start(build->remote->process, plan, build->filter_result, &build->texts,
+                                          installed->base, CHUNK_BYTES);
     }
     code = put_region(build);
   }

@@ -56,35 +56,6 @@ writes_itself(const struct planner *planner, uint32_t facts)
          (ct_elf_symbol(elf, "__libc_start_main", &unused) == 0 && ct_elf_symbol(elf, "_dl_debug_state", &unused) == 0);
 }
 
-/* By name, the first that fits. */
-static const struct {
-  const char *names[6];
-  uint8_t callout;
-} by_name[] = {
-    {{"sigaction", "__sigaction", "__libc_sigaction"}, CT_CALLOUT_SIGACTION},
-    {{"write", "__write", "__libc_write", "__write_nocancel"}, CT_CALLOUT_WRITE},
-    {{"writev", "__writev", "__libc_writev"}, CT_CALLOUT_WRITEV},
-    {{"mmap", "mmap64", "__mmap", "__mmap64"}, CT_CALLOUT_MMAP},
-    {{"munmap", "__munmap"}, CT_CALLOUT_MUNMAP},
-    {{"mprotect", "__mprotect", "pkey_mprotect"}, CT_CALLOUT_PROTECT},
-    {{"madvise", "__madvise"}, CT_CALLOUT_ADVISE},
-    {{"makecontext", "__makecontext"}, CT_CALLOUT_MAKECONTEXT},
-    {{"make_fcontext"}, CT_CALLOUT_MAKE_FCONTEXT},
-    {{"_dl_debug_state"}, CT_CALLOUT_RENDEZVOUS},
-    {{"_Unwind_Find_FDE"}, CT_CALLOUT_FIND_FDE},
-    {{"dl_iterate_phdr", "__dl_iterate_phdr"}, CT_CALLOUT_MODULES},
-    {{"_dl_find_object"}, CT_CALLOUT_FIND_OBJECT},
-    {{"execve", "__execve", "execveat", "fexecve"}, CT_CALLOUT_EXEC},
-    {{"mlockall"}, CT_CALLOUT_MLOCKALL},
-    {{"mremap", "__mremap"}, CT_CALLOUT_REMAP},
-    {{"syscall"}, CT_CALLOUT_SYSCALL},
-    {{"arch_prctl", "__arch_prctl"}, CT_CALLOUT_ARCH_PRCTL},
-    {{"getrlimit", "getrlimit64", "__getrlimit", "__getrlimit64"}, CT_CALLOUT_LIMIT_GET},
-    {{"setrlimit", "setrlimit64", "__setrlimit", "__setrlimit64"}, CT_CALLOUT_LIMIT_SET},
-    {{"prlimit", "prlimit64"}, CT_CALLOUT_LIMIT_BOTH},
-    {{"prctl", "__prctl"}, CT_CALLOUT_SECCOMP},
-};
-
 /* By what the code does, whatever its name. */
 static uint8_t
 callout_by_code(const struct planner *planner, const struct ct_function *function, uint32_t facts)
@@ -114,8 +85,9 @@ callout_by_code(const struct planner *planner, const struct ct_function *functio
 }
 
 uint8_t
-ct_planner_callout(const struct planner *planner, const struct ct_function *function, uint32_t facts)
+ct_planner_callout(const struct planner *planner, size_t i, uint32_t facts)
 {
+  const struct ct_function *function = &planner->functions[i];
   uint8_t callout = callout_by_code(planner, function, facts);
   if (callout != CT_CALLOUT_NONE) {
     return callout;
@@ -124,12 +96,8 @@ ct_planner_callout(const struct planner *planner, const struct ct_function *func
     return (facts & CT_FACT_SIGACTION) != 0 && function->size <= SIGACTION_BYTES_MAX ? CT_CALLOUT_SIGACTION
                                                                                      : CT_CALLOUT_NONE;
   }
-  for (size_t i = 0; i < sizeof(by_name) / sizeof(by_name[0]); i++) {
-    /* Not what calls another one by that name, which reports it. */
-    bool writes = by_name[i].callout == CT_CALLOUT_WRITE || by_name[i].callout == CT_CALLOUT_WRITEV;
-    if (has_name(planner, function, by_name[i].names) && (!writes || writes_itself(planner, facts))) {
-      return by_name[i].callout;
-    }
-  }
-  return CT_CALLOUT_NONE;
+  callout = planner->named[i] & CT_NAMED_CALLOUT;
+  /* Not what calls another one by that name, which reports it. */
+  bool writes = callout == CT_CALLOUT_WRITE || callout == CT_CALLOUT_WRITEV;
+  return writes && !writes_itself(planner, facts) ? CT_CALLOUT_NONE : callout;
 }

@@ -9,37 +9,7 @@
 #include "target/elf.h"
 #include "x86/decode.h"
 
-#include <string.h>
-
 #define RESOLVER_BYTES_MAX 1024
-
-static bool
-is_copy_name(const char *name)
-{
-  static const char *const names[] = {"memcpy",       "memmove",       "mempcpy",      "__mempcpy",
-                                      "__memcpy_chk", "__memmove_chk", "__mempcpy_chk"};
-  for (size_t i = 0; name != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
-    size_t length = strlen(names[i]);
-    /* memcpy@GLIBC_2.14 */
-    if (strncmp(name, names[i], length) == 0 && (name[length] == '\0' || name[length] == '@')) {
-      return true;
-    }
-  }
-  /* glibc's functions for one kind of processor, where it has names: __memmove_avx_unaligned_erms */
-  return name != NULL && (strncmp(name, "__memcpy_", 9) == 0 || strncmp(name, "__memmove_", 10) == 0 ||
-                          strncmp(name, "__mempcpy_", 10) == 0);
-}
-
-static bool
-bears_copy_name(const struct planner *planner, const struct ct_function *function)
-{
-  bool bears = is_copy_name(function->name);
-  const char *alias;
-  for (size_t n = 0; !bears && (alias = ct_function_alias(planner->plan->elf, function, n)) != NULL; n++) {
-    bears = is_copy_name(alias);
-  }
-  return bears;
-}
 
 static void
 follow_resolver(struct planner *planner, const struct ct_function *resolver)
@@ -68,7 +38,7 @@ ct_find_copies(struct planner *planner)
 {
   for (size_t i = 0; i < planner->count; i++) {
     const struct ct_function *function = &planner->functions[i];
-    if (!bears_copy_name(planner, function)) {
+    if ((planner->named[i] & CT_NAMED_COPIES) == 0) {
       continue;
     }
     if ((function->flags & CT_FN_IFUNC) != 0) {

@@ -9,22 +9,7 @@
 #include "target/elf.h"
 #include "x86/decode.h"
 
-#include <string.h>
-
 #define BODY_BYTES_MAX 128
-
-static bool
-is_name(const char *name)
-{
-  static const char *const names[] = {"mcount", "_mcount", "__fentry__"};
-  for (size_t i = 0; name != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
-    size_t length = strlen(names[i]);
-    if (strncmp(name, names[i], length) == 0 && (name[length] == '\0' || name[length] == '@')) {
-      return true;
-    }
-  }
-  return false;
-}
 
 /* Its stack at the call: 56 or 64 bytes below the return address, which is what the callout counts on. */
 static void
@@ -56,14 +41,8 @@ void
 ct_find_counts(struct planner *planner)
 {
   for (size_t i = 0; i < planner->count; i++) {
-    const struct ct_function *function = &planner->functions[i];
-    bool counts = is_name(function->name);
-    const char *alias;
-    for (size_t n = 0; !counts && (alias = ct_function_alias(planner->plan->elf, function, n)) != NULL; n++) {
-      counts = is_name(alias);
-    }
-    if (counts) {
-      follow_call(planner, function);
+    if ((planner->named[i] & CT_NAMED_COUNTS) != 0) {
+      follow_call(planner, &planner->functions[i]);
     }
   }
 }

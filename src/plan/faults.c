@@ -18,17 +18,6 @@
 
 #define BYTES_MAX 512
 
-static bool
-is_referred_to(const struct planner *planner, uint64_t start, uint64_t end)
-{
-  for (uint64_t at = start; at < end; at++) {
-    if (ct_targets_has(&planner->scan.called, at)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /* Does it read or write memory that may not be there? */
 static bool
 may_fault(const struct ct_insn *in)
@@ -53,7 +42,8 @@ ct_faults_are_known(const struct planner *planner, size_t i)
   uint64_t end = ct_code_end(planner, i);
   size_t size = ct_elf_code_left(planner->plan->elf, function->address);
   size = end - function->address < size ? end - function->address : size;
-  if (size > BYTES_MAX || size < CT_JUMP_BYTES || !is_referred_to(planner, function->address + 1, end)) {
+  if (size > BYTES_MAX || size < CT_JUMP_BYTES ||
+      !ct_targets_has_any(&planner->scan.called, function->address + 1, end)) {
     return false;
   }
   const uint8_t *code = ct_elf_bytes(planner->plan->elf, function->address, size);

@@ -11,24 +11,17 @@
 #include "plan/plan_internal.h"
 
 #include "base/clock.h"
-#include "base/worker.h"
 #include "target/functions.h"
 #include "target/source.h"
 #include "target/lsda.h"
 #include "x86/known.h"
-#include "x86/scan.h"
 
 #include <elf.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-
-#define ROWS_MAX         4096
-#define RUN_FUNCTIONS    256
-#define SCAN_THREADS_MAX 8
 
 static const struct {
   const char *key, *text;
@@ -142,118 +135,6 @@ ct_planner_function(const struct planner *planner, uint64_t address)
   const struct ct_function *found =
       bsearch(&address, planner->functions, planner->count, sizeof(*found), compare_address);
   return found == NULL ? -1 : found - planner->functions;
-}
-
-/* One thread's share of the scan: functions begin, begin + step, ... in runs of RUN_FUNCTIONS. */
-struct scan_share {
-  struct planner *planner;
-  struct ct_scan *scan;
-  struct ct_cfi_row *rows; /* ROWS_MAX */
-  uint32_t rows_fde;       /* whose they are; many functions may be inside one FDE */
-  size_t row_count;
-  size_t first_run, step;
-  int uses_gs;
-  int code;
-  pthread_t thread;
-};
-
-static int
-scan_one(struct scan_share *share, size_t i)
-{
-  struct planner *planner = share->planner;
-  const struct ct_elf *elf = planner->plan->elf;
-  const struct ct_function *function = &planner->functions[i];
-  size_t left = ct_elf_code_left(elf, function->address);
-  size_t size = function->size < left ? function->size : left;
-  bool skipped = planner->plan->runtime == CT_RUNTIME_NO_RETURNS && function->entry == CT_ENTRY_NOCFI;
-  const uint8_t *code = size != 0 && !skipped ? ct_elf_bytes(elf, function->address, left) : NULL;
-  if (code == NULL) {
-    return 0;
-  }
-  if (function->fde != share->rows_fde) {
-    size_t rows = function->fde != CT_FDE_NONE ? ct_cfi_rows(elf, function->fde, share->rows, ROWS_MAX) : 0;
-    share->row_count = rows > ROWS_MAX ? ROWS_MAX : rows;
-    share->rows_fde = function->fde;
-  }
-  int facts =
-      ct_scan_function(share->scan, (uint32_t)i, code, function->address, size, left, share->rows, share->row_count);
-  if (facts < 0) {
-    return facts;
-  }
-  planner->facts[i] = (uint32_t)facts;
-  share->uses_gs |= (facts & CT_FACT_GS) != 0;
-  return 0;
-}
-
-static void *
-scan_share_main(void *context)
-{
-  struct scan_share *share = context;
-  size_t count = share->planner->count;
-  for (size_t run = share->first_run; run * RUN_FUNCTIONS < count && share->code == 0; run += share->step) {
-    size_t end = (run + 1) * RUN_FUNCTIONS < count ? (run + 1) * RUN_FUNCTIONS : count;
-    for (size_t i = run * RUN_FUNCTIONS; i < end && share->code == 0; i++) {
-      share->code = scan_one(share, i);
-    }
-  }
-  return NULL;
-}
-
-static size_t
-scan_threads(size_t functions)
-{
-  long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-  size_t threads = cpus < 1 ? 1 : (size_t)cpus;
-  threads = threads > SCAN_THREADS_MAX ? SCAN_THREADS_MAX : threads;
-  return threads < functions / RUN_FUNCTIONS + 1 ? threads : functions / RUN_FUNCTIONS + 1;
-}
-
-/* Scans every function, on all processors when there are many: the first share on this thread, into the planner's own
- * scan. */
-static int
-scan_all(struct planner *planner)
-{
-  struct scan_share shares[SCAN_THREADS_MAX] = {{0}};
-  struct ct_scan parts[SCAN_THREADS_MAX] = {{{0}}};
-  size_t threads = scan_threads(planner->count);
-  size_t started = 0;
-  int code = 0;
-  for (size_t t = 0; t < threads && code == 0; t++) {
-    shares[t] = (struct scan_share){.planner = planner,
-                                    .scan = t == 0 ? &planner->scan : &parts[t],
-                                    .rows = malloc(ROWS_MAX * sizeof(struct ct_cfi_row)),
-                                    .rows_fde = CT_FDE_NONE,
-                                    .first_run = t,
-                                    .step = threads};
-    code = shares[t].rows == NULL ? CT_ENOMEM : 0;
-    if (code == 0 && t != 0) {
-      code = ct_scan_init(&parts[t], planner->scan.targets.start, planner->scan.targets.end);
-    }
-  }
-  while (code == 0 && started + 1 < threads &&
-         ct_worker_create(&shares[started + 1].thread, NULL, scan_share_main, &shares[started + 1]) == 0) {
-    started++;
-  }
-  if (code == 0) {
-    scan_share_main(&shares[0]);
-    code = shares[0].code;
-    planner->plan->uses_gs |= shares[0].uses_gs;
-  }
-  for (size_t t = 1; t < threads; t++) {
-    if (t <= started) {
-      pthread_join(shares[t].thread, NULL);
-    } else if (code == 0) { /* there may be no thread more (RLIMIT_NPROC) */
-      scan_share_main(&shares[t]);
-    }
-    code = code != 0 ? code : shares[t].code;
-    code = code != 0 ? code : ct_scan_merge(&planner->scan, &parts[t]);
-    planner->plan->uses_gs |= shares[t].uses_gs;
-  }
-  for (size_t t = 0; t < threads; t++) {
-    free(shares[t].rows);
-    ct_scan_free(&parts[t]);
-  }
-  return code;
 }
 
 static void
@@ -434,8 +315,8 @@ callable(const struct planner *planner, size_t i, enum ct_refusal *refusal)
   return false;
 }
 
-static void
-plan_one(const struct planner *planner, size_t i)
+void
+ct_plan_one(const struct planner *planner, size_t i)
 {
   const struct ct_function *function = &planner->functions[i];
   struct ct_planned *planned = &planner->plan->functions[i];
@@ -464,7 +345,7 @@ plan_one(const struct planner *planner, size_t i)
       (uint16_t)(facts & (CT_FACT_TOUCHES_RA_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK | CT_FACT_MOVES_STACK));
   planned->mode = planned->why_enter != 0 ? CT_HOOK_ENTER : CT_HOOK_FULL;
   planned->self_branch = (facts & CT_FACT_SELF_BRANCH) != 0;
-  planned->callout = ct_planner_callout(planner, function, facts);
+  planned->callout = ct_planner_callout(planner, i, facts);
   refusal = ct_runtime_adapt(planner, i, planned);
   if (refusal != CT_REFUSED_NOT) {
     planned->refusal = refusal;
@@ -533,9 +414,7 @@ static void
 plan_all(struct planner *planner)
 {
   struct ct_plan *plan = planner->plan;
-  for (size_t i = 0; i < planner->count; i++) {
-    plan_one(planner, i);
-  }
+  ct_shares_plan(planner);
   for (size_t i = 0; i < planner->count; i++) {
     struct ct_planned *planned = &plan->functions[i];
     if (ct_tactic_may_help(planned->refusal) && ct_tactic_choose_other(planner, i, planned)) {
@@ -615,7 +494,7 @@ look_at_code(struct planner *planner, uint64_t start, uint64_t end)
   struct ct_plan *plan = planner->plan;
   plan->runtime = ct_runtime_of(planner);
   int code = plan->runtime == CT_RUNTIME_READS_RETURNS ? add_foreign_run(plan, start, end) : find_foreign_code(planner);
-  if (code != 0 || (code = scan_all(planner)) != 0 || (code = ct_scan_reconcile(&planner->scan)) != 0) {
+  if (code != 0 || (code = ct_shares_scan(planner)) != 0 || (code = ct_scan_reconcile(&planner->scan)) != 0) {
     return code;
   }
   ct_find_copies(planner);
@@ -655,7 +534,8 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   planner.facts = calloc(planner.count + 1, sizeof(*planner.facts));
   code = ct_scan_init(&planner.scan, start, end);
   planner.is_part = calloc(planner.count + 1, 1);
-  if (plan->functions == NULL || planner.facts == NULL || planner.is_part == NULL) {
+  planner.named = calloc(planner.count + 1, 1);
+  if (plan->functions == NULL || planner.facts == NULL || planner.is_part == NULL || planner.named == NULL) {
     code = CT_ENOMEM;
   }
   if (code != 0 || (code = look_at_code(&planner, start, end)) != 0) {
@@ -675,6 +555,7 @@ free_planner:
   ct_scan_free(&planner.scan);
   free(planner.facts);
   free(planner.is_part);
+  free(planner.named);
   return code == 0 ? 0 : ct_fail(diag, code, "cannot plan %s: %s", plan->path, ct_err_text(code));
 }
 

@@ -14,14 +14,32 @@ struct planner {
   struct ct_scan scan;
   uint32_t *facts;   /* per function */
   uint8_t *is_part;  /* per function: a part of another one, by how it is reached */
+  uint8_t *named;    /* per function: what its names mean, see ct_names_look_up */
   bool cfi_is_usual; /* most functions of the module have CFI */
 };
 
 /* Index of the function that begins at address, or -1. */
 ptrdiff_t ct_planner_function(const struct planner *planner, uint64_t address);
 
-/* plan/callouts.c: enum ct_callout of the function; facts: as scanned. */
-uint8_t ct_planner_callout(const struct planner *planner, const struct ct_function *function, uint32_t facts);
+/* plan/plan.c: tactic, mode and callout of function i, or why it is refused. Of any number of threads at a time. */
+void ct_plan_one(const struct planner *planner, size_t i);
+
+/* plan/shares.c: on all processors: the scan of all functions, which looks up their names too; ct_plan_one for all. */
+int ct_shares_scan(struct planner *planner);
+void ct_shares_plan(struct planner *planner);
+
+/*
+ * plan/names.c: what the names of a function mean, its first one and its aliases: 0 for nearly all, else a callout
+ * (enum ct_callout) of that name, and flags. For functions in the order of their addresses; *next is theirs alone, 0 at
+ * first.
+ */
+uint8_t ct_names_look_up(const struct ct_elf *elf, const struct ct_function *function, size_t *next);
+#define CT_NAMED_CALLOUT 0x3f
+#define CT_NAMED_COPIES  0x40 /* memcpy and the like */
+#define CT_NAMED_COUNTS  0x80 /* mcount */
+
+/* plan/callouts.c: enum ct_callout of function i; facts: as scanned. */
+uint8_t ct_planner_callout(const struct planner *planner, size_t i, uint32_t facts);
 
 /* plan/gs.c: when all functions are planned: who sets and uses gs in the text from start to end. */
 void ct_planner_reconcile_gs(struct planner *planner, uint64_t start, uint64_t end);

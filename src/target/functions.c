@@ -450,20 +450,43 @@ ct_elf_function_around(const struct ct_elf *elf, uint64_t address)
   return NULL;
 }
 
-const char *
-ct_function_alias(const struct ct_elf *elf, const struct ct_function *function, size_t n)
+/* The first alias from `low` on that is of this address or a higher one. */
+static size_t
+aliases_below(const struct ct_elf *elf, uint64_t address, size_t low)
 {
-  size_t low = 0, high = elf->alias_count;
+  size_t high = elf->alias_count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (elf->aliases[middle].address < function->address) {
+    if (elf->aliases[middle].address < address) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
+  return low;
+}
+
+const char *
+ct_function_alias(const struct ct_elf *elf, const struct ct_function *function, size_t n)
+{
+  size_t low = aliases_below(elf, function->address, 0);
   return n < elf->alias_count - low && elf->aliases[low + n].address == function->address ? elf->aliases[low + n].name
                                                                                           : NULL;
+}
+
+const char *
+ct_function_next_alias(const struct ct_elf *elf, const struct ct_function *function, size_t *next)
+{
+  /* Mostly it is there already, or one step away. */
+  for (int steps = 0; steps < 4 && *next < elf->alias_count; steps++) {
+    if (elf->aliases[*next].address >= function->address) {
+      return elf->aliases[*next].address == function->address ? elf->aliases[(*next)++].name : NULL;
+    }
+    (*next)++;
+  }
+  *next = aliases_below(elf, function->address, *next);
+  return *next < elf->alias_count && elf->aliases[*next].address == function->address ? elf->aliases[(*next)++].name
+                                                                                      : NULL;
 }
 
 char *

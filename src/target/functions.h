@@ -47,6 +47,8 @@ const struct ct_function *ct_elf_function_around(const struct ct_elf *elf, uint6
 
 /* The other names of a function (aliases that lost), for selecting by name. `n` counts from 0; NULL ends. */
 const char *ct_function_alias(const struct ct_elf *elf, const struct ct_function *function, size_t n);
+/* The same, one after the other, for functions in the order of their addresses: *next is 0 at the first. */
+const char *ct_function_next_alias(const struct ct_elf *elf, const struct ct_function *function, size_t *next);
 
 /* The raw name, or `module+0x1234` with the last part of the module's path. Returns buf. */
 char *ct_function_label(char *buf, size_t size, const char *module_path, const struct ct_function *function);

@@ -133,6 +133,24 @@ ct_targets_has(const struct ct_targets *targets, uint64_t address)
   return words != NULL && (words[bit % CT_TARGETS_PAGE / 64] >> (bit % 64) & 1) != 0;
 }
 
+bool
+ct_targets_has_any(const struct ct_targets *targets, uint64_t start, uint64_t end)
+{
+  start = start > targets->start ? start : targets->start;
+  end = end < targets->end ? end : targets->end;
+  for (uint64_t bit = start - targets->start; start < end && bit < end - targets->start;) {
+    uint64_t past = end - targets->start - bit; /* bits that are left */
+    const uint64_t *words = targets->pages[bit / CT_TARGETS_PAGE];
+    uint64_t step = words != NULL ? 64 - bit % 64 : CT_TARGETS_PAGE - bit % CT_TARGETS_PAGE;
+    uint64_t mask = (past < 64 ? (1ull << past) - 1 : UINT64_MAX);
+    if (words != NULL && (words[bit % CT_TARGETS_PAGE / 64] >> (bit % 64) & mask) != 0) {
+      return true;
+    }
+    bit += step;
+  }
+  return false;
+}
+
 static void
 targets_merge(struct ct_targets *targets, const struct ct_targets *part)
 {

@@ -88,6 +88,8 @@ int ct_scan_reconcile(struct ct_scan *scan);
 /* Addresses outside the range are ignored. */
 void ct_targets_add(struct ct_targets *targets, uint64_t address);
 bool ct_targets_has(const struct ct_targets *targets, uint64_t address);
+/* One of the addresses from start to end, without end. */
+bool ct_targets_has_any(const struct ct_targets *targets, uint64_t start, uint64_t end);
 
 /*
  * Looks at one function: size bytes of code at address, after which readable - size more may be read. rows (count of

@@ -81,24 +81,66 @@ system_calls(void **state)
   ct_plan_free(plan);
 }
 
+static const struct {
+  const char *name;
+  uint8_t callout;
+} names[] = {{"_dl_debug_state", CT_CALLOUT_RENDEZVOUS},
+             {"_Unwind_Find_FDE", CT_CALLOUT_FIND_FDE},
+             {"execve", CT_CALLOUT_EXEC},
+             {"__execve", CT_CALLOUT_EXEC},
+             {"prctl", CT_CALLOUT_SECCOMP},
+             {"syscall", CT_CALLOUT_SYSCALL},
+             {"mlockall", CT_CALLOUT_MLOCKALL},
+             {"sigaction", CT_CALLOUT_SIGACTION},
+             {"write", CT_CALLOUT_NONE}, /* it makes no system call itself */
+             {"__libc_sigaction", CT_CALLOUT_SIGACTION},
+             {"arch_prctl", CT_CALLOUT_ARCH_PRCTL},
+             {"__arch_prctl", CT_CALLOUT_ARCH_PRCTL},
+             {"dl_iterate_phdr", CT_CALLOUT_MODULES},
+             {"__dl_iterate_phdr", CT_CALLOUT_MODULES},
+             {"_dl_find_object", CT_CALLOUT_FIND_OBJECT},
+             {"execveat", CT_CALLOUT_EXEC},
+             {"fexecve", CT_CALLOUT_EXEC},
+             {"getrlimit", CT_CALLOUT_LIMIT_GET},
+             {"getrlimit64", CT_CALLOUT_LIMIT_GET},
+             {"__getrlimit", CT_CALLOUT_LIMIT_GET},
+             {"__getrlimit64", CT_CALLOUT_LIMIT_GET},
+             {"setrlimit", CT_CALLOUT_LIMIT_SET},
+             {"setrlimit64", CT_CALLOUT_LIMIT_SET},
+             {"__setrlimit", CT_CALLOUT_LIMIT_SET},
+             {"__setrlimit64", CT_CALLOUT_LIMIT_SET},
+             {"prlimit", CT_CALLOUT_LIMIT_BOTH},
+             {"prlimit64", CT_CALLOUT_LIMIT_BOTH},
+             {"madvise", CT_CALLOUT_ADVISE},
+             {"__madvise", CT_CALLOUT_ADVISE},
+             {"make_fcontext", CT_CALLOUT_MAKE_FCONTEXT},
+             {"makecontext", CT_CALLOUT_MAKECONTEXT},
+             {"__makecontext", CT_CALLOUT_MAKECONTEXT},
+             {"mmap", CT_CALLOUT_MMAP},
+             {"mmap64", CT_CALLOUT_MMAP},
+             {"__mmap", CT_CALLOUT_MMAP},
+             {"__mmap64", CT_CALLOUT_MMAP},
+             {"munmap", CT_CALLOUT_MUNMAP},
+             {"__munmap", CT_CALLOUT_MUNMAP},
+             {"mprotect", CT_CALLOUT_PROTECT},
+             {"__mprotect", CT_CALLOUT_PROTECT},
+             {"pkey_mprotect", CT_CALLOUT_PROTECT},
+             {"mremap", CT_CALLOUT_REMAP},
+             {"__mremap", CT_CALLOUT_REMAP},
+             {"__prctl", CT_CALLOUT_SECCOMP},
+             {"__sigaction", CT_CALLOUT_SIGACTION},
+             {"memcpy", CT_CALLOUT_COPY},
+             {"__memmove_chk", CT_CALLOUT_COPY},
+             {"__mempcpy_avx_unaligned", CT_CALLOUT_COPY},
+             {"memcmp", CT_CALLOUT_NONE},
+             {"fread", CT_CALLOUT_NONE},
+             {"_Zn", CT_CALLOUT_NONE},
+             {"execve_not", CT_CALLOUT_NONE}};
+
 static void
 names_that_call_out(void **state)
 {
-  static const struct {
-    const char *name;
-    uint8_t callout;
-  } names[] = {{"_dl_debug_state", CT_CALLOUT_RENDEZVOUS},
-               {"_Unwind_Find_FDE", CT_CALLOUT_FIND_FDE},
-               {"execve", CT_CALLOUT_EXEC},
-               {"__execve", CT_CALLOUT_EXEC},
-               {"prctl", CT_CALLOUT_SECCOMP},
-               {"syscall", CT_CALLOUT_SYSCALL},
-               {"mlockall", CT_CALLOUT_MLOCKALL},
-               {"sigaction", CT_CALLOUT_SIGACTION},
-               {"write", CT_CALLOUT_NONE}, /* it makes no system call itself */
-               {"__libc_sigaction", CT_CALLOUT_SIGACTION},
-               {"execve_not", CT_CALLOUT_NONE}};
-  char source[4096];
+  char source[16384];
   int used = 0;
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     used += snprintf(source + used, sizeof(source) - (size_t)used,

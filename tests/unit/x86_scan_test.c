@@ -221,6 +221,18 @@ test_far_apart(void **state)
     assert_true(ct_targets_has(&scan.targets, places[i]));
     assert_false(ct_targets_has(&scan.targets, places[i] + 64));
   }
+  for (uint64_t before = 0; before < 130; before++) { /* in one word, over two and three, and from page to page */
+    for (uint64_t after = 0; after < 130; after++) {
+      uint64_t at = TEXT + 0x5000, start = at - before, stop = at + after;
+      assert_int_equal(ct_targets_has_any(&scan.targets, start, stop), after != 0);
+    }
+  }
+  assert_true(ct_targets_has_any(&scan.targets, 0, TEXT + 1));
+  assert_true(ct_targets_has_any(&scan.targets, end - 9000, UINT64_MAX));
+  assert_false(ct_targets_has_any(&scan.targets, 0, TEXT));
+  assert_false(ct_targets_has_any(&scan.targets, end, UINT64_MAX));
+  assert_false(ct_targets_has_any(&scan.targets, TEXT + 0x5001, TEXT + (1ull << 35)));
+  assert_false(ct_targets_has_any(&scan.targets, TEXT + 0x5000, TEXT + 0x5000));
   assert_int_equal(scan.targets.first, 0);
   assert_int_equal(scan.targets.last, (1ull << 36) / CT_TARGETS_PAGE);
   assert_int_equal(part.targets.first, 5);
