@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE      64u /* counters that are compared at once */
-#define TAKE_NS    (100 * 1000 * 1000)
-#define TAKE_SHARE 20 /* with many threads a reading takes long: not more than this part of the time */
+#define PIECE          64u /* counters that are compared at once */
+#define TAKE_NS        (100 * 1000 * 1000)
+#define OWN_DEPTH      256
+#define OWN_TICKS_MOST (1ull << 18) /* of a piece of a call: what takes longer has waited, or it is the clock */
+#define TAKE_SHARE     20           /* with many threads a reading takes long: not more than this part of the time */
 
 void
 drain_counts_begin(struct ct_drain *drain, const uint8_t *counters)
@@ -32,6 +34,8 @@ drain_counts_free(struct drain_counts *counts)
 {
   free(counts->tallies);
   free(counts->touched);
+  free(atomic_load_explicit(&counts->own, memory_order_relaxed));
+  atomic_store_explicit(&counts->own, NULL, memory_order_relaxed);
   counts->tallies = NULL;
   counts->touched = NULL;
 }
@@ -165,6 +169,56 @@ ct_drain_has_counts(struct ct_drain *drain)
          atomic_load_explicit(&drain->counts.taken, memory_order_acquire);
 }
 
+static inline void
+add_own(_Atomic uint64_t *sum, uint64_t n)
+{
+  atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static inline uint64_t
+piece(uint64_t last_tsc, uint64_t tsc)
+{
+  return tsc < last_tsc ? 0 : tsc - last_tsc < OWN_TICKS_MOST ? tsc - last_tsc : OWN_TICKS_MOST;
+}
+
+/*
+ * Which function is running is known from its enter on, as long as the calls of these events fit together; before that,
+ * from a return, what came right before it. So of what was entered before it is a lower bound.
+ */
+static void
+measure_own(struct ct_drain_own *own, const struct ct_ring_event *events, size_t count)
+{
+  uint64_t last_tsc = UINT64_MAX;
+  uint32_t running[OWN_DEPTH], depth = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint32_t word = (uint32_t)__atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
+    uint64_t tsc = __atomic_load_n(&events[i].tsc, __ATOMIC_RELAXED);
+    uint32_t fn = word >> CT_WORD_FN_SHIFT;
+    unsigned kind = word >> CT_WORD_KIND_SHIFT & 3;
+    if (kind == CT_KIND_OTHER) {
+      bool is_apart = (fn & CT_FN_POINT_BIT) != 0 || drain_is_value(fn);
+      depth = is_apart ? depth : 0;
+      last_tsc = is_apart ? last_tsc : UINT64_MAX;
+      continue;
+    }
+    uint32_t whose = depth != 0 ? running[depth - 1] : kind == CT_KIND_RETURN ? fn : UINT32_MAX;
+    if (whose < CT_DRAIN_TALLIES) {
+      add_own(&own[whose].ticks, piece(last_tsc, tsc));
+    }
+    last_tsc = tsc;
+    if (kind != CT_KIND_ENTER && depth != 0) {
+      depth = kind == CT_KIND_TAIL || whose == fn ? depth - 1 : 0;
+    }
+    if (kind != CT_KIND_RETURN) {
+      depth = depth < OWN_DEPTH ? depth : 0;
+      running[depth++] = fn;
+      if (fn < CT_DRAIN_TALLIES) {
+        add_own(&own[fn].calls, 1);
+      }
+    }
+  }
+}
+
 void
 drain_counts_tally(struct drain_counts *counts, const struct ct_ring_event *events, size_t count)
 {
@@ -179,6 +233,28 @@ drain_counts_tally(struct drain_counts *counts, const struct ct_ring_event *even
       add(counts, fn, &counts->tallies[fn].recorded, 1);
     }
   }
+  /* acquire: pairs with ct_drain_measure_own, which has made the memory before */
+  struct ct_drain_own *own = atomic_load_explicit(&counts->own, memory_order_acquire);
+  if (own != NULL && atomic_load_explicit(&counts->measures_own, memory_order_relaxed)) {
+    measure_own(own, events, count);
+  }
+}
+
+/* The memory is made when it is asked for first: most of it is never touched. */
+void
+ct_drain_measure_own(struct ct_drain *drain, bool on)
+{
+  struct drain_counts *counts = &drain->counts;
+  if (on && atomic_load_explicit(&counts->own, memory_order_relaxed) == NULL) {
+    atomic_store_explicit(&counts->own, calloc(CT_DRAIN_TALLIES, sizeof(struct ct_drain_own)), memory_order_release);
+  }
+  atomic_store_explicit(&counts->measures_own, on, memory_order_relaxed);
+}
+
+const struct ct_drain_own *
+ct_drain_own(const struct ct_drain *drain)
+{
+  return atomic_load_explicit(&drain->counts.own, memory_order_relaxed);
 }
 
 void

@@ -13,6 +13,8 @@ struct drain_counts {
   const uint8_t *counters;                /* of the ring, CT_COUNTERS_BYTES for each slot; NULL: there are none */
   struct ct_counter *seen[CT_SLOT_COUNT]; /* as they were when last read; NULL: all zero */
   struct ct_drain_tally *tallies;         /* CT_DRAIN_TALLIES; NULL: there is no budget */
+  _Atomic(struct ct_drain_own *) own;     /* as many; NULL: it was never asked for */
+  _Atomic bool measures_own;              /* it is wanted now */
   _Atomic uint8_t *touched;               /* a byte for CT_DRAIN_TALLY_RUN of them, as ct_drain_touched says */
   uint32_t first;                         /* the function that the first counter is of */
   _Atomic uint32_t asked, taken;          /* numbers of readings: the last one that was asked for, and done */

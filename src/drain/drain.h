@@ -70,6 +70,10 @@ enum ct_hook_event {
 struct ct_drain_tally {
   _Atomic uint64_t recorded, counted;
 };
+/* While ct_drain_measure_own says so: calls, and what of their time was certainly the function's own, in ticks. */
+struct ct_drain_own {
+  _Atomic uint64_t calls, ticks;
+};
 #define CT_DRAIN_TALLIES   262144u /* functions with a greater id have none */
 #define CT_DRAIN_TALLY_RUN 8u      /* a divisor of that */
 
@@ -222,6 +226,9 @@ const struct ct_drain_tally *ct_drain_tallies(const struct ct_drain *drain);
 /* A byte for each CT_DRAIN_TALLY_RUN tallies, not 0 where one of them has grown since somebody set it to 0. Who reads
  * the tallies sets it to 0 first (acquire). */
 _Atomic uint8_t *ct_drain_touched(const struct ct_drain *drain);
+/* As many, from the time of the first ct_drain_measure_own on; NULL: there are none. */
+const struct ct_drain_own *ct_drain_own(const struct ct_drain *drain);
+void ct_drain_measure_own(struct ct_drain *drain, bool on);
 /* Asks for them to be brought up to date; that is done within milliseconds, and then the second one is true. */
 void ct_drain_ask_counts(struct ct_drain *drain);
 /* From then on the kernel is not to report switches of threads, which costs them time: only sums are known. Not where a

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define OUT_KEPT           10000u /* functions listed in the manifest */
-#define SPENT_OWN_NS_LEAST 1e6    /* of the last two seconds or so */
+#define SPENT_OWN_NS_LEAST 1e7    /* of the last two seconds or so */
 
 static const char *const seen_names[CT_SEEN_LEVELS] = {"full", "sampled", "counted", "out"};
 
@@ -34,7 +34,10 @@ session_begin_budget(struct ct_session *session)
   budget->cpu_ns = budget->drain_cpu_ns = 0;
   ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
   budget->drain_cpu_ns = ct_drain_cpu_ns(session->recording.drain);
-  budget->drain_ns = BUDGET_DRAIN_NS_FIRST;
+  ct_budget_drain_begin(&budget->drain);
+  budget->measure_ns = 0;
+  budget->measured = 0;
+  budget->is_measuring = false;
   budget->modules_seen = budget->whole_ns = budget->tick_cpu_ns = 0;
   budget->has_decided = budget->asked = false;
   budget->is_long = false;

@@ -4,11 +4,11 @@
 #define CT_RECORD_BUDGET_INTERNAL_H
 
 #include "record/budget_cold.h"
+#include "record/budget_drain.h"
 #include "record/budget_factor.h"
 #include "record/session_internal.h"
 
-#define BUDGET_STEPS_KEPT     1000u
-#define BUDGET_DRAIN_NS_FIRST 15.0 /* of the drain's time an event */
+#define BUDGET_STEPS_KEPT 1000u
 
 /* Where the level of a function is set: there may be several, of the hooks that it has had. */
 struct budget_gate {
@@ -37,14 +37,16 @@ struct session_budget {
   uint64_t whole_ns;    /* all functions were looked at then; 0: that is due */
   uint64_t tick_cpu_ns; /* what the last tick has taken of this thread's time */
   uint64_t switches;
-  double switch_share;     /* of the process's time, of late, what reports of its threads' switches take */
-  uint32_t switch_ticks;   /* that this is the mean of; 0: it was given up */
-  double points;           /* calls of functions without gates, in the last tick */
-  double drain_ns;         /* an event */
-  double rest;             /* of the drain's time what is no event's, and ticks, ns a second of the process's */
+  double switch_share;   /* of the process's time, of late, what reports of its threads' switches take */
+  uint32_t switch_ticks; /* that this is the mean of; 0: it was given up */
+  double points;         /* calls of functions without gates, in the last tick */
+  struct ct_budget_drain drain;
   double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;
+  uint64_t measure_ns;         /* when own times are to be measured next */
+  uint32_t measured;           /* how often they were */
+  bool is_measuring;           /* they are, until the next tick: all that is patched is recorded */
   bool is_long;                /* the tick that goes on: an experiment needs more of the process's time */
   size_t seen[CT_SEEN_LEVELS]; /* how many functions with gates are seen so */
   size_t last_steps;           /* of the last tick, but those of functions that went out */

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See budget_policy.h. Three thresholds of the rate are found, as if nothing had been decided before: up to the first
+ * See budget_policy.h. First a threshold of the own time of a call: what takes longer is recorded. Of the others three
+ * thresholds of the rate are found, as if nothing had been decided before: up to the first
  * functions are recorded, up to the second sampled, up to the third counted. Then what is seen already stays as it is,
  * unless the limit would be passed (then the thresholds count), or there is room for clearly more: functions are not to
  * go to and fro.
  */
 #include "record/budget_policy.h"
 
+#include <math.h>
+
 #define AIM           0.85 /* of the limit: what a decision is made for */
 #define TOO_MUCH      0.95 /* of the limit: from there on a decision is due */
-#define COUNTED_MOST  0.5  /* of what is aimed at: for counting */
+#define LONG_MOST     0.6  /* of what is aimed at: for functions with long own times, ... */
+#define LONG_TIMES    3.0  /* ... so much longer than recording a call takes */
+#define LONG_STEPS    24   /* to find from where on, up to 2^LONG_STEPS times that */
+#define COUNTED_MOST  0.5  /* of the rest: for counting */
 #define SAMPLED_MOST  0.5  /* of the rest: for samples */
 #define PROMOTE_RATE  1.3  /* a function is seen better when one that is called so much more would be too ... */
 #define PROMOTE_NS    1000000000ull /* ... and so long after its last step */
@@ -46,8 +52,45 @@ spent(const struct ct_budget_costs *costs, const struct ct_budget_function *func
 }
 
 struct thresholds {
+  double own_ns;                 /* of a call: what takes so long is recorded, and the next ones are of the others */
   size_t full, sampled, counted; /* of the sorted functions the first one that is not seen so well */
 };
+
+/* What it takes to record those that take so long. */
+static double
+price_of_long(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs,
+              double own_ns)
+{
+  double sum = 0;
+  for (size_t i = 0; i < count; i++) {
+    sum += functions[i]->own_ns >= own_ns ? functions[i]->rate * (costs->full + functions[i]->cold) : 0;
+  }
+  return sum;
+}
+
+/* The least one that leaves it within what is allowed for that, to a few per cent. */
+static double
+find_long(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs, double aim)
+{
+  double low = LONG_TIMES * costs->full, high = low;
+  int step = 0;
+  while (price_of_long(functions, count, costs, high) > aim * LONG_MOST) {
+    low = high;
+    high *= 2;
+    if (++step == LONG_STEPS) {
+      return HUGE_VAL;
+    }
+  }
+  for (step = 0; step < 6 && high > low; step++) {
+    double middle = (low + high) / 2;
+    if (price_of_long(functions, count, costs, middle) > aim * LONG_MOST) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return high;
+}
 
 /* A function without a counter is recorded, or out. */
 static struct thresholds
@@ -55,9 +98,14 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
                 double aim)
 {
   double counting = 0, extra, rest;
-  struct thresholds to = {0, 0, 0};
+  struct thresholds to = {.own_ns = find_long(functions, count, costs, aim)};
+  aim -= price_of_long(functions, count, costs, to.own_ns);
   while (to.counted < count) {
     const struct ct_budget_function *function = functions[to.counted];
+    if (function->own_ns >= to.own_ns) {
+      to.counted++;
+      continue;
+    }
     extra = function->has_counter ? function->rate * (costs->counted + function->cold) : 0;
     if (counting + extra > aim * COUNTED_MOST) {
       break;
@@ -68,8 +116,8 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
   rest = aim - counting;
   double sampling = 0;
   while (to.sampled < to.counted) {
-    extra =
-        functions[to.sampled]->has_counter ? functions[to.sampled]->rate * (costs->full / CT_SEEN_SAMPLED_CALLS) : 0;
+    bool is_sampled = functions[to.sampled]->has_counter && functions[to.sampled]->own_ns < to.own_ns;
+    extra = is_sampled ? functions[to.sampled]->rate * (costs->full / CT_SEEN_SAMPLED_CALLS) : 0;
     if (sampling + extra > rest * SAMPLED_MOST) {
       break;
     }
@@ -82,7 +130,7 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
     double instead = !function->has_counter ? -function->cold
                      : to.full < to.sampled ? ct_budget_call_cost(costs, CT_SEEN_SAMPLED)
                                             : costs->counted;
-    extra = function->rate * (costs->full - instead);
+    extra = function->own_ns >= to.own_ns ? 0 : function->rate * (costs->full - instead);
     if (recording + extra > rest - sampling) {
       break;
     }
@@ -96,7 +144,7 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
 static uint8_t
 by_thresholds(const struct ct_budget_function *function, size_t at, const struct thresholds *to)
 {
-  if (at < to->full) {
+  if (at < to->full || function->own_ns >= to->own_ns) {
     return CT_SEEN_FULL;
   }
   return !function->has_counter || at >= to->counted ? CT_SEEN_OUT
@@ -107,8 +155,11 @@ by_thresholds(const struct ct_budget_function *function, size_t at, const struct
 /* Would it still be seen so if it were called more often? Then its place may be another one soon, but not yet. */
 static bool
 has_room(struct ct_budget_function *const *functions, size_t count, size_t at, uint8_t seen,
-         const struct thresholds *to)
+         const struct thresholds *to, const struct ct_budget_costs *costs)
 {
+  if (functions[at]->own_ns >= to->own_ns) {
+    return functions[at]->own_ns >= to->own_ns * PROMOTE_RATE || to->own_ns <= LONG_TIMES * costs->full;
+  }
   size_t end = seen == CT_SEEN_FULL ? to->full : seen == CT_SEEN_SAMPLED ? to->sampled : to->counted;
   return end == count || functions[at]->rate * PROMOTE_RATE <= functions[end]->rate;
 }
@@ -140,7 +191,7 @@ choose_probes(struct ct_budget_function **functions, size_t count, const struct 
 /* What becomes of a function that is seen somehow. */
 static uint8_t
 choose_one(struct ct_budget_function *const *functions, size_t count, size_t at, const struct thresholds *to,
-           bool too_much, uint64_t now, bool is_first)
+           const struct ct_budget_costs *costs, bool too_much, uint64_t now, bool is_first)
 {
   const struct ct_budget_function *function = functions[at];
   uint8_t best = by_thresholds(function, at, to);
@@ -154,10 +205,10 @@ choose_one(struct ct_budget_function *const *functions, size_t count, size_t at,
     return function->seen;
   }
   if (function->seen == CT_SEEN_OUT) {
-    bool is_time = age >= PROMOTE_NS << function->backoff && has_room(functions, count, at, best, to);
+    bool is_time = age >= PROMOTE_NS << function->backoff && has_room(functions, count, at, best, to, costs);
     return !is_time ? CT_SEEN_OUT : function->has_counter ? CT_SEEN_COUNTED : best;
   }
-  return is_first || (age >= PROMOTE_NS && has_room(functions, count, at, best, to)) ? best : function->seen;
+  return is_first || (age >= PROMOTE_NS && has_room(functions, count, at, best, to, costs)) ? best : function->seen;
 }
 
 double
@@ -172,7 +223,7 @@ ct_budget_choose(struct ct_budget_function **functions, size_t count, const stru
   bool too_much = now_spent > allowed_ns * TOO_MUCH;
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
-    function->wanted = choose_one(functions, count, i, &to, too_much, now_ns, is_first);
+    function->wanted = choose_one(functions, count, i, &to, costs, too_much, now_ns, is_first);
     if (function->wanted == CT_SEEN_OUT && function->seen != CT_SEEN_OUT) {
       function->retry_ns = now_ns + (RETRY_NS << function->backoff);
     } else if (function->seen != CT_SEEN_OUT && now_ns - function->since_ns > SETTLED_NS) {

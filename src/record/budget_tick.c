@@ -36,12 +36,17 @@
 #define EXPERIMENT_NS_LEAST 20000000.0   /* of processor time in each of its ticks */
 #define COLD_NS_LEAST       10000000ull  /* ... of those with patches ... */
 #define COLD_NS_MOST        400000000ull /* ... which wait no longer for it */
-#define DRAIN_NS_LEAST      5.0 /* of the drain's time an event: at least, and at most: the rest is no event's */
-#define DRAIN_NS_MOST       40.0
 #define SMOOTH_SECONDS      2.0
 #define SWITCH_NS           3000.0 /* that a thread goes and comes again, and both are reported */
 #define SWITCH_MOST         0.25   /* of the limit, for such reports */
 #define SWITCH_TICKS        8u
+#define MEASURE_NS          20000000ull /* own times are measured for so long, ... */
+#define MEASURE_CPU_NS      5000000ull  /* ... and for so long of the process's time, ... */
+#define MEASURE_NS_MOST     500000000ull
+#define MEASURE_SOON        3u /* the first times, at the begin and then ... */
+#define MEASURE_SOON_NS     700000000ull
+#define MEASURE_LATER_NS    20000000000ull
+#define MEASURE_CALLS       8u /* or the time of one says little */
 
 /* ---- the functions, and where their levels are ---- */
 
@@ -283,7 +288,7 @@ sum_up_cost(const struct session_budget *budget, const struct ct_budget_costs *c
       sum += function->rate * (used_ns / 1e9) * (costs->out + function->cold);
     }
   }
-  *drain_ns = 2 * budget->drain_ns * recorded;
+  *drain_ns = 2 * ct_budget_drain_event_ns(&budget->drain) * recorded;
   return sum + recorded * costs->full;
 }
 
@@ -416,7 +421,7 @@ costs_of(const struct ct_session *session)
 {
   double factor = ct_budget_factor(&session->budget->factor);
   struct ct_budget_costs costs = measured_costs(session);
-  costs.full = costs.full * factor + 2 * session->budget->drain_ns;
+  costs.full = costs.full * factor + 2 * ct_budget_drain_event_ns(&session->budget->drain);
   costs.counted *= factor;
   costs.out *= factor;
   return costs;
@@ -446,25 +451,21 @@ weigh_switches(struct ct_session *session, double used_ns)
   }
 }
 
-/* What the drain's time is an event, and what of it is no event's, with our last tick's, ns a second of the process's
- * time. */
-static double
-read_drain(struct ct_session *session, double seconds)
+/* What the drain has used since the last tick; not at the begin, when much is done once. */
+static void
+read_drain(struct ct_session *session, double used_ns, double seconds)
 {
   struct session_budget *budget = session->budget;
   struct ct_drain_numbers numbers;
   ct_drain_numbers(session->recording.drain, &numbers);
-  uint64_t cpu = ct_drain_cpu_ns(session->recording.drain), ticks = budget->tick_cpu_ns;
+  uint64_t cpu = ct_drain_cpu_ns(session->recording.drain);
   double used = cpu > budget->drain_cpu_ns ? (double)(cpu - budget->drain_cpu_ns) : 0;
   double events = numbers.events > budget->events ? (double)(numbers.events - budget->events) : 0;
   budget->drain_cpu_ns = cpu;
   budget->events = numbers.events;
-  if (events > 1000) {
-    double each = used / events;
-    each = each < DRAIN_NS_LEAST ? DRAIN_NS_LEAST : each > DRAIN_NS_MOST ? DRAIN_NS_MOST : each;
-    budget->drain_ns = 0.7 * budget->drain_ns + 0.3 * each;
+  if (budget->has_decided || budget->is_measuring) {
+    ct_budget_drain_add(&budget->drain, events, used, (double)budget->tick_cpu_ns, used_ns, seconds);
   }
-  return (at_least(used - events * budget->drain_ns, 0) + (double)ticks) / seconds;
 }
 
 /* All gates of a function. */
@@ -551,6 +552,62 @@ set_back(struct ct_session *session)
   }
 }
 
+static void
+read_own_time(struct ct_budget_function *function, const struct ct_drain_own *own, double tick_ns)
+{
+  uint64_t calls = atomic_load_explicit(&own->calls, memory_order_relaxed) - function->own_calls;
+  uint64_t ticks = atomic_load_explicit(&own->ticks, memory_order_relaxed);
+  if (calls >= MEASURE_CALLS) {
+    double own_ns = (double)(ticks - function->own_ticks) * tick_ns / (double)calls;
+    function->own_ns = function->own_ns > 0 ? (function->own_ns + own_ns) / 2 : own_ns;
+    function->own_calls += calls;
+    function->own_ticks = ticks;
+  }
+}
+
+/*
+ * Own times of calls are seen where callees are recorded too. So for a moment all that is patched is recorded: at the
+ * begin, some more times soon after, when a program has come to its work, and rarely then. True while that goes on:
+ * nothing is decided then.
+ */
+static bool
+measure(struct ct_session *session, size_t count, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  struct ct_drain *drain = session->recording.drain;
+  if (!budget->is_measuring) {
+    if (now < budget->measure_ns || (budget->has_decided && budget->last_steps >= STEADY_STEPS)) {
+      return false;
+    }
+    ct_drain_measure_own(drain, true);
+    for (size_t i = 0; i < count; i++) {
+      const struct ct_budget_function *function = budget->sorted[i];
+      if (function->seen != CT_SEEN_FULL && function->seen != CT_SEEN_OUT) {
+        set_function(session, function, CT_SEEN_FULL);
+      }
+    }
+    budget->is_measuring = true;
+    return true;
+  }
+  const struct ct_drain_own *own = ct_drain_own(drain);
+  double tick_ns = ct_manifest_tick_ns(&session->recording.manifest);
+  ct_drain_measure_own(drain, false);
+  for (size_t i = 0; i < count; i++) {
+    struct ct_budget_function *function = budget->sorted[i];
+    const struct ct_drain_own *its = own != NULL ? &own[function - budget->functions] : NULL;
+    if (its != NULL) {
+      read_own_time(function, its, tick_ns);
+    }
+    if (function->seen != CT_SEEN_FULL && function->seen != CT_SEEN_OUT) {
+      set_function(session, function, function->seen);
+    }
+  }
+  budget->is_measuring = false;
+  budget->measured++;
+  budget->measure_ns = now + (budget->measured < MEASURE_SOON ? MEASURE_SOON_NS : MEASURE_LATER_NS);
+  return false;
+}
+
 /* True while an experiment goes on: nothing is decided then. */
 static bool
 experiment(struct ct_session *session, size_t count, double used, bool was_long, uint64_t now)
@@ -596,8 +653,7 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   budget->cpu_ns = cpu;
   bool was_long = budget->is_long;
   budget->is_long = false;
-  double rest_now = read_drain(session, used / 1e9); /* at the begin that is much, but only once */
-  budget->rest = budget->has_decided ? 0.9 * budget->rest + 0.1 * rest_now : 0;
+  read_drain(session, used, seconds);
   struct ct_budget_costs costs = costs_of(session);
   bool has_idle;
   size_t count = read_rates(session, used, now, &has_idle);
@@ -605,14 +661,15 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   weigh_switches(session, used);
   spent_ns += budget->switch_share * used;
   double own = at_least(1 - (spent_ns - drain_ns) / used, 0.1) * 1e9; /* of a second of the process's time */
-  double others = budget->rest + budget->switch_share * 1e9;          /* than hooks and their events */
+  double rest = ct_budget_drain_rest(&budget->drain), others = rest + budget->switch_share * 1e9;
   double allowed = at_least(session->options.budget * own - others, session->options.budget * own / 4);
   double left = SMOOTH_SECONDS / (SMOOTH_SECONDS + seconds); /* ... what is older weighs less */
-  budget->spent_ns = left * budget->spent_ns + spent_ns + budget->rest * used / 1e9;
+  budget->spent_ns = left * budget->spent_ns + spent_ns + rest * used / 1e9;
   budget->own_ns = left * budget->own_ns + own * used / 1e9;
   if (budget->cold.goes_on) {
     ct_budget_cold_after(&budget->cold, budget->sorted, count, budget->points, used);
-  } else if (experiment(session, count, used, was_long, now)) {
+  } else if ((!budget->is_measuring && experiment(session, count, used, was_long, now)) ||
+             measure(session, count, now)) {
     return;
   }
   bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= CT_BUDGET_STOP_NS;
@@ -627,6 +684,11 @@ static void
 find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most)
 {
   bool is_experiment = budget->is_long || budget->factor.phase != CT_BUDGET_NO_EXPERIMENT;
+  if (budget->is_measuring) {
+    *least = MEASURE_CPU_NS;
+    *most = MEASURE_NS_MOST;
+    return;
+  }
   *least = is_experiment ? (uint64_t)EXPERIMENT_NS_LEAST : budget->cold.goes_on ? COLD_NS_LEAST : CPU_NS_LEAST;
   *most = budget->cold.goes_on ? COLD_NS_MOST : IDLE_NS;
 }
@@ -646,7 +708,7 @@ session_serve_budget(struct ct_session *session, int ms)
   if (budget == NULL || budget->failed || ct_drain_tallies(session->recording.drain) == NULL) {
     return ms;
   }
-  uint64_t each = budget->has_decided ? TICK_NS : FIRST_TICK_NS, least, most;
+  uint64_t each = budget->is_measuring ? MEASURE_NS : budget->has_decided ? TICK_NS : FIRST_TICK_NS, least, most;
   find_length(budget, &least, &most);
   if (now - budget->tick_ns < each ||
       !ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) ||
@@ -660,8 +722,9 @@ session_serve_budget(struct ct_session *session, int ms)
     budget->asked = false;
     if (find_gates(session)) {
       uint64_t begin = thread_cpu_ns();
+      bool is_first = !budget->has_decided; /* it sets all levels, once */
       tick(session, now, cpu);
-      budget->tick_cpu_ns = thread_cpu_ns() - begin;
+      budget->tick_cpu_ns = is_first ? 0 : thread_cpu_ns() - begin;
     } else {
       budget->failed = true;
     }

@@ -214,11 +214,73 @@ test_kept(void **state)
   (void)state;
 }
 
+static void
+settle(struct scene *scene, double allowed)
+{
+  look(scene, allowed, true);
+  for (int i = 0; i < 60; i++) {
+    look(scene, allowed, false);
+  }
+}
+
+/* What takes much of the program's time for what its events cost is seen in full, however many are called less. */
+static void
+test_long(void **state)
+{
+  struct scene *scene = make_scene();
+  struct ct_budget_function *slow = &scene->functions[620], *quick = &scene->functions[621];
+  settle(scene, 2e7);
+  assert_true(slow->seen != CT_SEEN_FULL && quick->seen != CT_SEEN_FULL);
+  double before = (double)seen_so(scene, CT_SEEN_FULL);
+  slow->own_ns = 3000; /* it is called some 90,000 times a second: a quarter of the program's time */
+  quick->own_ns = 20;
+  double sum = 0;
+  for (int i = 0; i < 90; i++) {
+    look(scene, 2e7, false);
+    sum += i >= 30 ? spent(scene) : 0;
+  }
+  assert_true(sum / 60 <= 2e7);
+  assert_int_equal(slow->seen, CT_SEEN_FULL);
+  assert_true(quick->seen != CT_SEEN_FULL);
+  assert_true((double)seen_so(scene, CT_SEEN_FULL) > 0.8 * before);
+  free(scene);
+  (void)state;
+}
+
+/* Where all have long times those with the longest are seen in full, and the limit is kept. */
+static void
+test_all_long(void **state)
+{
+  static const double allowed[] = {2e7, 1e8};
+  for (size_t a = 0; a < sizeof(allowed) / sizeof(allowed[0]); a++) {
+    struct scene *scene = make_scene();
+    for (size_t i = 300; i < COUNT; i++) {
+      scene->functions[i].own_ns = 300 + 10 * (double)(i * 7919 % COUNT);
+    }
+    settle(scene, allowed[a]);
+    double longest_unseen = 0, longest_seen = 0, sum = 0;
+    for (int i = 0; i < 300; i++) {
+      look(scene, allowed[a], false);
+      sum += spent(scene);
+    }
+    assert_true(sum / 300 <= allowed[a]);
+    for (size_t i = 300; i < 700; i++) {
+      const struct ct_budget_function *function = &scene->functions[i];
+      double *longest = function->seen == CT_SEEN_FULL ? &longest_seen : &longest_unseen;
+      *longest = function->own_ns > *longest ? function->own_ns : *longest;
+    }
+    assert_true(longest_seen >= longest_unseen || longest_unseen == 0);
+    free(scene);
+  }
+  (void)state;
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_settles), cmocka_unit_test(test_order),
                                      cmocka_unit_test(test_jump),    cmocka_unit_test(test_enough),
-                                     cmocka_unit_test(test_nothing), cmocka_unit_test(test_kept)};
+                                     cmocka_unit_test(test_nothing), cmocka_unit_test(test_kept),
+                                     cmocka_unit_test(test_long),    cmocka_unit_test(test_all_long)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
