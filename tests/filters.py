@@ -237,8 +237,13 @@ def losses(scene):
     program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")
     for rounds in (20000, 40000, 80000, 160000):  # contrail is sometimes fast enough for the first ones
         shutil.rmtree(scene.trace, ignore_errors=True)
-        scene.record("-q", "--no-wait", "--ring-size", "1", "--trace", "leaf", "--trace", "pair", "--no-args", "--", program, str(rounds))
-        if any(line["kind"] == "lost" for line in scene.lines()):
+        scene.record("-q", "--no-wait", "--ring-size", "1", "--trace", "leaf", "--trace", "pair", "--trace", "libc.so.6!start_thread", "--no-args", "--",
+                     program, str(rounds))
+        lines = scene.lines()
+        if any(line["kind"] == "lost" for line in lines):
+            unsure = {line["id"] for line in lines if line["kind"] in ("return", "left") and line.get("uncertain")}
+            rows = json.loads(scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT id FROM spans WHERE flags LIKE '%uncertain%'"))
+            expect(unsure == {row["id"] for row in rows}, f"uncertain in replay, and in spans: {unsure}, {rows}")
             return compare(scene)
     expect(False, f"nothing is lost of {rounds} rounds")
 

@@ -414,6 +414,7 @@ QUESTIONS = (("graph", "--min-share", "0", "--depth", "0"), ("graph", "--per-thr
              ("graph", "-n", "5"), ("report", "--callers", "**", "--limit", "0"), ("report", "--callees", "**", "--limit", "0"),
              *(("report", "--by", what, "--limit", "0") for what in ("function", "module", "file", "thread", "process", "class")),
              ("report", "--by", "module", "--sort", "off", "--module", "graph"), ("graph", "--module", "libc*"))
+BLOCK_FILE_HEADER, BLOCK_HEADER = 64, 128  # of a thread's events (docs/format.md)
 TREE_BYTES = (120, 160, 152)  # of the threads in spans.cti: where the first begins, how long each is, where in it this is
 SUMS_ONLY = 4  # of the flags, at 4: what it has are the sums of a tree that was too large
 
@@ -484,6 +485,50 @@ def indexed(scene):
         again = scene.run(scene.contrail, "graph", "--json", scene.trace, env=environment)
         expect(again == shown, f"the index damaged at {at}: {again[:2000]}")
     return f"{count} answers, trees of {kept} of {threads} threads"
+
+
+BLOCK_BYTES, STORED_AT = 128, 32  # a block's header, and in it how many bytes are after it (docs/format.md)
+
+SPREAD = r"""
+#include <stdlib.h>
+static volatile long sum;
+long a(long n);
+long leaf(long n) { sum += n; return n; }
+long b(long n) { sum += n; return n <= 0 ? 1 : (n & 1 ? a(n - 1) : b(n - 1)) + 1; }
+long rare(long n) { return leaf(n) + b(n) + 1; }
+long a(long n) { if (n == 40) rare(5); sum -= n; return n <= 0 ? 2 : n == 40 ? leaf(n) : (n & 2 ? b(n - 1) : a(n - 2)) + b(n / 2); }
+long often(long n) { return leaf(n) + a(n); }
+long run(long n) { for (long i = 0; i < n; i++) often(i == n / 2 ? 40 : i % 9); return sum; }
+int main(int argc, char **argv) { return run(atol(argv[1])) == 1; }
+"""
+
+
+@case
+def paths_of_a_function_by_sums(scene):
+    """`graph FUNCTION` where the index has sums alone: out of their paths, or of those pieces of the trace that have to do with it and of no others."""
+    program = scene.compile(scene.write("spread.c", SPREAD), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-optimize-sibling-calls")
+    scene.record("-q", "--no-args", "--trace", "spread!", "--", program, "70000")
+    names = ("main", "run", "often", "rare", "a", "b", "leaf", "ra*")
+    count = compare_indexed(scene, nodes=40, questions=(), names=names)
+    expect(trees(scene.trace)[:2] == (0, 1), f"trees: {trees(scene.trace)}")
+    own = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0", CONTRAIL_TEST_TREE_NODES="40")
+    show = lambda name: scene.execute(scene.contrail, "graph", "--json", name, scene.trace, env=own).stdout
+    whole = [show(name) for name in names]
+    blocks = [BLOCK_FILE_HEADER]
+    path = os.path.join(scene.trace, "thread_0", "index.ctb")
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    while blocks[-1] < len(data):
+        blocks.append(blocks[-1] + BLOCK_HEADER + struct.unpack_from("<I", data, blocks[-1] + 16)[0])
+    for tenths in (1, 2, 8):  # blocks far from the only call of rare cannot be read any more
+        data[blocks[len(blocks) * tenths // 10] + BLOCK_HEADER + 50] ^= 0x55
+    with open(path, "wb") as file:
+        file.write(data)
+    again = [show(name) for name in names]
+    same = [name for name, one, other in zip(names, whole, again) if one == other]
+    expect({"main", "run", "often", "rare", "ra*"} <= set(same), f"the same when the trace cannot be read elsewhere: {same} ({len(blocks)} blocks)")
+    expect("b" not in same, "nothing was damaged")
+    return f"{count} answers"
 
 
 @case(some=("indexed", 1))

@@ -3,6 +3,7 @@
 #include "span/spans_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void
 ct_spans_observe(struct ct_spans *spans, const struct ct_span_observer *observer)
@@ -22,12 +23,10 @@ ct_spans_off_now(const struct ct_spans *spans)
   return spans->clock.off;
 }
 
-int
-ct_spans_report_enter(struct ct_spans *spans, struct ct_span_stack *stack)
+/* Room for notes as there is for frames. */
+static int
+fit_notes(struct ct_span_stack *stack)
 {
-  if (spans->observer->edges != NULL) {
-    return spans->observer->entered(spans->observer->arg, spans, stack);
-  }
   if (stack->note_capacity < stack->capacity) {
     struct ct_span_note *notes = reallocarray(stack->notes, stack->capacity, sizeof(*notes));
     if (notes == NULL) {
@@ -35,6 +34,36 @@ ct_spans_report_enter(struct ct_spans *spans, struct ct_span_stack *stack)
     }
     stack->notes = notes;
     stack->note_capacity = stack->capacity;
+  }
+  return 0;
+}
+
+static int
+clear_notes(struct ct_span_stack *stack, void *arg)
+{
+  (void)arg;
+  int code = fit_notes(stack);
+  if (code == 0 && stack->count != 0) {
+    memset(stack->notes, 0, stack->count * sizeof(*stack->notes));
+  }
+  return code;
+}
+
+int
+ct_spans_observe_restored(struct ct_spans *spans)
+{
+  bool has_notes = spans->observer != NULL && spans->observer->edges == NULL;
+  return has_notes ? ct_span_stacks_each(&spans->stacks, clear_notes, NULL) : 0;
+}
+
+int
+ct_spans_report_enter(struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  if (spans->observer->edges != NULL) {
+    return spans->observer->entered(spans->observer->arg, spans, stack);
+  }
+  if (fit_notes(stack) != 0) {
+    return CT_ENOMEM;
   }
   stack->notes[stack->count - 1] = (struct ct_span_note){0};
   return spans->observer->entered(spans->observer->arg, spans, stack);

@@ -155,7 +155,8 @@ int ct_spans_save(struct ct_spans *spans, struct ct_span_bytes *bytes);
 /*
  * Goes on from the block at offset with what was known there; no bytes: from the begin of the stream. CT_EFORMAT: the
  * bytes make no sense, or there is no such block; the builder gives nothing then. Bounds (ct_spans_off_at_most) are not
- * kept.
+ * kept. For an observer frames that are open there have zeroed notes, and sums of what was called in them before are
+ * not known.
  */
 int ct_spans_restore(struct ct_spans *spans, uint64_t offset, const uint8_t *bytes, size_t size);
 /*

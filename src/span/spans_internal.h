@@ -83,7 +83,9 @@ const struct ct_event *ct_spans_plain(struct ct_spans *spans, const struct ct_ev
  */
 bool ct_spans_direct(struct ct_spans *spans, int *code);
 
-/* observe.c. The innermost frame of the stack is new. */
+/* observe.c. Frames that were restored have zeroed notes. 0 or CT_ENOMEM. */
+int ct_spans_observe_restored(struct ct_spans *spans);
+/* The innermost frame of the stack is new. */
 int ct_spans_report_enter(struct ct_spans *spans, struct ct_span_stack *stack);
 /* The span that came last is that of the frame that was the innermost one until now, or of no frame (!has_note). */
 void ct_spans_report_end(struct ct_spans *spans, struct ct_span_stack *stack, bool has_note);

@@ -372,6 +372,7 @@ ct_spans_restore(struct ct_spans *spans, uint64_t offset, const uint8_t *bytes, 
   free(spans->bounds.inside);
   spans->bounds.inside = NULL;
   int code = size != 0 ? restore_state(spans, bytes, size) : 0;
+  code = code == 0 ? ct_spans_observe_restored(spans) : code;
   if (code == 0 && size == 0) {
     code = ct_cursor_rewind(spans->cursor);
   } else if (code == 0) {

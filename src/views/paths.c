@@ -398,9 +398,8 @@ base_of(struct ct_paths *paths, const struct ct_span_stack *stack, uint32_t fram
   return stack->context == 0 ? paths->top : ct_paths_step(paths, paths->top, CT_PATH_STACKS);
 }
 
-/* *path CT_PATH_NONE: the call is in none. */
-static int
-path_of(struct ct_paths *paths, uint32_t base, uint32_t fn, uint32_t *path)
+int
+ct_paths_of_call(struct ct_paths *paths, uint32_t base, uint32_t fn, uint32_t *path)
 {
   uint32_t name = ct_view_reading_name(paths->reading, fn);
   *path = CT_PATH_NONE;
@@ -468,7 +467,7 @@ entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
   struct ct_paths *paths = arg;
   uint32_t top = stack->count - 1, base = base_of(paths, stack, top), path;
   (void)spans;
-  int rc = path_of(paths, base, stack->frames[top].fn, &path);
+  int rc = ct_paths_of_call(paths, base, stack->frames[top].fn, &path);
   if (rc != 0 || path == CT_PATH_NONE) {
     return rc;
   }
@@ -520,7 +519,7 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   }
   if (call->note != NULL) {
     path = call->note->node;
-  } else if (path_of(paths, base_of(paths, stack, stack->count), span->fn, &path) != 0) {
+  } else if (ct_paths_of_call(paths, base_of(paths, stack, stack->count), span->fn, &path) != 0) {
     return CT_ENOMEM;
   }
   if (path == CT_PATH_NONE) {
@@ -543,123 +542,6 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
   node->self_ticks += span->end != CT_SPAN_POINT ? span->self_ticks : 0;
   node->self_off_ticks += call->self_off_ticks;
   return 0;
-}
-
-/* ---- from the calling context tree ---- */
-
-/* The path of a node, of which that of the one it is below is known. */
-static int
-path_of_node(struct ct_paths *paths, const struct ct_tree_node *node, const uint32_t *of, uint32_t *base,
-             uint32_t *path)
-{
-  *base = of[node->parent];
-  if (node->parent < CT_TREE_FIRST) {
-    *base = paths->is_selected_only       ? CT_PATH_NONE
-            : node->parent == CT_TREE_OWN ? paths->top
-                                          : ct_paths_step(paths, paths->top, CT_PATH_STACKS);
-  }
-  return path_of(paths, *base, node->fn, path);
-}
-
-/*
- * Nodes come in the order in which they were entered, and so do paths then: what is made of them later is the same. Of
- * more of them than the limit some would have been folded, while it was known which were open: that cannot be made
- * here.
- */
-static int
-take_tree(void *arg, const struct ct_span_tree *tree)
-{
-  struct ct_paths *paths = arg;
-  if (paths->is_limited || tree->count > paths->limit) {
-    return CT_ENOENT;
-  }
-  struct ct_tree_time *times = ct_span_tree_times(tree);
-  uint32_t *of = calloc(tree->count, sizeof(*of));
-  int rc = times != NULL && of != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
-    const struct ct_tree_node *node = &tree->nodes[i];
-    uint32_t base;
-    bool is_in = !paths->is_filtered || ct_filter_has_function(paths->reading->chooses, node->fn);
-    if (node->parent == CT_TREE_COUNTED) {
-      paths->counted += is_in ? node->points : 0;
-      continue;
-    }
-    rc = path_of_node(paths, node, of, &base, &of[i]);
-    if (rc != 0 || of[i] == CT_PATH_NONE || !is_in) {
-      continue;
-    }
-    struct ct_path *path = &paths->paths[of[i]];
-    bool is_recursive = base != CT_PATH_NONE && path->parent != base;
-    path->calls += ct_tree_calls(node);
-    path->recursive += is_recursive ? node->frames - node->before : 0;
-    path->self_ticks += node->self;
-    path->self_off_ticks += times[i].self_off;
-  }
-  free(times);
-  free(of);
-  return rc;
-}
-
-/* Paths that were folded when the sums were made. */
-static int
-take_folded(struct ct_paths *paths, const struct ct_tree_node *node, const uint32_t *of)
-{
-  uint32_t base = of[node->parent];
-  if (node->parent < CT_TREE_FIRST) {
-    base = node->parent == CT_TREE_OWN ? paths->top : ct_paths_step(paths, paths->top, CT_PATH_STACKS);
-  }
-  uint32_t at = base != CT_PATH_NONE ? ct_paths_step(paths, base, CT_PATH_OTHER) : CT_PATH_NONE;
-  if (at == CT_PATH_NONE) {
-    return CT_ENOMEM;
-  }
-  struct ct_path *path = &paths->paths[at];
-  uint32_t folded = node->before < UINT32_MAX - path->folded ? (uint32_t)node->before : UINT32_MAX - path->folded;
-  path->calls += node->frames + node->points;
-  path->self_ticks += node->self;
-  path->self_off_ticks += node->off;
-  path->folded += folded;
-  paths->folded += folded;
-  return 0;
-}
-
-/* Paths of all functions: those of selected ones, and what calls of some leave out, cannot be given of them. */
-static int
-take_sums(void *arg, const struct ct_tree_sums *sums)
-{
-  struct ct_paths *paths = arg;
-  const struct ct_span_tree *tree = &sums->paths;
-  if (paths->is_limited || paths->is_filtered || paths->is_selected_only || !sums->has_paths ||
-      tree->count > paths->limit || (paths->limit > CT_PATHS_MAX && ct_tree_sums_has_folded(sums))) {
-    return CT_ENOENT;
-  }
-  int rc = ct_view_reading_paths(paths->reading, tree);
-  if (rc != 0) {
-    return rc;
-  }
-  uint32_t *of = calloc(tree->count, sizeof(*of));
-  rc = of != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
-    const struct ct_tree_node *node = &tree->nodes[i];
-    uint32_t base;
-    if (node->parent == CT_TREE_COUNTED) {
-      paths->counted += node->points;
-      continue;
-    }
-    if (node->fn == CT_FN_OTHER) {
-      rc = take_folded(paths, node, of);
-      continue;
-    }
-    rc = path_of_node(paths, node, of, &base, &of[i]);
-    if (rc == 0 && of[i] != CT_PATH_NONE) {
-      struct ct_path *path = &paths->paths[of[i]];
-      path->calls += node->frames + node->points;
-      path->recursive += node->before;
-      path->self_ticks += node->self;
-      path->self_off_ticks += node->off;
-    }
-  }
-  free(of);
-  return rc;
 }
 
 /* ---- the end ---- */
@@ -753,8 +635,9 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
   reading->free_part = free_part;
   reading->part_bytes = part_bytes;
   reading->observer = &observer;
-  reading->take_tree = take_tree;
-  reading->take_sums = take_sums;
+  reading->take_tree = ct_paths_take_tree;
+  reading->take_sums = ct_paths_take_sums;
+  reading->passes_over = paths->is_selected_only && !paths->is_limited && !paths->is_filtered;
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;
   const struct ct_filter *filter = reading->filter;

@@ -88,6 +88,12 @@ int ct_paths_merge(struct ct_paths *into, const struct ct_paths *from);
 int ct_paths_finish(struct ct_paths *paths);
 /* The next one in the order of a tree: first what is below, if wanted. CT_PATH_NONE: that was all. */
 uint32_t ct_paths_next(const struct ct_paths *paths, uint32_t path, bool below);
+/* The path of a call below base (CT_PATH_NONE: it is in no selected function); CT_PATH_NONE: it is in none. Or
+ * CT_ENOMEM. */
+int ct_paths_of_call(struct ct_paths *paths, uint32_t base, uint32_t fn, uint32_t *path);
+/* Of a part, by what an index has; as take_tree and take_sums of struct ct_view_reading. */
+int ct_paths_take_tree(void *paths, const struct ct_span_tree *tree);
+int ct_paths_take_sums(void *paths, const struct ct_tree_sums *sums);
 const char *ct_paths_name(const struct ct_paths *paths, uint32_t name);
 
 #endif

@@ -51,7 +51,9 @@ struct trace_read {
   struct ct_view_reading *reading;
   struct ct_trace *trace;
   const struct ct_index *index; /* NULL: there is none that could tell */
-  struct thread_read *threads;  /* the longest first */
+  struct ct_index *whole; /* under the lock: the same with all its lists, opened when they are needed; NULL: not yet */
+  bool has_no_whole;      /* likewise: it cannot be had */
+  struct thread_read *threads; /* the longest first */
   size_t count;
   _Atomic size_t next;       /* relaxed: a plain counter */
   _Atomic bool stop;         /* relaxed: likewise */
@@ -84,14 +86,14 @@ put_progress(const struct reader *reader, uint64_t moved)
   return atomic_load_explicit(&reader->job->is_cancelled, memory_order_relaxed) ? CT_ECANCELED : 0;
 }
 
+/* To the end of the stream, or to where the builder stops. *reported: the offset that progress has. */
 static int
-read_spans(const struct reader *reader, struct ct_spans *spans, void *part)
+read_spans(const struct reader *reader, struct ct_spans *spans, void *part, uint64_t *reported)
 {
   const struct ct_view_reading *reading = reader->job->reading;
   struct ct_span_filter filter;
   const struct ct_span *batch;
   size_t count;
-  uint64_t reported = 0;
   int rc;
   ct_span_filter_init(&filter, reader->job->trace, reading->filter);
   while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
@@ -103,10 +105,10 @@ read_spans(const struct reader *reader, struct ct_spans *spans, void *part)
       break;
     }
     uint64_t offset = ct_spans_offset(spans);
-    if (offset != reported && (rc = put_progress(reader, offset - reported)) != 0) {
+    if (offset != *reported && (rc = put_progress(reader, offset - *reported)) != 0) {
       break;
     }
-    reported = offset;
+    *reported = offset;
   }
   ct_span_filter_destroy(&filter);
   return rc;
@@ -219,6 +221,107 @@ ct_view_reading_edges(const struct ct_view_reading *reading, const struct ct_tre
   return 0;
 }
 
+/* ---- what need not be read ---- */
+
+/* The index with what it has of places; NULL: it has none, or not of all of the trace. Or CT_ENOMEM. */
+static int
+whole_index(struct trace_read *job, const struct ct_index **whole)
+{
+  struct ct_diag diag;
+  int rc = 0;
+  pthread_mutex_lock(&job->lock);
+  if (job->whole == NULL && !job->has_no_whole) {
+    rc = ct_index_open_whole(job->trace, &job->whole, &diag);
+    job->has_no_whole = rc != 0;
+  }
+  *whole = job->whole;
+  pthread_mutex_unlock(&job->lock);
+  return rc == CT_ENOENT ? 0 : rc;
+}
+
+/* By granule, whether it has to be read; *wanted NULL: all of the thread has to be. To be freed. */
+static int
+find_wanted(struct trace_read *job, uint32_t thread, const struct ct_index **whole, uint8_t **wanted, size_t *count)
+{
+  struct ct_view_reading *reading = job->reading;
+  struct ct_index_thread_sums sums;
+  *wanted = NULL;
+  if (!reading->passes_over || job->index == NULL || !ct_trace_is_complete(job->trace) ||
+      ct_trace_missing_events(job->trace) != 0) {
+    return 0;
+  }
+  int rc = whole_index(job, whole);
+  if (rc != 0 || *whole == NULL) {
+    return rc;
+  }
+  ct_index_thread_sums(*whole, thread, &sums);
+  if (sums.is_damaged || sums.events == 0) {
+    return 0;
+  }
+  uint32_t fn_count = ct_index_stats(*whole)->fn_count;
+  uint8_t *functions = calloc((size_t)fn_count + 1, 1);
+  for (uint32_t fn = 0; functions != NULL && fn < fn_count; fn++) {
+    functions[fn] = ct_filter_has_function(reading->chooses, fn);
+  }
+  rc = functions != NULL ? ct_index_granules_of(*whole, thread, functions, wanted, count) : CT_ENOMEM;
+  free(functions);
+  return rc == CT_EFORMAT ? 0 : rc;
+}
+
+/*
+ * Only these granules. Where one is read and the one before was not, no call of a selected function is open, so no
+ * frame is in a part, and what is open there needs no notes.
+ */
+static int
+read_wanted(const struct reader *reader, struct ct_spans *spans, void *part, const struct ct_index *index,
+            uint32_t thread, const uint8_t *wanted, size_t count)
+{
+  uint64_t reported = 0;
+  int rc = 0;
+  for (size_t first = 0, end; first < count && rc == 0; first = end) {
+    for (end = first + 1; end < count && wanted[end] == wanted[first]; end++) {
+    }
+    if (!wanted[first]) {
+      continue;
+    }
+    struct ct_index_place begin, after = {.offset = UINT64_MAX};
+    ct_index_place(index, thread, first, &begin);
+    if (end < count) {
+      ct_index_place(index, thread, end, &after);
+    }
+    rc = ct_spans_restore(spans, begin.offset, begin.state, begin.state_bytes);
+    ct_spans_stop_at(spans, after.offset);
+    rc = rc == 0 ? read_spans(reader, spans, part, &reported) : rc;
+  }
+  return rc;
+}
+
+/* ---- a thread ---- */
+
+/* All of its spans, or those that are wanted of them. The part is there. */
+static int
+read_stream(const struct reader *reader, struct thread_read *thread, struct ct_spans *spans)
+{
+  const struct ct_index *whole = NULL;
+  uint8_t *wanted;
+  size_t count = 0;
+  uint64_t reported = 0;
+  int rc = find_wanted(reader->job, thread->index, &whole, &wanted, &count);
+  if (rc == 0 && wanted != NULL) {
+    struct ct_index_thread_sums sums;
+    ct_index_thread_sums(whole, thread->index, &sums);
+    thread->events = sums.events; /* gap_ticks: as its tree or sums have them */
+    rc = read_wanted(reader, spans, thread->part, whole, thread->index, wanted, count);
+    free(wanted);
+    return rc;
+  }
+  rc = rc == 0 ? read_spans(reader, spans, thread->part, &reported) : rc;
+  thread->events = ct_spans_events(spans);
+  thread->gap_ticks = ct_spans_gap_ticks(spans);
+  thread->is_damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
+  return rc;
+}
+
 static int
 read_thread(const struct reader *reader, struct thread_read *thread, struct ct_diag *diag)
 {
@@ -243,13 +346,10 @@ read_thread(const struct reader *reader, struct thread_read *thread, struct ct_d
     observer.arg = thread->part;
     ct_spans_observe(spans, &observer);
   }
-  rc = rc == 0 ? read_spans(reader, spans, thread->part) : rc;
+  rc = rc == 0 ? read_stream(reader, thread, spans) : rc;
   if (rc != 0) {
     ct_fail(diag, rc, "out of memory for the calls of the trace");
   }
-  thread->events = ct_spans_events(spans);
-  thread->gap_ticks = ct_spans_gap_ticks(spans);
-  thread->is_damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
   ct_spans_close(spans);
   return rc;
 }
@@ -410,6 +510,7 @@ read_threads(struct ct_view_reading *reading, struct ct_trace *trace, const stru
     take_result(reading, &job, &job.threads[i], &first_damaged);
   }
   free(job.threads);
+  ct_index_close(job.whole);
   return job.rc == 0 ? 0 : ct_fail(diag, job.rc, "%s", job.diag.text);
 }
 

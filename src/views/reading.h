@@ -48,6 +48,9 @@ struct ct_view_reading {
   /* The same of the sums of a tree that was too large. */
   int (*take_sums)(void *part, const struct ct_tree_sums *sums);
   bool makes_index; /* where there is none, and it would have the answer */
+  /* Parts have calls of selected functions and what is inside of them, no others: what an index says has none of these
+   * need not be read. */
+  bool passes_over;
   int (*merge)(void *arg, void *part);
   void (*free_part)(void *part);
   size_t (*part_bytes)(const void *part); /* about; NULL: few */

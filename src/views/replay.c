@@ -161,6 +161,7 @@ end_frames(struct replay *r, struct lane *lane, struct ct_span_stack *stack, uin
                            .on_other_stack = true,
                            .label = label,
                            .end = end,
+                           .uncertain = (frame->flags & REPLAY_UNCERTAIN) != 0,
                            .before_trace = (frame->flags & REPLAY_BEFORE) != 0};
     identify(r, lane, &line, frame->ordinal, ct_span_stack_top(stack));
     write_close(r, lane, frame, &line);
@@ -263,7 +264,7 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
     struct ct_span_frame above = {.flags = REPLAY_SELECTED, .below = replaced->below - 1, .level = replaced->level};
     replay_classify(r, lane, frame, &above, label, event->depth);
   }
-  frame->flags |= lane->is_before ? REPLAY_BEFORE : 0;
+  frame->flags |= (lane->is_before ? REPLAY_BEFORE : 0u) | (event->uncertain != 0 ? REPLAY_UNCERTAIN : 0u);
   if ((frame->flags & REPLAY_SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL)) {
     return 0;
   }
@@ -439,6 +440,16 @@ top_is_shown(const struct lane *lane)
   return top != NULL && (top->flags & REPLAY_SHOWN) != 0;
 }
 
+static int
+mark_uncertain(struct ct_span_stack *stack, void *arg)
+{
+  (void)arg;
+  for (uint32_t i = 0; i < stack->count; i++) {
+    stack->frames[i].flags |= REPLAY_UNCERTAIN;
+  }
+  return 0;
+}
+
 /* LOST, SWITCH, EXEC, INTERVAL, AWAY. A stack switch is shown next to shown calls only when there are filters. */
 static int
 replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
@@ -469,6 +480,8 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
       return rc;
     }
     wanted = wanted || top_is_shown(lane);
+  } else {
+    ct_span_stacks_each(&lane->stacks, mark_uncertain, NULL);
   }
   const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
   line.level = top != NULL ? top->level + (top->flags & REPLAY_SHOWN) : 0;

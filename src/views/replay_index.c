@@ -291,25 +291,12 @@ classify_again(struct ct_span_stack *stack, void *arg)
   return 0;
 }
 
-static int
-mark_uncertain(struct ct_span_stack *stack, void *arg)
-{
-  (void)arg;
-  for (uint32_t i = 0; i < stack->count; i++) {
-    stack->frames[i].flags |= REPLAY_UNCERTAIN;
-  }
-  return 0;
-}
-
 void
 replay_fill(struct lane *lane, struct ct_event *event)
 {
   const struct ct_span_stack *stack = lane->stacks.current;
   bool is_tail = event->kind == CT_EV_TAIL;
   uint32_t *fn = is_tail ? &event->closed_fn : &event->fn;
-  if (event->kind == CT_EV_LOST) {
-    ct_span_stacks_each(&lane->stacks, mark_uncertain, NULL);
-  }
   if ((event->kind == CT_EV_RETURN || event->kind == CT_EV_UNWOUND || is_tail) && *fn == UINT32_MAX &&
       stack->count != 0 && stack->base + stack->count == event->depth + 1) {
     const struct ct_span_frame *frame = &stack->frames[stack->count - 1];

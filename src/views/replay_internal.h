@@ -17,12 +17,11 @@
 #include "span/unwind_reason.h"
 
 enum replay_frame_flags {
-  REPLAY_SHOWN = 1,    /* has a line */
-  REPLAY_SELECTED = 2, /* the function filter lets it and what is below it through */
-  REPLAY_WRITTEN = 4,  /* a leaf whose line is out */
-  REPLAY_BEFORE = 8,   /* open when the recording began */
-  /* Of a lane that has landed: events were lost while it was open. Elsewhere its end tells. */
-  REPLAY_UNCERTAIN = 16,
+  REPLAY_SHOWN = 1,      /* has a line */
+  REPLAY_SELECTED = 2,   /* the function filter lets it and what is below it through */
+  REPLAY_WRITTEN = 4,    /* a leaf whose line is out */
+  REPLAY_BEFORE = 8,     /* open when the recording began */
+  REPLAY_UNCERTAIN = 16, /* events were lost while it was open; an event that ends it tells as well */
 };
 
 enum { COLUMN_CHARS = 64, RESULTS_MAX = 8, RESULT_VALUES_MAX = 5, DETAIL_STACK_BYTES = 512 };
