@@ -23,12 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TRACE_OPTIONS (PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)
-#define OTHER_PROC    "/proc is not mounted, or is that of another pid namespace: mount one (unshare --mount-proc)"
-#define SYSCALL_STOP  (SIGTRAP | 0x80)
-#define EXEC_NS       20000000000ull /* for a thread on its way to exec, to make its next system call */
-#define SOON_NS       2000000000ull  /* ... when somebody wants something else */
-#define LEAVE_NS      1000000000ull  /* to stop when it is interrupted */
+#define TRACE_OPTIONS  (PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)
+#define OTHER_PROC     "/proc is not mounted, or is that of another pid namespace: mount one (unshare --mount-proc)"
+#define SYSCALL_STOP   (SIGTRAP | 0x80)
+#define EXEC_NS        20000000000ull /* for a thread on its way to exec, to make its next system call */
+#define SOON_NS        2000000000ull  /* ... when somebody wants something else */
+#define LEAVE_NS       1000000000ull  /* to stop when it is interrupted */
+#define PARENT_LOOK_MS 500            /* between two looks of a child that has not begun whether we are there */
 
 static int
 open_memory(struct ct_process *process, struct ct_diag *diag)
@@ -189,11 +190,21 @@ set_up_child(const struct ct_process_setup *setup)
   return true;
 }
 
+/*
+ * A child that another thread of ours makes at the same time holds the other end of our pipe too: where we are killed,
+ * two of them would wait for each other's end for ever.
+ */
 static void
-child_main(char *const argv[], const struct ct_process_setup *setup, int go_fd, int error_fd)
+child_main(char *const argv[], const struct ct_process_setup *setup, pid_t parent, int go_fd, int error_fd)
 {
   char byte;
   ssize_t got;
+  struct pollfd wait = {.fd = go_fd, .events = POLLIN};
+  while (poll(&wait, 1, PARENT_LOOK_MS) <= 0) {
+    if (getppid() != parent) {
+      _exit(127);
+    }
+  }
   do {
     got = read(go_fd, &byte, 1);
   } while (got < 0 && errno == EINTR);
@@ -301,10 +312,10 @@ ct_process_spawn(char *const argv[], const struct ct_process_setup *setup, struc
     return ct_fail(diag, CT_EIO, "cannot make a pipe: %s", strerror(errno));
   }
   ct_priority_hold();
-  pid_t pid = fork();
+  pid_t parent = getpid(), pid = fork();
   if (pid == 0) {
     close(go[1]);
-    child_main(argv, setup, go[0], report[1]);
+    child_main(argv, setup, parent, go[0], report[1]);
   }
   ct_priority_release();
   int result = 0;
