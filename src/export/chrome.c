@@ -88,6 +88,7 @@ static void
 put_times(struct ct_sink *out, uint64_t begin, uint64_t end)
 {
   struct ct_microseconds exact;
+  end = end > begin ? end : begin; /* a file may have it otherwise */
   bool is_plain = ct_microseconds_add_up(begin, end, &exact);
   if (is_plain || exact.begin[0] == '\0') {
     ct_out_microseconds(out, begin);
