@@ -305,6 +305,8 @@ class Both:
             if least >= CPU_LEAST or time.monotonic() - begin > 40:
                 break
             seconds = min(max((CPU_LEAST - least) / max(least, 0.01) * seconds, 0.2), 5)
+        if any(cpu == before for cpu, before in zip(self.used, used)):
+            raise RuntimeError("a program has used no processor time within 40 s")
         paces = [(now - before) / (cpu - cpu_before) for now, before, cpu, cpu_before in zip(self.done, done, self.used, used)]
         used = self.used[0] - used[0]
         return paces[0] / paces[1], used, used / (time.monotonic() - begin)
@@ -433,7 +435,7 @@ def measure(contrail, name, folder, options):
 
 
 def main(options):
-    print("| program  | budget | work for a second of its time | processor | recorder | hooks | with it | functions | time | exact | settled |\n|---|---|---|---|---|---|---|---|---|---|")
+    print("| program  | budget | work for a second of its time | processor | recorder | hooks | with it | functions | time | exact | settled |\n|---|---|---|---|---|---|---|---|---|---|---|")
     for name in PROGRAMS:
         if options.only is None or any(part in name for part in options.only.split(",")):
             with tempfile.TemporaryDirectory(prefix="contrail-budget.") as folder:

@@ -166,9 +166,8 @@ report_missing(const struct itrace *wanted, const struct ct_itrace_summary *s)
   }
   if (s->left != 0) {
     fprintf(stderr,
-            "contrail: %s time%s a thread ran on unrecorded, because contrail got no processor for a second: its steps "
-            "have "
-            "gaps there\n",
+            "contrail: %s time%s a thread ran on unrecorded, because contrail got no processor for a second: "
+            "its steps have gaps there\n",
             ct_format_count(count, s->left), s->left == 1 ? "" : "s");
   }
   if (s->incomplete != 0) {

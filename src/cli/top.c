@@ -134,6 +134,16 @@ threads_json(const struct ct_top *top)
   return threads;
 }
 
+/* What was read of the trace, which may be less than the session has recorded. */
+static json_t *
+read_json(const struct ct_live_state *state)
+{
+  return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "events", (json_int_t)state->events, "lost",
+                   (json_int_t)state->lost, "bytes_left", (json_int_t)state->bytes_left, "threads_left",
+                   (json_int_t)state->threads_left, "threads_damaged", (json_int_t)state->damaged, "ended",
+                   state->ended);
+}
+
 static json_t *
 top_json(const struct ct_top *top)
 {
@@ -143,7 +153,9 @@ top_json(const struct ct_top *top)
     json_array_append_new(functions, function_json(top, ct_live_row(top->live, i)));
   }
   /* The session may have been asked just before its end, which was then read. */
-  const char *word = top->is_gone || state->ended ? "ended" : top->status != NULL ? ct_text_of(top->status, "state") : "?";
+  const char *word = top->is_gone || state->ended ? "ended"
+                     : top->status != NULL        ? ct_text_of(top->status, "state")
+                                                  : "?";
   double share = ct_top_overhead(top);
   json_t *json = json_pack(
       "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "session", top->id, "state", word, "events",
@@ -155,12 +167,8 @@ top_json(const struct ct_top *top)
       known(share >= 0, json_real(share)), "overhead_last",
       known(top->overhead_last >= 0, json_real(top->overhead_last)), "hooked",
       (json_int_t)ct_number_of(top->status, "hooked"), "children", (json_int_t)ct_number_of(top->status, "children"));
-  json_t *read =
-      json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "events", (json_int_t)state->events, "lost", (json_int_t)state->lost,
-                "bytes_left", (json_int_t)state->bytes_left, "threads_left", (json_int_t)state->threads_left,
-                "threads_damaged", (json_int_t)state->damaged, "ended", state->ended);
   json_object_set_new(json, "last_ns", known(state->last_is_known, json_integer((json_int_t)state->last_ns)));
-  json_object_set_new(json, "read", read);
+  json_object_set_new(json, "read", read_json(state));
   json_object_set_new(json, "function_count", json_integer((json_int_t)top->row_count));
   json_object_set_new(json, "functions", functions);
   json_object_set_new(json, "threads", threads_json(top));

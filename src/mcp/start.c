@@ -384,10 +384,9 @@ fail_ambiguous(struct mcp_call *call, const char *name, const pid_t *pids, size_
     fputs(i == 0 ? "" : ", ", out);
     put_process(out, pids[i]);
   }
-  if (fclose(out) == 0) {
-    mcp_fail(call, "%zu processes are named '%.100s': %s%s; give the id of one", count, name, list,
-             count > shown ? ", ..." : "");
-  }
+  bool is_written = fclose(out) == 0;
+  mcp_fail(call, "%zu processes are named '%.100s': %s%s; give the id of one", count, name, is_written ? list : "...",
+           is_written && count > shown ? ", ..." : "");
   free(list);
   return false;
 }

@@ -3,8 +3,8 @@
  * What checks need of all processes of a tree: the sums of each function that a check matches, where functions of
  * several processes are one when module, name and address are the same, as in the report of a tree.
  */
-#ifndef CT_VIEWS_CHECK_FAMILY_H
-#define CT_VIEWS_CHECK_FAMILY_H
+#ifndef CT_VIEWS_CHECK_TREE_H
+#define CT_VIEWS_CHECK_TREE_H
 
 #include "views/check.h"
 #include "views/names.h"
