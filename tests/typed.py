@@ -403,6 +403,10 @@ def from_debuginfod(scene):
     finally:
         server.terminate()
         server.wait()
+    away = {**asked, "DEBUGINFOD_CACHE_PATH": scene.path("empty")}
+    _, text = shown(away, "--debuginfod")  # nobody listens there any more
+    notes = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["notes"]
+    expect("t_enums(a=GREEN" not in text and any("debuginfod: no server has answered" in note for note in notes), (notes, text[:500]))
     _, text = shown(bare)  # what has been fetched is there
     expect("t_enums(a=GREEN, b=FOUR, c=true, d='b') = GREEN;" in text, text[:3000])
 

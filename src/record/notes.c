@@ -14,9 +14,8 @@ enum { CODE_MIN = 65536 }; /* bytes; of less, some assembler may be half */
 
 /* By the bits of enum ct_cut. */
 static const char *const cuts[] = {
-    "the program is under a seccomp filter: its new threads and stacks, its output, libraries that come and programs "
-    "that "
-    "it goes on to are not recorded from there on",
+    "the program is under a seccomp filter: its new threads and stacks, its output, texts that pointers point to, "
+    "libraries that come and programs that it goes on to are not recorded from there on",
     "a thread went under strict seccomp, and is recorded up to there",
     "a thread has forbidden itself the time stamp counter (PR_SET_TSC), and is recorded up to there",
     "system calls of a thread are dispatched to itself (PR_SET_SYSCALL_USER_DISPATCH): new stacks of it and what it "
@@ -83,6 +82,19 @@ session_note_unknown(struct ct_session *session)
              "only %.2g %% of the text of %.80s belongs to known functions; calls in the rest are not recorded",
              100.0 * (double)module->known_bytes / (double)module->code_bytes,
              slash != NULL ? slash + 1 : module->path);
+    session_note(session, text);
+  }
+}
+
+void
+session_note_fetch(struct ct_session *session)
+{
+  int failure = ct_plans_fetch_failure(session->recording.modules.plans);
+  char text[200], reason[100];
+  if (failure != 0) {
+    snprintf(text, sizeof(text),
+             "debuginfod: no server has answered (%s); what debug information would show is missing",
+             strerror_r(failure, reason, sizeof(reason)));
     session_note(session, text);
   }
 }

@@ -26,6 +26,7 @@ struct ct_plans {
   size_t count, capacity;
   bool use_int3;          /* for what no jump fits */
   bool fetch;             /* debug files, from debuginfod */
+  int fetch_failure;      /* errno of the first file that no server could say anything of; 0: none */
   struct ct_cache *cache; /* NULL: none */
 };
 
@@ -45,6 +46,15 @@ ct_plans_create(bool use_int3, bool no_cache, bool fetch)
   plans->fetch = fetch;
   plans->cache = no_cache ? NULL : ct_cache_open(NULL, NULL);
   return plans;
+}
+
+int
+ct_plans_fetch_failure(struct ct_plans *plans)
+{
+  ct_plans_lock(plans);
+  int failure = plans->fetch_failure;
+  ct_plans_unlock(plans);
+  return failure;
 }
 
 void
@@ -125,7 +135,8 @@ get_locked(struct ct_plans *plans, int fd, const char *path, const struct stat *
   }
   struct ct_plan *plan;
   if (plans->fetch) {
-    ct_debuginfod_fetch(fd, path);
+    int failure = ct_debuginfod_fetch(fd, path);
+    plans->fetch_failure = plans->fetch_failure != 0 ? plans->fetch_failure : failure;
   }
   int code = ct_cache_plan_fd(plans->cache, fd, path, &plan, diag);
   if (code == 0) {

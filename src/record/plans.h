@@ -15,6 +15,8 @@ struct ct_plans;
 
 /* fetch: debug files that are missing, from debuginfod. */
 struct ct_plans *ct_plans_create(bool use_int3, bool no_cache, bool fetch);
+/* The errno of the first file for which no debuginfod server had an answer; 0: none. */
+int ct_plans_fetch_failure(struct ct_plans *plans);
 void ct_plans_lock(struct ct_plans *plans);
 void ct_plans_unlock(struct ct_plans *plans);
 /*

@@ -475,6 +475,7 @@ session_close_trace(struct ct_session *session)
   (void)ct_modules_write_sources(&session->recording.modules, session->options.sources, session->recording.writer);
   (void)ct_modules_write_prototypes(&session->recording.modules, session->recording.writer);
   session_note_unknown(session);
+  session_note_fetch(session);
   session_note_dump(session);
   session_note_unmatched(session);
   session_end_itrace(session);

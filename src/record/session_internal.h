@@ -295,6 +295,8 @@ void *session_main(void *context);
 void session_note(struct ct_session *session, const char *text);
 /* A note for each module of whose text little belongs to known functions. */
 void session_note_unknown(struct ct_session *session);
+/* Debug files that were asked for and could not be fetched. */
+void session_note_fetch(struct ct_session *session);
 /* What the program has done that ends the recording in part of it. */
 void session_note_cuts(struct ct_session *session);
 

@@ -11,6 +11,7 @@
 #include "target/elf.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,15 +77,15 @@ has_debug_file(const struct ct_elf *elf)
   return false;
 }
 
-bool
+int
 ct_debuginfod_fetch(int fd, const char *path)
 {
   static const struct ct_elf_options layout = {.layout_only = true};
   struct library library;
   struct ct_elf *elf = NULL;
-  bool found = false;
+  int failure = 0;
   if (ct_elf_open_fd(fd, path, &layout, &elf, NULL) != 0) {
-    return false;
+    return 0;
   }
   const char *build_id = ct_elf_build_id(elf);
   struct debuginfod_client *client = NULL;
@@ -94,13 +95,14 @@ ct_debuginfod_fetch(int fd, const char *path)
     deadline_ns = ct_now_ns() + FETCH_NS;
     library.set_progress(client, progress);
     int file = library.find(client, (const unsigned char *)build_id, 0, &fetched);
-    found = file >= 0;
-    if (found) {
+    if (file >= 0) {
       close(file);
+    } else if (file != -ENOENT) { /* ENOENT: they have none */
+      failure = -file;
     }
     free(fetched);
     library.end(client);
   }
   ct_elf_close(elf);
-  return found;
+  return failure;
 }

@@ -5,12 +5,10 @@
 
 #include <contrail/error.h>
 
-#include <stdbool.h>
-
 /* 0, or CT_EINVAL, CT_EUNSUPPORTED: nothing can be fetched. */
 int ct_debuginfod_check(struct ct_diag *diag);
-/* Fetches the debug file of the ELF file open as fd if it has none; true: it did. Waits for the server, 20 s at most.
- */
-bool ct_debuginfod_fetch(int fd, const char *path);
+/* Fetches the debug file of the ELF file open as fd if it has none, and a server has one. Waits for the server, 20 s at
+ * most. 0, or an errno: that no server could say. */
+int ct_debuginfod_fetch(int fd, const char *path);
 
 #endif
