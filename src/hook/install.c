@@ -605,6 +605,22 @@ trampolines(const struct ct_plan *plan, const struct ct_filter_result *filter_re
   return plan->hooked - filter_result->excluded + filter_result->passthrough;
 }
 
+/* What hooks with values take besides. */
+static uint64_t
+value_bytes(const struct build *build)
+{
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < build->plan->count; i++) {
+    enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
+    uint64_t more =
+        build->filter_result != NULL && build->filter_result->more != NULL ? build->filter_result->more[i] : 0;
+    bytes += requested == CT_REQUESTED_VALUES   ? ct_trampoline_values_bytes(values_form(more))
+             : requested == CT_REQUESTED_DETAIL ? DETAIL_MAX
+                                                : 0;
+  }
+  return bytes;
+}
+
 static int
 install(struct build *build, struct ct_diag *diag)
 {
@@ -618,15 +634,7 @@ install(struct build *build, struct ct_diag *diag)
                   (hooks + 2 * plan->springboard_count + 1) * sizeof(struct ct_patch);
   uint64_t size =
       sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->springboard_count * EVICTED_MAX + tail + CT_PAGE_BYTES;
-  for (size_t i = 0; i < plan->count; i++) {
-    enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
-    uint64_t more =
-        build->filter_result != NULL && build->filter_result->more != NULL ? build->filter_result->more[i] : 0;
-    size += requested == CT_REQUESTED_VALUES   ? ct_trampoline_values_bytes(values_form(more))
-            : requested == CT_REQUESTED_DETAIL ? DETAIL_MAX
-                                               : 0;
-  }
-  size += build->layout->has_gates ? hooks * GATE_MAX : 0;
+  size += value_bytes(build) + (build->layout->has_gates ? hooks * GATE_MAX : 0);
   size = round_up(size, CT_NEAR_UNIT);
   int code = ct_near_alloc_region(build->remote, build->layout, lo, hi, size, &installed->region, diag);
   if (code != 0) {
@@ -643,26 +651,32 @@ install(struct build *build, struct ct_diag *diag)
   code = build->bytes != NULL && build->descs != NULL && (installed->gates != NULL || !build->layout->has_gates)
              ? ct_texts_open(build->remote->process, plan->elf, installed->base, &build->texts)
              : CT_ENOMEM;
-  for (size_t i = 0; i < build->other_count && code == 0; i++) {
+  if (code != 0) {
+    goto close_texts;
+  }
+  for (size_t i = 0; i < build->other_count; i++) {
     ct_texts_without(&build->texts, build->others[i]->patches, build->others[i]->patch_count);
   }
-  if (code == 0) {
-    if (hooks >= DELIVERY_MIN && !build->is_layer) {
-      build->delivery = ct_delivery_start(build->remote->process, plan, build->filter_result, &build->texts,
-                                          installed->base, CHUNK_BYTES);
-    }
-    code = put_region(build);
+  if (hooks >= DELIVERY_MIN && !build->is_layer) {
+    build->delivery = ct_delivery_start(build->remote->process, plan, build->filter_result, &build->texts,
+                                        installed->base, CHUNK_BYTES);
   }
-  if (code == 0 && build->desc_count == 0) { /* nothing could be put in, e.g. where threads stand in the way */
-    code = ct_install_give_up_region(build->remote, build->layout, installed);
-  } else if (code == 0) { /* the agent's list has it now */
-    code = ct_near_announce(build->remote, build->layout, CT_PENDING_REGION, 0, 0);
+  code = put_region(build);
+  if (code != 0) {
+    goto close_texts;
   }
-  if (code == 0 && !build->is_layer && build->remote->pcs == NULL) {
+  code =
+      build->desc_count == 0 /* nothing could be put in, e.g. where threads stand in the way */
+          ? ct_install_give_up_region(build->remote, build->layout, installed)
+          : ct_near_announce(build->remote, build->layout, CT_PENDING_REGION, 0, 0); /* the agent's list has it now */
+  if (code != 0 || build->is_layer) {
+    goto close_texts;
+  }
+  installed->unpatched = build->remote->pcs != NULL;
+  if (!installed->unpatched) {
     code = patch(build->remote, &build->texts, installed);
-  } else if (code == 0 && !build->is_layer) {
-    installed->unpatched = true;
   }
+close_texts:
   ct_texts_close(&build->texts);
   ct_elf_drop_pages(plan->elf);
   free(build->bytes);
@@ -765,10 +779,11 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_layout *l
   uint64_t begin = ct_now_ns();
   struct ct_texts texts = {0};
   int code = ct_install_mark_text(remote, layout, plan, installed->base, CT_TEXT_MODULE);
-  if (code == 0) {
-    code = ct_texts_open(remote->process, plan->elf, installed->base, &texts);
+  code = code == 0 ? ct_texts_open(remote->process, plan->elf, installed->base, &texts) : code;
+  if (code != 0) {
+    goto close_texts;
   }
-  for (size_t i = 0; i < plan->count && code == 0; i++) {
+  for (size_t i = 0; i < plan->count; i++) {
     const struct ct_planned *planned = &plan->functions[i];
     uint8_t install_refusal = installed->install_refusals == NULL ? CT_REFUSED_NOT : installed->install_refusals[i];
     bool in_use = planned->refusal == CT_REFUSED_NOT &&
@@ -776,17 +791,18 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_layout *l
     if (in_use && ct_texts_unchanged(&texts, installed->base + planned->address + planned->patch_offset,
                                      planned->window.length) == NULL) {
       code = CT_EFORMAT;
+      goto close_texts;
     }
   }
-  for (size_t i = 0; i < installed->patch_count && code == 0; i++) {
+  for (size_t i = 0; i < installed->patch_count; i++) {
     const struct ct_patch *patch = &installed->patches[i];
     if (ct_texts_unchanged(&texts, patch->address, patch->length) == NULL) {
       code = CT_EFORMAT;
+      goto close_texts;
     }
   }
-  if (code == 0) {
-    code = patch(remote, &texts, installed);
-  }
+  code = patch(remote, &texts, installed);
+close_texts:
   ct_texts_close(&texts);
   installed->install_ns = ct_now_ns() - begin;
   return code;

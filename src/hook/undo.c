@@ -562,26 +562,32 @@ read_stores(struct undo *undo)
     return 0;
   }
   int code = ct_process_read(process_of(undo), map + offsetof(struct ct_stack_map, chunk_count), &count, sizeof(count));
-  count = code == 0 && count < CT_CHUNK_MAX ? count : CT_CHUNK_MAX;
-  struct ct_store_chunk *raw = code == 0 ? malloc(count * sizeof(*raw) + 1) : NULL;
+  if (code != 0) {
+    return code;
+  }
+  count = count < CT_CHUNK_MAX ? count : CT_CHUNK_MAX;
+  struct ct_store_chunk *raw = malloc(count * sizeof(*raw) + 1);
   free(undo->chunks);
   undo->chunks = malloc(count * sizeof(*undo->chunks) + 1);
-  if (code == 0 && (raw == NULL || undo->chunks == NULL)) {
+  if (raw == NULL || undo->chunks == NULL) {
     code = CT_ENOMEM;
+    goto free_raw;
   }
   const uint64_t at = map + offsetof(struct ct_stack_map, chunks);
-  if (code == 0 && count != 0) {
+  if (count != 0) {
     code = ct_process_read(process_of(undo), at, raw, count * sizeof(*raw));
   }
-  for (uint32_t i = 0; code == 0 && i < count; i++) {
+  if (code != 0) {
+    goto free_raw;
+  }
+  for (uint32_t i = 0; i < count; i++) {
     if (ct_store_chunk_is_sound(&raw[i])) {
       undo->chunks[undo->chunk_count++] = (struct chunk){raw[i], at + i * sizeof(*raw)};
     }
   }
+  qsort(undo->chunks, undo->chunk_count, sizeof(*undo->chunks), compare_chunks);
+free_raw:
   free(raw);
-  if (undo->chunks != NULL) {
-    qsort(undo->chunks, undo->chunk_count, sizeof(*undo->chunks), compare_chunks);
-  }
   return code;
 }
 
