@@ -136,7 +136,10 @@ def detached(scene):
         try:
             expect(running.stdout.readline() == "ready\n", "it is not ready")
             trace = scene.path("trace")
-            scene.run(scene.contrail, "attach", "--itrace", "leaf", "--itrace-calls", "3", "-o", trace, "--for", "1s", str(running.pid))
+            with Running([scene.contrail, "attach", "-q", "--itrace", "leaf", "--itrace-calls", "3", "-o", trace, str(running.pid)]) as attached:
+                wait_for("three calls", lambda: os.path.exists(os.path.join(trace, "itrace.tsv")) and len(scene.calls(trace)) == 3)
+                attached.send_signal(signal.SIGINT)
+                expect(attached.wait(60) == 0, f"status {attached.returncode}")
             scene.good(trace, 3)
             with open(f"/proc/{running.pid}/status", encoding="ascii") as file:
                 expect("TracerPid:\t0\n" in file.read(), "it is still traced")
