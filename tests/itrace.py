@@ -210,7 +210,7 @@ def tracer_killed(scene):
     """At random moments: the program goes on by itself, and ends as it does alone."""
     program, expected = work(scene, 60000)
     chance = random.Random(scene.options.seed if getattr(scene.options, "seed", None) is not None else 15)
-    for turn in range(12):
+    for turn in range(scene.rounds(12, 200)):
         running = scene.ready(program, "work", "60000")
         tracer = scene.start(scene.tool, "-s", "60", str(running.pid))
         time.sleep(chance.random() * 0.3)
