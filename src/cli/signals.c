@@ -384,8 +384,12 @@ static void
 deal_with(struct ct_signals *signals, const struct signalfd_siginfo *info, bool early)
 {
   uint32_t n = info->ssi_signo;
-  bool group = was_for_group(signals, info) && !early;
   int parent;
+  if (n == SIGCHLD &&
+      info->ssi_code == CLD_TRAPPED) { /* a stop for a tracer of ours: there may be thousands a second */
+    return;
+  }
+  bool group = was_for_group(signals, info) && !early;
   if (n >= SIGNALS || is_own(info) || info->ssi_pid == (uint32_t)signals->witness) {
     return;
   }

@@ -27,6 +27,7 @@ mapping_at(struct ct_code_pages *pages, uint64_t pc)
   const struct ct_mapping *mapping = pages->is_old ? NULL : ct_mappings_at(&pages->mappings, pc);
   if (mapping == NULL || !mapping->executable) { /* which another thread may have changed */
     pages->is_old = false;
+    pages->is_renewed = true;
     ct_mappings_free(&pages->mappings);
     mapping =
         ct_process_mappings(pages->process->pid, &pages->mappings) == 0 ? ct_mappings_at(&pages->mappings, pc) : NULL;

@@ -9,6 +9,7 @@
  */
 #include "itrace/tracer.h"
 
+#include "base/clock.h"
 #include "base/test_point.h"
 #include "x86/effects.h"
 
@@ -402,8 +403,9 @@ reports_pc(const siginfo_t *info)
 void
 ct_tracer_note_mappings(struct ct_tracer *tracer)
 {
-  if (ct_tracer_records(tracer) && tracer->has_new_mappings) {
-    tracer->has_new_mappings = false;
+  if (ct_tracer_records(tracer) && (tracer->has_new_mappings || tracer->code->is_renewed)) {
+    tracer->has_new_mappings = tracer->code->is_renewed = false;
+    tracer->noted_ns = ct_now_ns();
     ct_recorder_note_modules(tracer->recorder);
   }
 }

@@ -39,6 +39,7 @@
 #define TICK_NS       50000000 /* how often the thread sees that we live */
 #define CHILD_TICK_NS 1000000
 #define LEAVE_NS      20000000000ull
+#define NOTE_NS       100000000 /* how long mappings are taken to be the same at the begin of a stretch */
 #define GIVE_UP_NS    2000000000ull
 #define NOT_KNOWN     "the thread is at a place where the program's state is not known"
 #define USER_CS_64    0x33
@@ -332,7 +333,7 @@ at_watched(struct ct_tracer *tracer, struct user_regs_struct *regs)
   switch (ct_watch_arrived(tracer->watch, &tracer->process, regs, tracer->spaces[1].cache, records)) {
   case CT_WATCH_BEGIN:
     choose_space(tracer, &tracer->spaces[1]);
-    tracer->has_new_mappings = true;
+    tracer->has_new_mappings |= ct_now_ns() - tracer->noted_ns > NOTE_NS;
     ct_tracer_note_mappings(tracer);
     tracer->reason =
         ct_watch_stretches(tracer->watch) == 1 && tracer->first_step == 0 ? CT_CONTEXT_BEGIN : CT_CONTEXT_GAP;
@@ -593,6 +594,13 @@ all_is_recorded(const struct ct_tracer *tracer)
   return tracer->watch != NULL && tracer->all->options.pid != 0 && ct_watch_is_done(tracer->watch);
 }
 
+/* It has been interrupted for what it waits for, and is about to stop. */
+static bool
+is_asked_to_stop(const struct ct_tracer *tracer)
+{
+  return tracer->wants_step || tracer->wants_watched || tracer->wants_room || tracer->wants_sequence;
+}
+
 static int
 look(struct ct_tracer *tracer)
 {
@@ -607,7 +615,7 @@ look(struct ct_tracer *tracer)
     ct_tracer_serve_flush(tracer);
     ct_live_serve(tracer);
   }
-  if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !tracer->wants_step && !tracer->to_release &&
+  if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !is_asked_to_stop(tracer) && !tracer->to_release &&
       !tracer->is_parked && __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == CT_ITRACE_WAITS) {
     code = ct_tracer_answer(tracer);
   }

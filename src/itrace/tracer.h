@@ -27,7 +27,8 @@ struct ct_code_pages {
   const struct ct_itrace_patch *hidden; /* what is read as if it were not patched, sorted by address */
   size_t hidden_count;
   struct ct_mappings mappings;
-  bool is_old; /* mappings have been made or taken away since */
+  bool is_old;     /* mappings have been made or taken away since */
+  bool is_renewed; /* code was found where none was known to be: for ct_tracer_note_mappings */
   struct {
     uint64_t page; /* its number plus 1; 0: none */
     uint8_t bytes[4096];
@@ -128,6 +129,7 @@ struct ct_tracer {
   enum ct_context_reason reason; /* why it goes on translated, the next time */
   bool looks_again;              /* code has been mapped since the watched functions were looked for */
   bool has_new_mappings;         /* since they were noted with its records */
+  uint64_t noted_ns;             /* when that was */
   bool wants_room;               /* has been interrupted for that: the segment of records is full */
   bool wants_sequence;           /* has been interrupted for that: it comes from a restartable sequence */
   bool wants_watched;            /* has been interrupted for that: it is at a watched address */
