@@ -189,34 +189,6 @@ add_patch(struct build *build, const struct ct_planned *planned, bool relay, uin
 }
 
 static int
-compare_patches(const void *a, const void *b)
-{
-  const struct ct_patch *left = a, *right = b;
-  return left->address < right->address ? -1 : left->address > right->address;
-}
-
-/* They come in the order of the functions, but for a few that lie near them. */
-static void
-sort_patches(struct ct_installed *installed)
-{
-  struct ct_patch *patches = installed->patches;
-  size_t steps = 0, enough = 16 * installed->patch_count;
-  for (size_t i = 1; i < installed->patch_count; i++) {
-    struct ct_patch patch = patches[i];
-    size_t to = i;
-    for (; to > 0 && patches[to - 1].address > patch.address; to--) {
-      patches[to] = patches[to - 1];
-      steps++;
-    }
-    patches[to] = patch;
-    if (steps > enough) {
-      qsort(patches, installed->patch_count, sizeof(*patches), compare_patches);
-      return;
-    }
-  }
-}
-
-static int
 add_jump(struct build *build, const struct ct_planned *planned, bool relay, uint64_t from, uint64_t to)
 {
   uint8_t bytes[CT_JUMP_BYTES];
@@ -509,7 +481,7 @@ emit_all(struct build *build)
           build, i, refusal != CT_REFUSED_NOT ? refusal : ct_filter_result_reason(build->filter_result, i));
     }
   }
-  sort_patches(installed);
+  ct_patches_sort(installed->patches, installed->patch_count);
   return code;
 }
 

@@ -162,6 +162,32 @@ write_first(const struct ct_process *process, const struct ct_patch *patches, co
   return code == 0 ? write_some(process, patches, which, count, is_guard_entry) : code;
 }
 
+static int
+compare_patches(const void *a, const void *b)
+{
+  const struct ct_patch *left = a, *right = b;
+  return left->address < right->address ? -1 : left->address > right->address;
+}
+
+void
+ct_patches_sort(struct ct_patch *patches, size_t count)
+{
+  size_t steps = 0, enough = 16 * count;
+  for (size_t i = 1; i < count; i++) {
+    struct ct_patch patch = patches[i];
+    size_t to = i;
+    for (; to > 0 && patches[to - 1].address > patch.address; to--) {
+      patches[to] = patches[to - 1];
+      steps++;
+    }
+    patches[to] = patch;
+    if (steps > enough) {
+      qsort(patches, count, sizeof(*patches), compare_patches);
+      return;
+    }
+  }
+}
+
 int
 ct_patches_write_guards(const struct ct_process *process, const struct ct_patch *patches, size_t count)
 {
