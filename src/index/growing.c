@@ -18,6 +18,7 @@ enum {
   TREE_FREE = 256 << 10, /* ... and that part, up to this */
   FOLDS_FROM = 16 << 20, /* blocks of fewer bytes are read in no time: their paths are kept whole or not at all */
   PATHS_FEWEST = 4096,
+  NODE_LEAST = 5, /* bytes of a node (trees.c) */
 };
 
 void
@@ -53,12 +54,25 @@ take_kept(struct ct_growing_tree *growing, const struct ct_index_thread *thread)
   return code == 0 ? ct_span_tree_init(&growing->tree, 0) : code;
 }
 
+/* So many bytes of a tree are kept of a thread with so many bytes of blocks. */
+static uint64_t
+bytes_most(uint64_t payload_bytes)
+{
+  uint64_t free_bytes = payload_bytes / FREE_SHARE < TREE_FREE ? payload_bytes / FREE_SHARE : TREE_FREE;
+  return LEAST_FREE + free_bytes + payload_bytes / TREE_SHARE;
+}
+
 int
-ct_growing_tree_begin(struct ct_growing_tree *growing, const struct ct_index_thread *thread, unsigned workers)
+ct_growing_tree_begin(struct ct_growing_tree *growing, const struct ct_index_thread *thread, unsigned workers,
+                      uint64_t payload_bytes)
 {
   uint32_t most = (uint32_t)ct_test_number("CONTRAIL_TEST_TREE_NODES", NODES_MOST);
   uint32_t fold_at = most / (workers != 0 ? workers : 1);
   fold_at = fold_at < NODES_MOST_EACH ? fold_at : NODES_MOST_EACH;
+  uint64_t kept_most = payload_bytes <= UINT32_MAX ? bytes_most(payload_bytes) / NODE_LEAST : UINT32_MAX;
+  if (fold_at > NODES_AGAIN && kept_most < fold_at) { /* more would not be kept, and what is smaller is faster */
+    fold_at = kept_most > NODES_AGAIN ? (uint32_t)kept_most : NODES_AGAIN;
+  }
   *growing = (struct ct_growing_tree){0};
   int code = thread->kept_granules == 0 ? ct_span_tree_init(&growing->tree, 0) : take_kept(growing, thread);
   if (code != 0) {
@@ -113,8 +127,7 @@ ct_growing_tree_fold(struct ct_growing_tree *growing, struct ct_spans *spans, st
 static bool
 is_small(const struct ct_span_bytes *bytes, uint64_t payload_bytes)
 {
-  uint64_t free_bytes = payload_bytes / FREE_SHARE < TREE_FREE ? payload_bytes / FREE_SHARE : TREE_FREE;
-  return bytes->size <= LEAST_FREE + free_bytes + payload_bytes / TREE_SHARE;
+  return bytes->size <= bytes_most(payload_bytes);
 }
 
 /* The sums are too large: of their paths the thinner ones go, or all. What else there is may be small enough. */

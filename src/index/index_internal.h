@@ -233,8 +233,9 @@ struct ct_growing_tree {
   uint32_t fold_at; /* nodes: then it is added */
 };
 struct ct_index_job;
-/* Goes on from what is kept of the thread. 0 or CT_ENOMEM. */
-int ct_growing_tree_begin(struct ct_growing_tree *growing, const struct ct_index_thread *thread, unsigned workers);
+/* Goes on from what is kept of the thread, which will have no more bytes of blocks than these. 0 or CT_ENOMEM. */
+int ct_growing_tree_begin(struct ct_growing_tree *growing, const struct ct_index_thread *thread, unsigned workers,
+                          uint64_t payload_bytes);
 void ct_growing_tree_destroy(struct ct_growing_tree *growing); /* accepts a zeroed one */
 /*
  * In place of what the bytes were. The tree is not kept where that is too large for so many bytes of blocks: *is_there

@@ -612,7 +612,8 @@ ct_index_read_thread(struct ct_index_worker *worker, uint32_t number)
   ct_stats_begin_thread(&worker->kept.stats);
   int code = ct_index_part_own(&r.thread->part);
   if (code == 0 && !index->is_piece) {
-    code = ct_growing_tree_begin(&r.growing, r.thread, worker->job->workers);
+    uint64_t most = worker->job->is_complete ? ct_trace_thread(index->trace, number)->file_bytes : UINT64_MAX;
+    code = ct_growing_tree_begin(&r.growing, r.thread, worker->job->workers, most);
     r.tree = code == 0 && r.growing.is_there ? &r.growing.tree : NULL;
   }
   if (code == 0) {

@@ -89,8 +89,12 @@ put_span(struct plain *plain, const struct ct_spans *spans, uint64_t tsc, uint8_
 PLAIN_INLINE uint32_t
 node_of(const struct plain *plain, struct ct_span_tree *const tree, uint32_t fn)
 {
-  uint32_t parent = plain->top != plain->bottom ? plain->top[-1].node : plain->root;
-  return tree != NULL ? ct_span_tree_child(tree, parent, fn) : CT_TREE_NONE;
+  if (tree == NULL) {
+    return CT_TREE_NONE;
+  }
+  struct ct_span_frame *frame = plain->top - 1;
+  return CT_LIKELY(plain->top != plain->bottom) ? ct_span_tree_call(tree, frame->node, &frame->last, fn)
+                                                : ct_span_tree_child(tree, plain->root, fn);
 }
 
 PLAIN_INLINE void

@@ -316,6 +316,7 @@ open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc, ui
     return CT_ENOMEM;
   }
   frame->node = node;
+  frame->last = CT_TREE_NONE;
   frame->enter_tsc = tsc;
   frame->began = spans->clock.now;
   frame->off = spans->clock.off;

@@ -30,7 +30,8 @@ struct ct_span_frame {
   };
   uint32_t fn;
   uint32_t flags; /* the owner's */
-  uint32_t node;  /* of the calling context tree (tree.h), if there is one */
+  uint32_t node;  /* of the calling context tree (tree.h), if there is one, ... */
+  uint32_t last;  /* ... and of the last call made in it, by the hot loops: CT_TREE_NONE: none is known */
 };
 
 /* What is kept of a frame for somebody who looks on (spans.h). */

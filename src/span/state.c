@@ -229,6 +229,7 @@ take_frames(struct restoring *r, struct ct_span_stack *stack)
       r->code = CT_ENOMEM;
       return;
     }
+    frame->node = frame->last = CT_TREE_NONE;
     frame->fn = (uint32_t)take_at_most(r, UINT32_MAX);
     frame->flags = (uint32_t)take_at_most(r, UINT32_MAX);
     frame->ordinal = before.ordinal + take_signed(r);
@@ -417,6 +418,7 @@ number_stack(struct ct_span_stack *stack, void *arg)
   for (uint32_t i = 0; i < stack->count; i++) {
     node = spans->tree != NULL ? ct_span_tree_child(spans->tree, node, stack->frames[i].fn) : CT_TREE_NONE;
     stack->frames[i].node = node;
+    stack->frames[i].last = CT_TREE_NONE;
   }
   return 0;
 }

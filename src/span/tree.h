@@ -23,7 +23,8 @@ enum { CT_TREE_NONE = 0, CT_TREE_OWN = 1, CT_TREE_OTHERS = 2, CT_TREE_COUNTED = 
 /* Times are sums, modulo 2^64, of what struct ct_span has under these names. */
 struct ct_tree_node {
   uint32_t fn, parent;
-  uint64_t frames; /* spans with a duration; */
+  uint32_t first, next; /* what was called first in it the last time, and after it: a guess (ct_span_tree_call) */
+  uint64_t frames;      /* spans with a duration; */
   uint64_t total, self, off, fresh, fresh_off;
   uint64_t points;   /* calls without one, of enter-only functions; below CT_TREE_COUNTED: calls that were counted */
   uint64_t before;   /* of the frames: open when the recording began */
@@ -67,6 +68,24 @@ ct_span_tree_child(struct ct_span_tree *tree, uint32_t parent, uint32_t fn)
   uint64_t key = (uint64_t)parent << 32 | fn;
   const struct ct_tree_slot *slot = &tree->slots[ct_span_tree_slot(tree, key)];
   return CT_LIKELY(slot->key == key) ? slot->node : ct_span_tree_find(tree, parent, fn);
+}
+
+/*
+ * The same of who knows the node of the last call made in this one (*last; CT_TREE_NONE: it does not). What is called
+ * there in turn is nearly always what was called last time, and that node is about to be used: to look there first
+ * saves going to the table, which no cache holds.
+ */
+static inline uint32_t
+ct_span_tree_call(struct ct_span_tree *tree, uint32_t parent, uint32_t *last, uint32_t fn)
+{
+  uint32_t before = *last;
+  uint32_t node = before != CT_TREE_NONE ? tree->nodes[before].next : tree->nodes[parent].first;
+  if (CT_UNLIKELY(tree->nodes[node].fn != fn || tree->nodes[node].parent != parent)) {
+    node = ct_span_tree_child(tree, parent, fn);
+    *(before != CT_TREE_NONE ? &tree->nodes[before].next : &tree->nodes[parent].first) = node;
+  }
+  *last = node;
+  return node;
 }
 
 /* A span that has come out, at its node (reserved). */
