@@ -179,6 +179,9 @@ history_path(char *path, size_t size)
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
   bool is_given = state != NULL && state[0] == '/';
   const char *base = is_given ? state : home;
+  if (is_given) {
+    mkdir(state, 0700); /* it need not be there yet */
+  }
   int n = base != NULL ? snprintf(path, size, is_given ? "%s/contrail" : "%s/.local/state/contrail", base) : -1;
   if (n < 0 || (size_t)n + sizeof("/sql_history") > size || !make_directories(path, strlen(base))) {
     return false;

@@ -8,7 +8,8 @@
 static int
 write_jsonl(const struct ct_export_job *job, struct ct_sink *out, struct ct_diag *diag)
 {
-  struct ct_row_format format = {.after = "}\n", .none = "null", .no = "false", .yes = "true", .quote = ct_json_quoted};
+  struct ct_row_format format = {
+      .after = "}\n", .none = "null", .no = "false", .yes = "true", .quote = ct_json_quoted, .quotes_large = true};
   char before[CT_ROW_COLUMNS][32];
   for (int i = 0; i < CT_ROW_COLUMNS; i++) {
     snprintf(before[i], sizeof(before[i]), "%c\"%s\":", i != 0 ? ',' : '{', ct_row_names[i]);

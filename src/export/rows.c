@@ -173,6 +173,12 @@ id_of(const struct rows *rows, const struct ct_walk_place *place, uint64_t ordin
 static inline uint8_t *
 id_at(uint8_t *at, const struct rows *rows, uint64_t id)
 {
+  if (CT_UNLIKELY(id >> 53 != 0 && rows->format->quotes_large)) {
+    *at++ = '"';
+    at = number_at(at, id);
+    *at++ = '"';
+    return at;
+  }
   return id != 0 ? number_at(at, id) : fixed_at(at, &rows->none);
 }
 

@@ -41,6 +41,7 @@ struct ct_row_format {
   const char *none;                   /* for a number that there is not */
   const char *no, *yes;               /* for the three that are either */
   char *(*quote)(const char *text);   /* malloc'd, NULL: out of memory */
+  bool quotes_large;                  /* ids that a double cannot hold, as in all JSON of ours */
 };
 
 /* All rows. As ct_walk. */
