@@ -190,6 +190,19 @@ def of_some_calls(scene):
 
 
 @case
+def of_two_windows(scene):
+    """Of two pieces of a trace: what is said of each is of the piece, how long it is too."""
+    trace = scene.traced("a", turns=50)
+    whole = json.loads(scene.run(scene.contrail, "info", "--json", trace))["duration_ns"]
+    ends = [round(whole * share / 8e9, 9) for share in (1, 3, 5)]
+    diff = scene.diff("--all", f"{trace}@{ends[0]}..{ends[1]}", f"{trace}@{ends[1]}..{ends[2]}")
+    for side, low, high in (("before", ends[0], ends[1]), ("after", ends[1], ends[2])):
+        expect(abs(diff[side]["duration_ns"] - (high - low) * 1e9) < 1000, f"{side}: {diff[side]}, {low} to {high} s")
+    text = scene.run(scene.contrail, "diff", "--all", f"{trace}@{ends[0]}..{ends[1]}", f"{trace}@{ends[1]}..{ends[2]}")
+    expect("different lengths" not in text, text)
+
+
+@case
 def of_a_file(scene):
     """--file: the functions that report --file has; of traces that do not say where functions are written, none."""
     before, after = scene.traced("a", "--source", turns=50), scene.traced("b", "--source", turns=60)

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "index/index.h"
+#include "trace/batch.h"
 #include "views/filter.h"
 #include "views/pattern.h"
 #include "views/process_tree.h"
@@ -388,7 +389,11 @@ ct_profile_read(struct ct_trace *trace, const struct ct_profile_wanted *wanted, 
                 struct ct_diag *diag)
 {
   *profile = (struct ct_profile){.trace = trace, .warnings = ct_view_warnings(trace)};
-  uint64_t begin = ct_trace_start_ns(trace), end = ct_trace_ns(trace, ct_trace_end_tsc(trace));
+  uint64_t begin = ct_trace_start_ns(trace), end = ct_trace_ns(trace, ct_trace_end_tsc(trace)), from = 0, to = 0;
+  if (ct_trace_range(trace, &from, &to) && from != 0) {
+    uint64_t first = ct_trace_ns(trace, from);
+    begin = first > begin ? first : begin;
+  }
   profile->duration_ns = end > begin ? end - begin : 0;
   int rc = add_trace(trace, wanted, profile, diag);
   const json_t *children = json_object_get(ct_trace_manifest(trace), "children");
