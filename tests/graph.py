@@ -694,7 +694,7 @@ def usage(scene):
     scene.made("1", options=("--trace", "graph!"))
     for words, text in ((("report", "--callers", "leaf", "--sort", "p99"), "sorted by total"),
                         (("report", "--by", "module", "--min-duration", "1ms"), "sums of all calls"),
-                        (("report", "--by", "nothing"), "none of function"),
+                        (("report", "--by", "nothing"), "is none of: function"),
                         (("report", "--callers", "leaf", "--callees", "fib"), "--call")):
         result = scene.execute(scene.contrail, *words, scene.trace)
         expect(result.returncode == 2 and text in result.stderr, f"{words}: {result.returncode} {result.stderr!r}")

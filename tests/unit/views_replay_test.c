@@ -164,13 +164,15 @@ test_odd_ends(void **state)
         "   0.000000400  prog/100                  -- events lost: 12 --\n"
         "   0.000000500  prog/100       70 ns    } ns::foo(int)  -- uncertain: events were lost meanwhile\n"
         "   0.000000600  prog/100      400 ns  } main()  -- ended by exec, uncertain: events were lost meanwhile\n"
-        "   0.000000600  prog/100      190 ns  } work()  -- ended by exec\n"
+        "   0.000000600  prog/100      190 ns  } work()  -- ended by exec, uncertain: events were lost meanwhile\n"
         "   0.000000600  prog/100              -- exec: another program from here on --\n"
         "   0.000000700  prog/100              main() {\n"
         "   0.000000800  prog/100                work() {\n"
         "   0.000000900  prog/100                  -- events lost: 1 --\n"
-        "   0.000000900  prog/100      100 ns    } work()  -- unfinished: still open at the end of the trace\n"
-        "   0.000000900  prog/100      200 ns  } main()  -- unfinished: still open at the end of the trace\n");
+        "   0.000000900  prog/100      100 ns    } work()  -- unfinished: still open at the end of the trace, "
+        "uncertain: events were lost meanwhile\n"
+        "   0.000000900  prog/100      200 ns  } main()  -- unfinished: still open at the end of the trace, "
+        "uncertain: events were lost meanwhile\n");
   /* What a selected function tail-calls goes on in its place. */
   check(trace, FILTERED(.function = "tail", .levels = 1),
         ODD_HEAD "   0.000000210  prog/100       10 ns  tail();  -- tail call to lib_alloc()\n"
