@@ -58,9 +58,9 @@ info_of(struct ct_trace *trace)
   if (out == NULL) {
     return NULL;
   }
-  int rc = ct_info_write(trace, &options, out, NULL);
+  int code = ct_info_write(trace, &options, out, NULL);
   fclose(out);
-  json_t *info = rc == 0 ? json_loadb(text, size, 0, NULL) : NULL;
+  json_t *info = code == 0 ? json_loadb(text, size, 0, NULL) : NULL;
   free(text);
   return info;
 }

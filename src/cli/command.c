@@ -126,13 +126,13 @@ static int
 open_calls(const char *dir, struct ct_trace **trace, struct ct_diag *diag)
 {
   char path[PATH_MAX];
-  int rc = ct_trace_open(dir, trace, diag);
-  if (rc == 0 || !ct_export_has_steps(dir)) {
-    return rc;
+  int code = ct_trace_open(dir, trace, diag);
+  if (code == 0 || !ct_export_has_steps(dir)) {
+    return code;
   }
   diag->text[0] = '\0';
-  rc = ct_export_steps_calls(dir, path, sizeof(path), diag);
-  return rc == 0 ? ct_trace_open(path, trace, diag) : rc;
+  code = ct_export_steps_calls(dir, path, sizeof(path), diag);
+  return code == 0 ? ct_trace_open(path, trace, diag) : code;
 }
 
 struct ct_trace *
@@ -141,28 +141,29 @@ ct_open_trace(const struct ct_command *command, const char *dir)
   struct ct_trace *trace;
   struct ct_diag diag = {""};
   signal(SIGPIPE, SIG_IGN);
-  int rc = open_calls(dir, &trace, &diag);
-  if (rc == 0) {
+  int code = open_calls(dir, &trace, &diag);
+  if (code == 0) {
     return trace;
   }
-  if (rc == CT_ENOENT && strcmp(dir, CT_DEFAULT_TRACE) == 0) {
+  if (code == CT_ENOENT && strcmp(dir, CT_DEFAULT_TRACE) == 0) {
     ct_command_failed(command, "no %s here; give a trace directory, or record one: contrail record -- PROGRAM",
                       CT_DEFAULT_TRACE);
   } else {
-    ct_command_failed(command, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(rc));
+    ct_command_failed(command, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(code));
   }
   return NULL;
 }
 
 int
-ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_notes *notes, const struct ct_diag *diag)
+ct_finish_view(const struct ct_command *command, int code, const struct ct_view_notes *notes,
+               const struct ct_diag *diag)
 {
-  if (rc == CT_EIO && errno == EPIPE) {
+  if (code == CT_EIO && errno == EPIPE) {
     return CT_EXIT_OK;
   }
-  if (rc != 0) {
-    ct_command_failed(command, "%s", diag->text[0] != '\0' ? diag->text : ct_err_text(rc));
-    return rc == CT_ERANGE || rc == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+  if (code != 0) {
+    ct_command_failed(command, "%s", diag->text[0] != '\0' ? diag->text : ct_err_text(code));
+    return code == CT_ERANGE || code == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;
   }
   if (notes->damaged_threads == 1) {
     ct_command_failed(command, "the file of thread %u is damaged or cut; what comes before that place is shown",

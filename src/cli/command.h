@@ -117,7 +117,7 @@ struct ct_trace *ct_open_trace(const struct ct_command *command, const char *dir
  * The exit code for what a view returned: prints its diag, or nothing when the reader of
  * our output has gone away; then what notes has to tell.
  */
-int ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_notes *notes,
+int ct_finish_view(const struct ct_command *command, int code, const struct ct_view_notes *notes,
                    const struct ct_diag *diag);
 
 #endif

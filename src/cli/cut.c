@@ -43,18 +43,18 @@ write_cut(void *context, struct ct_trace *trace, const struct ct_filter *filter,
                                      .filter = &selected,
                                      .progress = *progress};
   struct ct_export_summary summary = {.struct_size = sizeof(summary)};
-  int rc = ct_export_write(trace, &export, &summary, notes, diag);
+  int code = ct_export_write(trace, &export, &summary, notes, diag);
   if (progress->finish != NULL) {
     progress->finish(progress->arg);
   }
-  if (rc == 0) {
+  if (code == 0) {
     char events[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
     fprintf(out, "%s events of %llu thread%s, %s\n", ct_format_count(events, summary.events),
             (unsigned long long)summary.threads, summary.threads == 1 ? "" : "s",
             ct_format_bytes(bytes, summary.bytes));
     fflush(out);
   }
-  return rc;
+  return code;
 }
 
 static int

@@ -156,14 +156,14 @@ write_export(void *context, struct ct_trace *trace, const struct ct_filter *filt
                                      .before = wanted->before.trace,
                                      .before_filter = wanted->before.trace != NULL ? &wanted->before.filter : NULL};
   struct ct_export_summary summary = {.struct_size = sizeof(summary)};
-  int rc = ct_export_write(trace, &export, &summary, notes, diag);
+  int code = ct_export_write(trace, &export, &summary, notes, diag);
   int saved = errno;
   if (progress->finish != NULL) {
     progress->finish(progress->arg);
   }
   errno = saved;
-  if (rc != 0) {
-    return rc;
+  if (code != 0) {
+    return code;
   }
   char events[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
   if (wanted->path != NULL) {

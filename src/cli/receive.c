@@ -120,12 +120,12 @@ run(int argc, char **argv)
     return ct_usage_error(&ct_command_receive, "where to? -o DIR");
   }
   wanted.options.address = strcmp(argv[optind], "-") == 0 ? "fd:0" : argv[optind];
-  int rc = receive(&wanted, &diag);
-  if (rc == CT_OK) {
+  int error = receive(&wanted, &diag);
+  if (error == CT_OK) {
     return CT_EXIT_OK;
   }
-  return rc == CT_EINVAL ? ct_usage_error(&ct_command_receive, "%s", diag.text)
-                         : ct_command_failed(&ct_command_receive, "%s", diag.text);
+  return error == CT_EINVAL ? ct_usage_error(&ct_command_receive, "%s", diag.text)
+                            : ct_command_failed(&ct_command_receive, "%s", diag.text);
 }
 
 const struct ct_command ct_command_receive = {

@@ -152,9 +152,9 @@ write_replay(void *context, struct ct_trace *trace, const struct ct_filter *filt
 {
   struct wanted *wanted = context;
   const struct ct_view_selection *selected = &wanted->selected;
-  int rc = wanted->live ? begin_live(&wanted->followed, trace, diag) : CT_OK;
-  if (rc != CT_OK) {
-    return rc;
+  int code = wanted->live ? begin_live(&wanted->followed, trace, diag) : CT_OK;
+  if (code != CT_OK) {
+    return code;
   }
   struct ct_replay_options replay = {
       .struct_size = sizeof(replay),

@@ -30,8 +30,8 @@ static int
 apply_duration(const struct ct_applied *applied)
 {
   struct ct_diag diag = {""};
-  int rc = ct_filter_parse_duration(applied->value, applied->member, &diag);
-  return rc == CT_OK ? CT_EXIT_OK : ct_usage_error(applied->command, "%s", diag.text);
+  int code = ct_filter_parse_duration(applied->value, applied->member, &diag);
+  return code == CT_OK ? CT_EXIT_OK : ct_usage_error(applied->command, "%s", diag.text);
 }
 
 static int

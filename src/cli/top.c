@@ -84,8 +84,8 @@ ct_top_look(struct ct_top *top, uint64_t budget_ns, struct ct_diag *diag)
     top->is_gone = top->is_gone || code == CT_ENOENT;
   }
   top->state = (struct ct_live_state){.struct_size = sizeof(top->state)};
-  int rc = ct_live_poll(top->live, budget_ns, &top->state, diag);
-  return rc == CT_OK ? ct_live_rows(top->live, top->sort, top->pattern, &top->row_count, diag) : rc;
+  int error = ct_live_poll(top->live, budget_ns, &top->state, diag);
+  return error == CT_OK ? ct_live_rows(top->live, top->sort, top->pattern, &top->row_count, diag) : error;
 }
 
 bool
@@ -296,9 +296,9 @@ run_plain(struct ct_top *top)
     signal(SIGTTOU, SIG_IGN); /* it may not be the terminal's process group */
   }
   for (uint64_t look = 0; !interrupted; look++) {
-    int rc = ct_top_look(top, top->once ? 0 : (uint64_t)((double)interval * BUDGET), &diag);
-    if (rc != CT_OK) {
-      return failed(top, rc, &diag);
+    int code = ct_top_look(top, top->once ? 0 : (uint64_t)((double)interval * BUDGET), &diag);
+    if (code != CT_OK) {
+      return failed(top, code, &diag);
     }
     bool is_over = ct_top_is_over(top);
     gone = top->is_gone && top->state.bytes_left == 0 ? gone + 1 : 0;
@@ -319,8 +319,8 @@ run_plain(struct ct_top *top)
     wait_until(next);
   }
   if (interrupted && top->leaves && !ct_top_is_over(top)) { /* the trace is complete now */
-    int rc = ct_top_look(top, 0, &diag);
-    return rc == CT_OK ? show(top) : failed(top, rc, &diag);
+    int code = ct_top_look(top, 0, &diag);
+    return code == CT_OK ? show(top) : failed(top, code, &diag);
   }
   return CT_EXIT_OK;
 }
@@ -421,9 +421,9 @@ run(int argc, char **argv)
     return code;
   }
   snprintf(top.id, sizeof(top.id), "%s", ct_text_of(status, "id"));
-  int rc = ct_live_open(ct_text_of(status, "trace"), &top.live, &diag);
+  int error = ct_live_open(ct_text_of(status, "trace"), &top.live, &diag);
   take_status(&top, status);
-  if (rc != CT_OK) {
+  if (error != CT_OK) {
     code = failed(&top, CT_EIO, &diag);
   } else {
     bool is_terminal = ct_screen_is_possible();

@@ -189,8 +189,8 @@ choose_functions(struct screen *screen)
   if (!ct_screen_ask("only functions that match: ", pattern, sizeof(pattern))) {
     return;
   }
-  int rc = ct_live_rows(top->live, top->sort, pattern[0] != '\0' ? pattern : NULL, &top->row_count, &diag);
-  if (rc != CT_OK) {
+  int code = ct_live_rows(top->live, top->sort, pattern[0] != '\0' ? pattern : NULL, &top->row_count, &diag);
+  if (code != CT_OK) {
     snprintf(screen->said, sizeof(screen->said), "%s", diag.text);
     ct_live_rows(top->live, top->sort, top->pattern, &top->row_count, &diag);
     return;
@@ -271,9 +271,9 @@ run_screen(struct screen *screen, struct ct_diag *diag)
   for (;;) {
     uint64_t now = ct_top_now_ns();
     if (now >= next && !screen->is_held && !ct_top_is_over(top)) {
-      int rc = ct_top_look(top, interval * 4 / 5, diag);
-      if (rc != CT_OK) {
-        return rc;
+      int code = ct_top_look(top, interval * 4 / 5, diag);
+      if (code != CT_OK) {
+        return code;
       }
       if (ct_top_is_over(top) && top->leaves) {
         return CT_OK;
@@ -305,11 +305,11 @@ ct_top_screen(struct ct_top *top)
             getenv("TERM") != NULL ? getenv("TERM") : "");
     return -1;
   }
-  int rc = run_screen(&screen, &diag);
+  int code = run_screen(&screen, &diag);
   ct_screen_close();
-  if (rc != CT_OK) {
+  if (code != CT_OK) {
     ct_command_failed(top->command, "%s", diag.text);
-    return rc == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+    return code == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;
   }
   return CT_EXIT_OK;
 }

@@ -107,9 +107,9 @@ tui_choose_rows(struct tui *tui, const char *pattern, struct ct_diag *diag)
 {
   struct ct_filter filter = {.struct_size = sizeof(filter), .function = pattern[0] != '\0' ? pattern : NULL};
   struct ct_filter_compiled *compiled = NULL;
-  int rc = filter.function != NULL ? ct_filter_compile(&filter, tui->view.trace, &compiled, diag) : CT_OK;
-  if (rc != CT_OK) {
-    return rc;
+  int code = filter.function != NULL ? ct_filter_compile(&filter, tui->view.trace, &compiled, diag) : CT_OK;
+  if (code != CT_OK) {
+    return code;
   }
   const struct tui_function **rows = calloc(tui->data.function_count + 1, sizeof(*rows));
   size_t count = 0;
@@ -189,12 +189,12 @@ int
 tui_show_graph(struct tui *tui, int64_t root, bool up, struct ct_diag *diag)
 {
   struct tui_sums sums = tui_sums(tui);
-  int rc = tui_graph_begin(&tui->graph, &sums, root, up);
-  if (rc == CT_OK) {
+  int code = tui_graph_begin(&tui->graph, &sums, root, up);
+  if (code == CT_OK) {
     read_paths(tui, false);
     tui_take_paths(tui, WAIT_MS, diag);
   }
-  return rc;
+  return code;
 }
 
 void
@@ -209,34 +209,34 @@ tui_take_paths(struct tui *tui, int wait_ms, struct ct_diag *diag)
 static int
 read_data(struct tui *tui, const struct ct_view_progress *progress, struct ct_diag *diag)
 {
-  int rc = tui_data_read(&tui->data, tui->name, ct_trace_function_count(tui->view.trace), progress, diag);
-  rc = rc == CT_OK ? tui_choose_rows(tui, tui->pattern, diag) : rc;
-  return rc;
+  int code = tui_data_read(&tui->data, tui->name, ct_trace_function_count(tui->view.trace), progress, diag);
+  code = code == CT_OK ? tui_choose_rows(tui, tui->pattern, diag) : code;
+  return code;
 }
 
 int
 tui_refresh(struct tui *tui, struct ct_diag *diag)
 {
   int64_t selected = tui->row_selected < tui->row_count ? tui->rows[tui->row_selected]->id : TUI_NO_FUNCTION;
-  int rc = ct_trace_refresh(tui->view.trace, diag);
-  rc = rc == CT_OK ? read_data(tui, NULL, diag) : rc;
-  if (rc != CT_OK) {
-    return rc;
+  int code = ct_trace_refresh(tui->view.trace, diag);
+  code = code == CT_OK ? read_data(tui, NULL, diag) : code;
+  if (code != CT_OK) {
+    return code;
   }
   for (size_t i = 0; i < tui->row_count; i++) {
     tui->row_selected = tui->rows[i]->id == selected ? i : tui->row_selected;
   }
   struct tui_sums sums = tui_sums(tui);
-  rc = tui_graph_renew(&tui->graph, &sums);
-  if (rc != CT_OK) {
-    return rc;
+  code = tui_graph_renew(&tui->graph, &sums);
+  if (code != CT_OK) {
+    return code;
   }
   read_paths(tui, true);
   bool was_at_end = tui->replay.is_at_end;
-  rc = tui_replay_open(&tui->replay, ct_trace_path(tui->view.trace), &tui->view.filter, diag);
-  rc = rc == CT_OK && was_at_end ? tui_replay_reread(&tui->replay, &tui->data, diag) : rc;
+  code = tui_replay_open(&tui->replay, ct_trace_path(tui->view.trace), &tui->view.filter, diag);
+  code = code == CT_OK && was_at_end ? tui_replay_reread(&tui->replay, &tui->data, diag) : code;
   tui->is_growing = !ct_trace_is_complete(tui->view.trace);
-  return rc;
+  return code;
 }
 
 static int
@@ -252,12 +252,12 @@ open_all(struct tui *tui, const char *argument, struct ct_diag *diag)
     return CT_ENOMEM;
   }
   ct_progress_start(&line, "making the index of the trace");
-  int rc = read_data(tui, &progress, diag);
+  int code = read_data(tui, &progress, diag);
   ct_progress_end(&line);
-  rc = rc == CT_OK ? tui_replay_open(&tui->replay, ct_trace_path(tui->view.trace), &tui->view.filter, diag) : rc;
-  rc = rc == CT_OK ? tui_replay_go(&tui->replay, &tui->data, 0, diag) : rc;
-  rc = rc == CT_OK ? tui_show_graph(tui, TUI_NO_FUNCTION, false, diag) : rc;
-  return rc;
+  code = code == CT_OK ? tui_replay_open(&tui->replay, ct_trace_path(tui->view.trace), &tui->view.filter, diag) : code;
+  code = code == CT_OK ? tui_replay_go(&tui->replay, &tui->data, 0, diag) : code;
+  code = code == CT_OK ? tui_show_graph(tui, TUI_NO_FUNCTION, false, diag) : code;
+  return code;
 }
 
 static int
@@ -272,12 +272,12 @@ show(struct tui *tui, const char *argument)
   if (code != CT_EXIT_OK) {
     return code;
   }
-  int rc = tui->view.filter.tid_count > 1 ? CT_EINVAL : open_all(tui, argument, &diag);
+  int error = tui->view.filter.tid_count > 1 ? CT_EINVAL : open_all(tui, argument, &diag);
   if (tui->view.filter.tid_count > 1) {
     code = ct_usage_error(tui->command, "one --thread at a time");
-  } else if (rc != CT_OK) {
-    code = ct_command_failed(tui->command, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(rc));
-    code = rc == CT_EINVAL || rc == CT_ERANGE ? CT_EXIT_USAGE : code;
+  } else if (error != CT_OK) {
+    code = ct_command_failed(tui->command, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(error));
+    code = error == CT_EINVAL || error == CT_ERANGE ? CT_EXIT_USAGE : code;
   } else {
     code = tui_screen(tui);
   }

@@ -29,17 +29,17 @@ ask_text(struct tui_data *data, const char *query, struct ct_diag *diag)
     snprintf(diag->text, sizeof(diag->text), "out of memory");
     return NULL;
   }
-  int rc = ct_sql_run(data->sql, query, out, &result, diag);
-  if (fclose(out) != 0 && rc == CT_OK) {
+  int code = ct_sql_run(data->sql, query, out, &result, diag);
+  if (fclose(out) != 0 && code == CT_OK) {
     snprintf(diag->text, sizeof(diag->text), "out of memory");
-    rc = CT_ENOMEM;
+    code = CT_ENOMEM;
   }
   data->index_rebuilt |= result.index_rebuilt;
-  if (rc == CT_OK && result.interrupted) {
+  if (code == CT_OK && result.interrupted) {
     snprintf(diag->text, sizeof(diag->text), "given up");
-    rc = CT_EINVAL;
+    code = CT_EINVAL;
   }
-  if (rc != CT_OK) {
+  if (code != CT_OK) {
     free(text);
     return NULL;
   }
@@ -183,14 +183,14 @@ read_edges(struct tui_data *data, uint32_t limit, struct ct_diag *diag)
   const char *at = text != NULL ? strstr(text, "\"rows\":") : NULL;
   size_t capacity = 0;
   int64_t numbers[5];
-  int rc = text != NULL ? CT_OK : CT_EINVAL;
+  int code = text != NULL ? CT_OK : CT_EINVAL;
   at = at != NULL ? at + strlen("\"rows\":") : NULL;
-  while (rc == CT_OK && at != NULL && (at = take_numbers(at, numbers, 5)) != NULL) {
+  while (code == CT_OK && at != NULL && (at = take_numbers(at, numbers, 5)) != NULL) {
     if (data->edge_count == capacity) {
       capacity = capacity * 2 + 256;
       struct tui_edge *more = reallocarray(data->edges, capacity, sizeof(*more));
       if (more == NULL) {
-        rc = CT_ENOMEM;
+        code = CT_ENOMEM;
         break;
       }
       data->edges = more;
@@ -199,9 +199,9 @@ read_edges(struct tui_data *data, uint32_t limit, struct ct_diag *diag)
     at++;
   }
   free(text);
-  data->by_callee = rc == CT_OK ? calloc(data->edge_count + 1, sizeof(*data->by_callee)) : NULL;
+  data->by_callee = code == CT_OK ? calloc(data->edge_count + 1, sizeof(*data->by_callee)) : NULL;
   if (data->by_callee == NULL) {
-    return rc != CT_OK ? rc : CT_ENOMEM;
+    return code != CT_OK ? code : CT_ENOMEM;
   }
   if (data->edge_count != 0) {
     qsort(data->edges, data->edge_count, sizeof(*data->edges), by_caller);
@@ -266,16 +266,16 @@ tui_data_read(struct tui_data *data, const char *name, uint32_t limit, const str
                                    .format = CT_SQL_JSON_ROWS,
                                    .workers = ct_reading_workers(),
                                    .progress = progress != NULL ? *progress : (struct ct_view_progress){0}};
-  int rc = new.name != NULL ? ct_sql_open(&options, &new.sql, diag) : CT_ENOMEM;
-  rc = rc == CT_OK ? ct_sql_add(new.sql, name, diag) : rc;
-  rc = rc == CT_OK ? read_functions(&new, limit, diag) : rc;
-  rc = rc == CT_OK ? read_edges(&new, limit, diag) : rc;
-  if (rc != CT_OK) {
+  int code = new.name != NULL ? ct_sql_open(&options, &new.sql, diag) : CT_ENOMEM;
+  code = code == CT_OK ? ct_sql_add(new.sql, name, diag) : code;
+  code = code == CT_OK ? read_functions(&new, limit, diag) : code;
+  code = code == CT_OK ? read_edges(&new, limit, diag) : code;
+  if (code != CT_OK) {
     if (diag->text[0] == '\0') {
-      snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(rc));
+      snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(code));
     }
     tui_data_free(&new);
-    return rc;
+    return code;
   }
   json_t *events = tui_data_ask(&new, diag, "SELECT sum(events) FROM threads");
   new.events = tui_number(json_array_get(events, 0), 0);

@@ -85,12 +85,12 @@ put_nodes(struct tui_graph *graph, struct tui_node *nodes, size_t count, size_t 
   if (shown < count) {
     nodes[shown++] = (struct tui_node){.level = level, .others = count - CHILDREN_MAX, .function = TUI_NO_FUNCTION};
   }
-  int rc = make_room(graph, at, shown);
-  if (rc == CT_OK && shown != 0) {
+  int code = make_room(graph, at, shown);
+  if (code == CT_OK && shown != 0) {
     memcpy(graph->nodes + at, nodes, shown * sizeof(*nodes));
   }
   free(nodes);
-  return rc;
+  return code;
 }
 
 /* What is below a path, which is in the order of contrail graph: the heaviest first. */
@@ -179,18 +179,18 @@ static int
 unfold_heavy(struct tui_graph *graph, const struct tui_sums *sums)
 {
   size_t at = 0;
-  int rc = CT_OK;
-  for (int level = 0; level < OPEN_LEVELS && at < graph->count && rc == CT_OK; level++) {
+  int code = CT_OK;
+  for (int level = 0; level < OPEN_LEVELS && at < graph->count && code == CT_OK; level++) {
     int64_t total = graph->nodes[at].total;
     if (!graph->nodes[at].has_more) {
       break;
     }
-    rc = tui_graph_unfold(graph, sums, at++);
+    code = tui_graph_unfold(graph, sums, at++);
     if (at >= graph->count || total <= 0 || graph->nodes[at].total < total / 100 * OPEN_PERCENT) {
       break;
     }
   }
-  return rc;
+  return code;
 }
 
 /* The outermost nodes, nothing of them unfolded. */
@@ -205,13 +205,13 @@ begin_nodes(struct tui_graph *graph, const struct tui_sums *sums, int64_t root, 
   graph->whole = 0;
   const struct tui_paths *paths = sums->paths;
   graph->of_paths = paths != NULL && paths->is_known && paths->root == graph->root && !graph->up;
-  int rc;
+  int code;
   if (graph->of_paths) {
-    rc = insert_paths(graph, paths, SIZE_MAX);
+    code = insert_paths(graph, paths, SIZE_MAX);
   } else if (function != NULL) {
     size_t unused;
-    rc = make_room(graph, 0, 1);
-    if (rc == CT_OK) {
+    code = make_room(graph, 0, 1);
+    if (code == CT_OK) {
       graph->nodes[0] = (struct tui_node){.function = root,
                                           .calls = function->calls,
                                           .total = function->total,
@@ -219,19 +219,19 @@ begin_nodes(struct tui_graph *graph, const struct tui_sums *sums, int64_t root, 
                                           .has_more = edges_of(graph, data, root, &unused) != 0};
     }
   } else {
-    rc = insert_edges(graph, data, TUI_NO_FUNCTION, SIZE_MAX);
+    code = insert_edges(graph, data, TUI_NO_FUNCTION, SIZE_MAX);
   }
-  for (size_t i = 0; rc == CT_OK && i < graph->count; i++) {
+  for (size_t i = 0; code == CT_OK && i < graph->count; i++) {
     graph->whole += graph->nodes[i].total > 0 ? graph->nodes[i].total : 0;
   }
-  return rc;
+  return code;
 }
 
 int
 tui_graph_begin(struct tui_graph *graph, const struct tui_sums *sums, int64_t root, bool up)
 {
-  int rc = begin_nodes(graph, sums, root, up);
-  return rc != CT_OK                      ? rc
+  int code = begin_nodes(graph, sums, root, up);
+  return code != CT_OK                    ? code
          : graph->root != TUI_NO_FUNCTION ? tui_graph_unfold(graph, sums, 0)
                                           : unfold_heavy(graph, sums);
 }
@@ -270,20 +270,20 @@ tui_graph_renew(struct tui_graph *graph, const struct tui_sums *sums)
     return tui_graph_begin(graph, sums, graph->root, graph->up);
   }
   struct tui_graph new = {0};
-  int rc = begin_nodes(&new, sums, graph->root, graph->up);
-  for (size_t i = 0; rc == CT_OK && i < new.count; i++) {
+  int code = begin_nodes(&new, sums, graph->root, graph->up);
+  for (size_t i = 0; code == CT_OK && i < new.count; i++) {
     size_t origin = origin_of(&new, i, graph);
     new.nodes[i].origin = origin;
     if (origin != 0 && origin - 1 == graph->selected) {
       new.selected = i;
     }
     if (origin != 0 && graph->nodes[origin - 1].is_open) {
-      rc = tui_graph_unfold(&new, sums, i);
+      code = tui_graph_unfold(&new, sums, i);
     }
   }
-  if (rc != CT_OK) {
+  if (code != CT_OK) {
     tui_graph_free(&new);
-    return rc;
+    return code;
   }
   new.first = graph->first < new.count ? graph->first : 0;
   tui_graph_free(graph);

@@ -226,12 +226,12 @@ static int
 take_lines(struct tui_replay *replay, struct tui_page *page, const char *text, size_t size)
 {
   size_t capacity = 0;
-  int rc = CT_OK;
-  for (const char *at = text, *end; rc == CT_OK && (end = memchr(at, '\n', size - (size_t)(at - text))) != NULL;
+  int code = CT_OK;
+  for (const char *at = text, *end; code == CT_OK && (end = memchr(at, '\n', size - (size_t)(at - text))) != NULL;
        at = end + 1) {
-    rc = take_line(replay, page, &capacity, at, (size_t)(end - at));
+    code = take_line(replay, page, &capacity, at, (size_t)(end - at));
   }
-  return rc;
+  return code;
 }
 
 /* The replay's lines from that time on; NULL after an error. */
@@ -251,8 +251,8 @@ read_text(struct tui_replay *replay, int64_t from, int64_t after, size_t limit, 
   }
   uint64_t from_tsc = from <= 0 ? 0 : ct_trace_tsc(trace, ct_trace_start_ns(trace) + (uint64_t)from);
   uint64_t to_tsc = replay->filter.to_tsc != 0 ? replay->filter.to_tsc : UINT64_MAX;
-  int rc = ct_trace_set_range(replay->trace, from_tsc, to_tsc);
-  FILE *out = rc == CT_OK ? open_memstream(&text, size) : NULL;
+  int code = ct_trace_set_range(replay->trace, from_tsc, to_tsc);
+  FILE *out = code == CT_OK ? open_memstream(&text, size) : NULL;
   if (out == NULL) {
     snprintf(diag->text, sizeof(diag->text), "out of memory");
     return NULL;
@@ -260,14 +260,14 @@ read_text(struct tui_replay *replay, int64_t from, int64_t after, size_t limit, 
   struct ct_replay_options options = {
       .struct_size = sizeof(options), .filter = &filter, .json = true, .time = CT_TIME_WALL};
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
-  rc = ct_replay_write(replay->trace, &options, out, &notes, diag);
-  replay->notes = rc == CT_OK && notes.damaged_threads >= replay->notes.damaged_threads ? notes : replay->notes;
-  if (fclose(out) != 0 && rc == CT_OK) {
-    rc = CT_ENOMEM;
+  code = ct_replay_write(replay->trace, &options, out, &notes, diag);
+  replay->notes = code == CT_OK && notes.damaged_threads >= replay->notes.damaged_threads ? notes : replay->notes;
+  if (fclose(out) != 0 && code == CT_OK) {
+    code = CT_ENOMEM;
   }
-  if (rc != CT_OK) {
+  if (code != CT_OK) {
     if (diag->text[0] == '\0') {
-      snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(rc));
+      snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(code));
     }
     free(text);
     return NULL;
@@ -305,12 +305,12 @@ tui_page_read(struct tui_replay *replay, int64_t from, int64_t after, size_t lim
     return CT_EIO;
   }
   json_array_clear(replay->warnings);
-  int rc = take_lines(replay, page, text, size);
+  int code = take_lines(replay, page, text, size);
   free(text);
   page->is_last = page->count < limit;
-  if (rc != CT_OK) {
+  if (code != CT_OK) {
     tui_page_free(page);
-    snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(rc));
+    snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(code));
   }
-  return rc;
+  return code;
 }

@@ -58,16 +58,16 @@ static int
 check_root(const struct tui_paths_job *job, struct ct_trace *trace, struct ct_diag *diag)
 {
   struct ct_filter_compiled *compiled;
-  int rc = job->root != TUI_NO_FUNCTION ? ct_filter_compile(&job->filter, trace, &compiled, diag) : CT_OK;
-  if (rc == CT_OK && job->root != TUI_NO_FUNCTION) {
+  int code = job->root != TUI_NO_FUNCTION ? ct_filter_compile(&job->filter, trace, &compiled, diag) : CT_OK;
+  if (code == CT_OK && job->root != TUI_NO_FUNCTION) {
     bool is_found = ct_filter_has_function(compiled, (uint32_t)job->root);
     ct_filter_free_compiled(compiled);
     if (!is_found) {
       snprintf(diag->text, sizeof(diag->text), "no pattern stands for the name of this function");
-      rc = CT_EINVAL;
+      code = CT_EINVAL;
     }
   }
-  return rc;
+  return code;
 }
 
 static int
@@ -83,9 +83,9 @@ write_graph(struct tui_paths_job *job, struct ct_trace *trace, FILE *out)
       .progress = {.update = note_progress, .arg = job},
       .workers = ct_reading_workers(),
   };
-  int rc = ct_filter_set_range(&job->filter, trace);
-  rc = rc == CT_OK ? check_root(job, trace, &job->diag) : rc;
-  return rc == CT_OK ? ct_graph_write(trace, &options, out, &notes, &job->diag) : rc;
+  int code = ct_filter_set_range(&job->filter, trace);
+  code = code == CT_OK ? check_root(job, trace, &job->diag) : code;
+  return code == CT_OK ? ct_graph_write(trace, &options, out, &notes, &job->diag) : code;
 }
 
 static void *
@@ -95,25 +95,25 @@ read_paths(void *arg)
   struct ct_trace *trace;
   char *text = NULL;
   size_t size = 0;
-  int rc = ct_trace_open(job->directory, &trace, &job->diag);
-  if (rc == CT_OK) {
+  int code = ct_trace_open(job->directory, &trace, &job->diag);
+  if (code == CT_OK) {
     FILE *out = open_memstream(&text, &size);
-    rc = out != NULL ? write_graph(job, trace, out) : CT_ENOMEM;
+    code = out != NULL ? write_graph(job, trace, out) : CT_ENOMEM;
     if (out != NULL && fclose(out) != 0) {
-      rc = CT_ENOMEM;
+      code = CT_ENOMEM;
     }
     ct_trace_close(trace);
   }
-  if (rc == CT_OK) {
+  if (code == CT_OK) {
     json_error_t error;
     job->graph = json_loadb(text, size, 0, &error);
     if (job->graph == NULL) {
       snprintf(job->diag.text, sizeof(job->diag.text), "the graph cannot be read: %s", error.text);
-      rc = CT_EFORMAT;
+      code = CT_EFORMAT;
     }
   }
   free(text);
-  job->code = rc;
+  job->code = code;
   atomic_store_explicit(&job->is_done, true, memory_order_release);
   return NULL;
 }
@@ -355,15 +355,15 @@ tui_paths_take(struct tui_paths *paths, const struct tui_data *data, int wait_ms
   if (!atomic_load_explicit(&job->is_done, memory_order_acquire)) {
     return false;
   }
-  int rc = job->code == CT_OK ? take(paths, job, data) : job->code;
-  if (rc != CT_OK && rc != CT_ECANCELED) {
+  int code = job->code == CT_OK ? take(paths, job, data) : job->code;
+  if (code != CT_OK && code != CT_ECANCELED) {
     snprintf(diag->text, sizeof(diag->text), "no paths: %.400s",
-             job->diag.text[0] != '\0' ? job->diag.text : ct_err_text(rc));
+             job->diag.text[0] != '\0' ? job->diag.text : ct_err_text(code));
   }
   paths->ended_ms = now_ms();
   paths->took_ms = paths->ended_ms - job->begun_ms;
   end_job(paths);
-  return rc == CT_OK;
+  return code == CT_OK;
 }
 
 void

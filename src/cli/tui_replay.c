@@ -248,8 +248,8 @@ take_page(struct tui_replay *replay, struct tui_page *page)
 {
   size_t seen = 0, after = 0;
   int64_t id = 0, ns = 0;
-  int rc = CT_OK;
-  for (size_t i = 0; i < page->count && rc == CT_OK; i++) {
+  int code = CT_OK;
+  for (size_t i = 0; i < page->count && code == CT_OK; i++) {
     struct tui_line *line = &page->lines[i];
     if (page->before[i] && replay->resume_ns > replay->from) {
       continue; /* the frames that are open there */
@@ -261,7 +261,7 @@ take_page(struct tui_replay *replay, struct tui_page *page)
       ns = line->ns;
       after = 0;
     }
-    rc = seen > replay->resume_skip ? take(replay, &replay->window, line) : CT_OK;
+    code = seen > replay->resume_skip ? take(replay, &replay->window, line) : CT_OK;
   }
   if (id != 0) {
     replay->resume_id = id;
@@ -270,23 +270,23 @@ take_page(struct tui_replay *replay, struct tui_page *page)
   } else {
     replay->resume_skip = seen;
   }
-  return rc;
+  return code;
 }
 
 int
 tui_replay_extend(struct tui_replay *replay, struct tui_data *data, size_t wanted, struct ct_diag *diag)
 {
   size_t until = replay->window.count + wanted, limit = PAGE_LINES;
-  int rc = CT_OK;
-  for (int i = 0; i < PAGES_MAX && rc == CT_OK && replay->window.count < until && !replay->is_at_end; i++) {
+  int code = CT_OK;
+  for (int i = 0; i < PAGES_MAX && code == CT_OK && replay->window.count < until && !replay->is_at_end; i++) {
     struct tui_page page;
     size_t skip = replay->resume_skip;
-    rc = tui_page_read(replay, replay->resume_ns, replay->resume_id, skip + limit, &page, diag);
-    if (rc != CT_OK) {
+    code = tui_page_read(replay, replay->resume_ns, replay->resume_id, skip + limit, &page, diag);
+    if (code != CT_OK) {
       break;
     }
     replay->is_at_end = page.is_last;
-    rc = take_page(replay, &page);
+    code = take_page(replay, &page);
     limit =
         replay->resume_id == 0 && replay->resume_skip <= skip ? limit * 4 : limit; /* all of it frames that were open */
     tui_page_free(&page);
@@ -305,7 +305,7 @@ tui_replay_extend(struct tui_replay *replay, struct tui_data *data, size_t wante
     replay->first -= replay->first < WINDOW_TRIM ? replay->first : WINDOW_TRIM;
     replay->is_at_begin = false;
   }
-  return rc;
+  return code;
 }
 
 /* The window ends with this line, which is the begin of a call, and goes on after it when it is extended. */
@@ -334,10 +334,10 @@ end_window(struct tui_replay *replay, size_t at)
 
 /* The lines of a page that are before the window's first one. False: the page ends before it. */
 static bool
-take_before(const struct tui_replay *replay, struct tui_page *page, struct tui_lines *lines, int *rc)
+take_before(const struct tui_replay *replay, struct tui_page *page, struct tui_lines *lines, int *code)
 {
   const struct tui_line *first = &replay->window.lines[0];
-  for (size_t i = 0; i < page->count && *rc == CT_OK; i++) {
+  for (size_t i = 0; i < page->count && *code == CT_OK; i++) {
     struct tui_line *line = &page->lines[i];
     bool is_first = line->id == first->id && line->kind == first->kind && line->tid == first->tid &&
                     line->ns == first->ns && !page->before[i];
@@ -345,7 +345,7 @@ take_before(const struct tui_replay *replay, struct tui_page *page, struct tui_l
       return true;
     }
     if (!page->before[i]) {
-      *rc = take(replay, lines, line);
+      *code = take(replay, lines, line);
     }
   }
   return page->is_last;
@@ -382,7 +382,7 @@ int
 tui_replay_extend_back(struct tui_replay *replay, size_t wanted, struct ct_diag *diag)
 {
   int64_t least = 0, most = INT64_MAX, back = BACK_FIRST_NS;
-  int rc = CT_OK;
+  int code = CT_OK;
   if (replay->window.count == 0 || replay->is_at_begin) {
     return CT_OK;
   }
@@ -390,18 +390,18 @@ tui_replay_extend_back(struct tui_replay *replay, size_t wanted, struct ct_diag 
   if (last->ns > first->ns) {
     back = (last->ns - first->ns) / (int64_t)replay->window.count * (int64_t)wanted + 1000;
   }
-  for (int i = 0; i < BACK_TRIES && rc == CT_OK; i++) {
+  for (int i = 0; i < BACK_TRIES && code == CT_OK; i++) {
     struct tui_lines lines = {0};
     struct tui_page page;
     int64_t from = first->ns - back;
     bool is_begin_reached = from <= replay->from;
-    rc = tui_page_read(replay, from, 0, BACK_PAGE, &page, diag);
-    bool is_whole = rc == CT_OK && take_before(replay, &page, &lines, &rc);
-    if (rc == CT_OK) {
+    code = tui_page_read(replay, from, 0, BACK_PAGE, &page, diag);
+    bool is_whole = code == CT_OK && take_before(replay, &page, &lines, &code);
+    if (code == CT_OK) {
       tui_page_free(&page);
     }
     bool is_enough = lines.count >= wanted || is_begin_reached || most - least < 64;
-    if (rc == CT_OK && is_whole && is_enough) {
+    if (code == CT_OK && is_whole && is_enough) {
       replay->is_at_begin = is_begin_reached;
       return put_before(replay, &lines);
     }
@@ -414,7 +414,7 @@ tui_replay_extend_back(struct tui_replay *replay, size_t wanted, struct ct_diag 
       back = back / 8 > least ? back / 8 : least + (most - least) / 2;
     }
   }
-  return rc;
+  return code;
 }
 
 /* ---- going somewhere ---- */
@@ -452,7 +452,7 @@ int
 tui_replay_go_to_end(struct tui_replay *replay, struct tui_data *data, struct ct_diag *diag)
 {
   int64_t least = 0, most = 0, back = replay->end_back != 0 ? replay->end_back : BACK_FIRST_NS;
-  int rc = CT_OK;
+  int code = CT_OK;
   for (int i = 0; i < END_TRIES && most - least != 1; i++) {
     size_t count;
     bool is_last;
@@ -469,17 +469,17 @@ tui_replay_go_to_end(struct tui_replay *replay, struct tui_data *data, struct ct
   }
   struct tui_page page;
   replay->end_back = back;
-  rc = tui_page_read(replay, replay->to - back, 0, END_PAGE, &page, diag);
-  if (rc == CT_OK) {
-    rc = take_first_page(replay, replay->to - back, &page);
+  code = tui_page_read(replay, replay->to - back, 0, END_PAGE, &page, diag);
+  if (code == CT_OK) {
+    code = take_first_page(replay, replay->to - back, &page);
     tui_page_free(&page);
   }
-  for (int i = 0; i < PAGES_MAX && rc == CT_OK && !replay->is_at_end; i++) {
-    rc = tui_replay_extend(replay, data, WINDOW_TRIM, diag);
+  for (int i = 0; i < PAGES_MAX && code == CT_OK && !replay->is_at_end; i++) {
+    code = tui_replay_extend(replay, data, WINDOW_TRIM, diag);
     replay->selected = replay->window.count != 0 ? replay->window.count - 1 : 0;
   }
   replay->selected = replay->window.count != 0 ? replay->window.count - 1 : 0;
-  return rc;
+  return code;
 }
 
 int
@@ -496,9 +496,9 @@ tui_replay_show(struct tui_replay *replay, struct tui_data *data, const struct t
     if (attempt == 1) {
       return CT_OK;
     }
-    int rc = tui_replay_go(replay, data, call->start - MARGIN_NS, diag);
-    if (rc != CT_OK) {
-      return rc;
+    int code = tui_replay_go(replay, data, call->start - MARGIN_NS, diag);
+    if (code != CT_OK) {
+      return code;
     }
   }
 }
@@ -539,15 +539,15 @@ tui_replay_reread(struct tui_replay *replay, struct tui_data *data, struct ct_di
   while (at > 0 && (!is_begin(&replay->window.lines[at - 1]) || replay->window.lines[at - 1].is_folded)) {
     at--;
   }
-  int rc = CT_OK;
+  int code = CT_OK;
   if (at == 0) {
-    rc = tui_replay_go(replay, data, count != 0 ? replay->window.lines[0].ns : 0, diag);
+    code = tui_replay_go(replay, data, count != 0 ? replay->window.lines[0].ns : 0, diag);
   } else {
     end_window(replay, at - 1);
-    rc = tui_replay_extend(replay, data, count - at + END_LINES, diag);
+    code = tui_replay_extend(replay, data, count - at + END_LINES, diag);
   }
   replay->selected = selected < (int64_t)replay->window.count ? (size_t)selected : replay->selected;
-  return rc;
+  return code;
 }
 
 static int64_t
@@ -561,9 +561,9 @@ int
 tui_replay_open(struct tui_replay *replay, const char *path, const struct ct_filter *filter, struct ct_diag *diag)
 {
   struct ct_trace *trace;
-  int rc = ct_trace_open(path, &trace, diag);
-  if (rc != CT_OK) {
-    return rc;
+  int code = ct_trace_open(path, &trace, diag);
+  if (code != CT_OK) {
+    return code;
   }
   uint64_t end_tsc = ct_trace_end_tsc(trace);
   ct_trace_close(replay->trace);
@@ -572,11 +572,11 @@ tui_replay_open(struct tui_replay *replay, const char *path, const struct ct_fil
   replay->from = filter->from_tsc != 0 ? since_start(trace, filter->from_tsc) : 0;
   replay->to = since_start(trace, filter->to_tsc != 0 && filter->to_tsc < end_tsc ? filter->to_tsc : end_tsc);
   struct ct_filter any = {.struct_size = sizeof(any), .from_tsc = 1, .to_tsc = filter->to_tsc};
-  rc = ct_filter_set_range(&any, trace); /* once: it gives the trace the places that the index knows */
-  if (rc != CT_OK) {
-    snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(rc));
+  code = ct_filter_set_range(&any, trace); /* once: it gives the trace the places that the index knows */
+  if (code != CT_OK) {
+    snprintf(diag->text, sizeof(diag->text), "%s", ct_err_text(code));
   }
-  return rc;
+  return code;
 }
 
 void

@@ -327,7 +327,8 @@ warn_unmatched(struct ct_trace *trace, const struct ct_filter *filter, bool abou
             glob);
     return;
   }
-  bool is_about_files = filter->file != NULL || (filter->function != NULL && strstr(filter->function, "@file:") != NULL);
+  bool is_about_files =
+      filter->file != NULL || (filter->function != NULL && strstr(filter->function, "@file:") != NULL);
   fprintf(stderr, "nothing: no %s matches '%s'%s", what, glob,
           is_about_files && !ct_trace_has_sources(trace)       ? ": the trace does not say where functions are written"
           : filter->function != NULL && filter->module != NULL ? " in these modules"
@@ -340,19 +341,19 @@ warn_unmatched(struct ct_trace *trace, const struct ct_filter *filter, bool abou
 }
 
 /*
- * After a view with filters: when it has shown nothing says so on stderr, with names that may be meant. rc, or
+ * After a view with filters: when it has shown nothing says so on stderr, with names that may be meant. code, or
  * CT_EXIT_FAILED for nothing with --json or --quiet.
  */
 static int
 report_unmatched(const struct ct_command *command, const struct ct_trace_view *view,
-                 const struct ct_view_selection *selected, const struct ct_view_notes *notes, int rc)
+                 const struct ct_view_selection *selected, const struct ct_view_notes *notes, int code)
 {
   const struct ct_filter *filter = &view->filter;
   bool about_functions = filter->function != NULL || filter->module != NULL || filter->file != NULL;
   bool about_calls = filter->min_ns != 0 || filter->max_ns != 0 || filter->levels != 0 || filter->has_depths ||
                      filter->reasons != 0 || filter->types != 0;
-  if (rc != CT_EXIT_OK || notes->shown != 0 || (!about_functions && !about_calls)) {
-    return rc;
+  if (code != CT_EXIT_OK || notes->shown != 0 || (!about_functions && !about_calls)) {
+    return code;
   }
   fflush(stdout);
   fprintf(stderr, "contrail %s: ", command->name);
@@ -362,7 +363,7 @@ report_unmatched(const struct ct_command *command, const struct ct_trace_view *v
     fputs("nothing: nothing passes the filters", stderr);
   }
   putc('\n', stderr);
-  return selected->json || selected->quiet ? CT_EXIT_FAILED : rc;
+  return selected->json || selected->quiet ? CT_EXIT_FAILED : code;
 }
 
 /* ---- a piece of the trace ---- */
@@ -421,10 +422,10 @@ choose_process(const struct ct_command *command, const struct ct_id_list *pids, 
   if (pids->count > 1) {
     return ct_usage_error(command, "one --process at a time");
   }
-  int rc = pids->count != 0 ? ct_filter_open_process(*trace, pids->ids[0], &selected, &diag) : CT_OK;
-  if (rc != CT_OK) {
+  int code = pids->count != 0 ? ct_filter_open_process(*trace, pids->ids[0], &selected, &diag) : CT_OK;
+  if (code != CT_OK) {
     ct_command_failed(command, "%s", diag.text);
-    return rc == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+    return code == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
   }
   if (selected != *trace) {
     ct_trace_close(*trace);
@@ -468,9 +469,9 @@ ct_open_trace_form(const struct ct_command *command, const char *name, const str
 {
   struct ct_trace_form form = {.struct_size = sizeof(form)};
   struct ct_diag diag = {""};
-  int rc = ct_trace_form_parse(name, &form, &diag);
-  if (rc != CT_OK) {
-    return rc == CT_EINVAL ? ct_usage_error(command, "%s", diag.text) : ct_command_failed(command, "%s", diag.text);
+  int error = ct_trace_form_parse(name, &form, &diag);
+  if (error != CT_OK) {
+    return error == CT_EINVAL ? ct_usage_error(command, "%s", diag.text) : ct_command_failed(command, "%s", diag.text);
   }
   int code = open_form(command, &form, selected, view);
   ct_trace_form_free(&form);
@@ -526,18 +527,18 @@ write_view(const struct ct_command *command, const struct ct_trace_view *view, c
   if (shown == NULL) {
     return ct_command_failed(command, "out of memory");
   }
-  int rc = write(context, view->trace, &view->filter, &progress, shown, &notes, &diag);
+  int code = write(context, view->trace, &view->filter, &progress, shown, &notes, &diag);
   ct_progress_end(&line);
   int why = errno; /* of the writing, for ct_finish_view */
   ct_shown_close(shown != out ? shown : NULL);
   errno = why;
-  bool is_written = rc == 0;
-  rc = ct_finish_view(command, rc, &notes, &diag);
-  rc = !is_written ? rc : report_unmatched(command, view, selected, &notes, rc);
+  bool is_written = code == 0;
+  code = ct_finish_view(command, code, &notes, &diag);
+  code = !is_written ? code : report_unmatched(command, view, selected, &notes, code);
   if (selected->source) {
     warn_sources(view->trace);
   }
-  return rc;
+  return code;
 }
 
 int

@@ -152,11 +152,11 @@ static int
 put_spans(void *arg, const struct ct_walk_place *place, const struct ct_span *spans, size_t count)
 {
   struct chrome *chrome = arg;
-  int rc = 0;
-  for (size_t i = 0; i < count && rc == 0; i++) {
-    rc = put_span(chrome, place, &spans[i]);
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    code = put_span(chrome, place, &spans[i]);
   }
-  return rc != 0 ? rc : ct_out_failed(chrome->out) ? CT_EIO : 0;
+  return code != 0 ? code : ct_out_failed(chrome->out) ? CT_EIO : 0;
 }
 
 static int

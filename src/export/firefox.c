@@ -69,19 +69,19 @@ struct firefox {
 static int
 open_columns(struct firefox *firefox)
 {
-  int rc = CT_OK;
-  for (int i = 0; i < COLUMNS && rc == CT_OK; i++) {
+  int code = CT_OK;
+  for (int i = 0; i < COLUMNS && code == CT_OK; i++) {
     struct column_file *column = &firefox->columns[i];
-    rc = ct_out_temporary(&column->fd, firefox->diag);
-    if (rc == CT_OK) {
-      rc = ct_out_open(&column->out, NULL, column->fd, CT_OUT_PLAIN, firefox->diag);
-      column->is_open = rc == CT_OK;
-      if (rc != CT_OK) {
+    code = ct_out_temporary(&column->fd, firefox->diag);
+    if (code == CT_OK) {
+      code = ct_out_open(&column->out, NULL, column->fd, CT_OUT_PLAIN, firefox->diag);
+      column->is_open = code == CT_OK;
+      if (code != CT_OK) {
         close(column->fd);
       }
     }
   }
-  return rc;
+  return code;
 }
 
 /* Writes a column as an array, and gives its file back. */
@@ -89,18 +89,18 @@ static int
 put_column(struct firefox *firefox, enum column number, const char *name)
 {
   struct column_file *column = &firefox->columns[number];
-  int rc = ct_out_close(&column->out, CT_OK, NULL, NULL);
-  if (rc != CT_OK) {
-    ct_fail(firefox->diag, rc, "cannot write a temporary file: %s", ct_err_text(rc));
+  int code = ct_out_close(&column->out, CT_OK, NULL, NULL);
+  if (code != CT_OK) {
+    ct_fail(firefox->diag, code, "cannot write a temporary file: %s", ct_err_text(code));
   }
   column->is_open = false;
   ct_out_byte(firefox->out, '"');
   ct_out_text(firefox->out, name);
   ct_out_literal(firefox->out, "\":[");
-  rc = rc == CT_OK ? ct_out_put_file(firefox->out, column->fd) : rc;
+  code = code == CT_OK ? ct_out_put_file(firefox->out, column->fd) : code;
   ct_out_literal(firefox->out, "],\n");
   close(column->fd);
-  return rc;
+  return code;
 }
 
 static void
@@ -295,9 +295,9 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
   if (firefox->lost == CT_FRAMES_NONE) {
     firefox->lost = ct_export_frames_add_text(&firefox->frames, "(events lost)");
   }
-  int rc = firefox->lost == CT_FRAMES_NONE ? CT_ENOMEM : ct_running_gap(&firefox->running, firefox->lost, begin, end);
-  if (rc != 0) {
-    return rc;
+  int code = firefox->lost == CT_FRAMES_NONE ? CT_ENOMEM : ct_running_gap(&firefox->running, firefox->lost, begin, end);
+  if (code != 0) {
+    return code;
   }
   begin_marker(firefox, LOST_EVENTS, begin, end, true);
   ct_out_literal(out, ",\"events\":");
@@ -334,14 +334,15 @@ ended(void *arg, const struct ct_walk_place *place, const struct ct_span *span, 
     return CT_ENOMEM;
   }
   bool is_marked = !was_entered || span->uncertain != 0 || ct_span_is_unfinished(span->end);
-  int rc = is_marked ? put_call_marker(firefox, place, span, number) : 0;
+  int code = is_marked ? put_call_marker(firefox, place, span, number) : 0;
   uint64_t ns = ct_walk_ns(place, span->end_tsc);
-  if (rc == 0 && was_entered) {
-    rc = ct_running_leave(&firefox->running, span->context, ns);
-  } else if (rc == 0 && span->end == CT_SPAN_POINT) {
-    rc = ct_running_point(&firefox->running, span->context, number, ns); /* which stack runs is to be seen by it too */
+  if (code == 0 && was_entered) {
+    code = ct_running_leave(&firefox->running, span->context, ns);
+  } else if (code == 0 && span->end == CT_SPAN_POINT) {
+    code =
+        ct_running_point(&firefox->running, span->context, number, ns); /* which stack runs is to be seen by it too */
   }
-  return rc;
+  return code;
 }
 
 /* ---- tables ---- */
@@ -514,16 +515,16 @@ end_thread(void *arg, const struct ct_walk_place *place, uint64_t end_tsc)
   struct ct_sink *out = firefox->out;
   ct_running_clear(&firefox->running);
   ct_out_literal(out, "\"samples\":{\"weightType\":\"tracing-ms\",\n");
-  int rc = put_column(firefox, SAMPLE_TIME, "time");
-  rc = rc == CT_OK ? put_column(firefox, SAMPLE_WEIGHT, "weight") : rc;
-  rc = rc == CT_OK ? put_column(firefox, SAMPLE_STACK, "stack") : rc;
+  int code = put_column(firefox, SAMPLE_TIME, "time");
+  code = code == CT_OK ? put_column(firefox, SAMPLE_WEIGHT, "weight") : code;
+  code = code == CT_OK ? put_column(firefox, SAMPLE_STACK, "stack") : code;
   put_length(firefox, firefox->samples);
   ct_out_literal(out, "\"markers\":{");
-  rc = rc == CT_OK ? put_column(firefox, MARKER_DATA, "data") : rc;
-  rc = rc == CT_OK ? put_column(firefox, MARKER_NAME, "name") : rc;
-  rc = rc == CT_OK ? put_column(firefox, MARKER_START, "startTime") : rc;
-  rc = rc == CT_OK ? put_column(firefox, MARKER_END, "endTime") : rc;
-  rc = rc == CT_OK ? put_column(firefox, MARKER_PHASE, "phase") : rc;
+  code = code == CT_OK ? put_column(firefox, MARKER_DATA, "data") : code;
+  code = code == CT_OK ? put_column(firefox, MARKER_NAME, "name") : code;
+  code = code == CT_OK ? put_column(firefox, MARKER_START, "startTime") : code;
+  code = code == CT_OK ? put_column(firefox, MARKER_END, "endTime") : code;
+  code = code == CT_OK ? put_column(firefox, MARKER_PHASE, "phase") : code;
   ct_out_literal(out, "\"category\":[");
   for (uint64_t i = 0; i < firefox->markers; i++) {
     ct_out_put(out, "0,", i + 1 < firefox->markers ? 2 : 1);
@@ -533,7 +534,7 @@ end_thread(void *arg, const struct ct_walk_place *place, uint64_t end_tsc)
   put_stack_table(firefox);
   put_frame_tables(firefox);
   put_strings(firefox);
-  return rc != CT_OK ? rc : ct_out_failed(out) ? CT_EIO : CT_OK;
+  return code != CT_OK ? code : ct_out_failed(out) ? CT_EIO : CT_OK;
 }
 
 static void

@@ -100,10 +100,10 @@ work(void *arg)
     struct slot *slot = take_full(pool);
     if (slot != NULL) {
       pthread_mutex_unlock(&pool->lock);
-      int rc = pack(pool, &packer, slot);
+      int code = pack(pool, &packer, slot);
       pthread_mutex_lock(&pool->lock);
-      if (rc != 0) {
-        fail(pool, rc);
+      if (code != 0) {
+        fail(pool, code);
       }
       slot->state = PACKED;
       pthread_cond_signal(&pool->is_packed);
@@ -169,9 +169,9 @@ ct_out_ship(struct ct_sink *out)
     return;
   }
   if (pool->worker_count == 0) {
-    int rc = failure(pool) == 0 ? pack(pool, &pool->packer, slot) : 0;
-    if (rc != 0) {
-      fail(pool, rc);
+    int code = failure(pool) == 0 ? pack(pool, &pool->packer, slot) : 0;
+    if (code != 0) {
+      fail(pool, code);
     }
     slot->state = PACKED;
   } else {

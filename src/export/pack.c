@@ -41,10 +41,10 @@ deflate_bytes(const uint8_t *raw, size_t raw_bytes, int level, int bits, bool is
   if (deflateInit2(&stream, level, Z_DEFLATED, bits, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
     return ENOMEM;
   }
-  int rc = deflate(&stream, is_whole ? Z_FINISH : Z_SYNC_FLUSH);
+  int code = deflate(&stream, is_whole ? Z_FINISH : Z_SYNC_FLUSH);
   *bytes = room - stream.avail_out;
   deflateEnd(&stream);
-  return rc == (is_whole ? Z_STREAM_END : Z_OK) && stream.avail_in == 0 ? 0 : EIO;
+  return code == (is_whole ? Z_STREAM_END : Z_OK) && stream.avail_in == 0 ? 0 : EIO;
 }
 
 /* A stream of zlib. libdeflate takes half the time of zlib, where it is there. */
@@ -109,7 +109,7 @@ pack_packets(struct ct_packer *packer, unsigned effort, const uint8_t *raw, size
   enum { PACKET = 1 << 3 | 2, COMPRESSED = 50 << 3 | 2 };
   uint8_t head[HEAD], inner[HEAD], *at;
   size_t bytes = 0;
-  int rc = deflate_stream(packer, effort, raw, raw_bytes, packed->data + HEAD, ct_packed_most() - HEAD, &bytes);
+  int code = deflate_stream(packer, effort, raw, raw_bytes, packed->data + HEAD, ct_packed_most() - HEAD, &bytes);
   at = ct_varint_put(ct_varint_put(inner, COMPRESSED), bytes);
   size_t inner_bytes = (size_t)(at - inner);
   head[0] = PACKET;
@@ -120,7 +120,7 @@ pack_packets(struct ct_packer *packer, unsigned effort, const uint8_t *raw, size
   memcpy(packed->data + head_bytes, inner, inner_bytes);
   packed->bytes = bytes + head_bytes + inner_bytes;
   packed->packets = count_packets(raw, raw_bytes);
-  return rc;
+  return code;
 }
 
 int

@@ -194,11 +194,11 @@ put_span(struct parquet *parquet, const struct ct_walk_place *place, const struc
 static int
 put_spans(void *arg, const struct ct_walk_place *place, const struct ct_span *spans, size_t count)
 {
-  int rc = 0;
-  for (size_t i = 0; i < count && rc == 0; i++) {
-    rc = put_span(arg, place, &spans[i]);
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    code = put_span(arg, place, &spans[i]);
   }
-  return rc;
+  return code;
 }
 
 static int
@@ -263,25 +263,25 @@ static int
 put_functions(struct parquet *parquet)
 {
   struct ct_parquet *file = NULL;
-  int rc = open_file(parquet, "functions", function_columns, 5, CT_PARQUET_AS_THEY_COME, &file);
-  for (uint32_t i = 0; i < parquet->frames.count && rc == CT_OK; i++) {
+  int code = open_file(parquet, "functions", function_columns, 5, CT_PARQUET_AS_THEY_COME, &file);
+  for (uint32_t i = 0; i < parquet->frames.count && code == CT_OK; i++) {
     const struct ct_export_frame *frame = &parquet->frames.list[i];
     ct_parquet_number(file, 0, i);
     put_string(file, 1, frame->name);
     put_string(file, 2, frame->module);
     put_string(file, 3, frame->file != NULL ? frame->file : "");
     ct_parquet_number(file, 4, frame->line);
-    rc = ct_parquet_end_row(file);
+    code = ct_parquet_end_row(file);
   }
-  return ct_parquet_close(file, rc, &parquet->bytes, parquet->diag);
+  return ct_parquet_close(file, code, &parquet->bytes, parquet->diag);
 }
 
 static int
 put_edges(struct parquet *parquet)
 {
   struct ct_parquet *file = NULL;
-  int rc = open_file(parquet, "edges", edge_columns, 5, CT_PARQUET_AS_THEY_COME, &file);
-  for (uint32_t i = 0; i < parquet->edge_capacity && rc == CT_OK; i++) {
+  int code = open_file(parquet, "edges", edge_columns, 5, CT_PARQUET_AS_THEY_COME, &file);
+  for (uint32_t i = 0; i < parquet->edge_capacity && code == CT_OK; i++) {
     const struct edge *edge = &parquet->edges[i];
     if (edge->callee != 0) {
       ct_parquet_number(file, 0, edge->caller != 0 ? edge->caller - 1 : (uint64_t)NO_CALLER);
@@ -289,10 +289,10 @@ put_edges(struct parquet *parquet)
       ct_parquet_number(file, 2, edge->calls);
       ct_parquet_number(file, 3, edge->duration_ns);
       ct_parquet_number(file, 4, edge->self_ns);
-      rc = ct_parquet_end_row(file);
+      code = ct_parquet_end_row(file);
     }
   }
-  return ct_parquet_close(file, rc, &parquet->bytes, parquet->diag);
+  return ct_parquet_close(file, code, &parquet->bytes, parquet->diag);
 }
 
 static int
@@ -307,19 +307,20 @@ write_files(const struct ct_export_job *job, struct ct_diag *diag)
   for (int end = 0; end < CT_SPAN_ENDS; end++) {
     parquet.ends[end] = ct_span_end_text((enum ct_span_end)end);
   }
-  int rc = open_file(&parquet, "spans", parquet.columns, SPAN_COLUMNS, ID, &parquet.spans);
-  rc = rc == CT_OK ? open_file(&parquet, "threads", thread_columns, 4, CT_PARQUET_AS_THEY_COME, &parquet.threads) : rc;
-  int walked = rc == CT_OK ? ct_walk(job, &handler, &parquet, &sums, diag) : rc;
-  rc = walked == CT_EIO ? CT_OK : walked; /* the file that could not be written says why */
-  rc = ct_parquet_close(parquet.spans, rc, &parquet.bytes, diag);
-  rc = ct_parquet_close(parquet.threads, rc, &parquet.bytes, diag);
-  rc = rc == CT_OK && walked != CT_OK ? walked : rc;
-  rc = rc == CT_OK ? put_functions(&parquet) : rc;
-  rc = rc == CT_OK ? put_edges(&parquet) : rc;
+  int code = open_file(&parquet, "spans", parquet.columns, SPAN_COLUMNS, ID, &parquet.spans);
+  code = code == CT_OK ? open_file(&parquet, "threads", thread_columns, 4, CT_PARQUET_AS_THEY_COME, &parquet.threads)
+                       : code;
+  int walked = code == CT_OK ? ct_walk(job, &handler, &parquet, &sums, diag) : code;
+  code = walked == CT_EIO ? CT_OK : walked; /* the file that could not be written says why */
+  code = ct_parquet_close(parquet.spans, code, &parquet.bytes, diag);
+  code = ct_parquet_close(parquet.threads, code, &parquet.bytes, diag);
+  code = code == CT_OK && walked != CT_OK ? walked : code;
+  code = code == CT_OK ? put_functions(&parquet) : code;
+  code = code == CT_OK ? put_edges(&parquet) : code;
   ct_export_frames_destroy(&parquet.frames);
   free(parquet.edges);
   job->summary->bytes = parquet.bytes;
-  return rc;
+  return code;
 }
 
 static int
@@ -327,12 +328,12 @@ write_format(const struct ct_export_job *job, struct ct_diag *diag)
 {
   int fd;
   bool made = false;
-  int rc = ct_trace_directory_create(job->options->path, &fd, &made, diag);
-  if (rc != CT_OK) {
-    return rc;
+  int code = ct_trace_directory_create(job->options->path, &fd, &made, diag);
+  if (code != CT_OK) {
+    return code;
   }
-  rc = write_files(job, diag);
-  if (rc == CT_OK) {
+  code = write_files(job, diag);
+  if (code == CT_OK) {
     ct_export_warn(job);
   } else {
     ct_trace_empty(fd);
@@ -341,7 +342,7 @@ write_format(const struct ct_export_job *job, struct ct_diag *diag)
     }
   }
   close(fd);
-  return rc;
+  return code;
 }
 
 const struct ct_export_writer ct_export_parquet = {

@@ -105,19 +105,19 @@ numbers_of(struct ct_parquet *file, unsigned column)
 static int
 encode_rows(struct ct_parquet *file)
 {
-  int rc = file->failed ? CT_ENOMEM : CT_OK;
-  if (file->fresh.count == 0 || rc != CT_OK) {
-    return rc;
+  int code = file->failed ? CT_ENOMEM : CT_OK;
+  if (file->fresh.count == 0 || code != CT_OK) {
+    return code;
   }
   if (file->by >= 0) {
     put_in_order(file);
   }
-  for (unsigned i = 0; i < file->count && rc == CT_OK; i++) {
-    rc = ct_parquet_values_add(&file->values[i], numbers_of(file, i), file->fresh.count);
+  for (unsigned i = 0; i < file->count && code == CT_OK; i++) {
+    code = ct_parquet_values_add(&file->values[i], numbers_of(file, i), file->fresh.count);
   }
   file->rows += file->fresh.count;
   file->fresh.count = 0;
-  return rc;
+  return code;
 }
 
 void
@@ -241,21 +241,21 @@ put_column(struct ct_parquet *file, unsigned number, struct ct_thrift *meta, str
   struct ct_parquet_values *values = &file->values[number];
   struct ct_parquet_chunk chunk;
   struct sizes sizes = {0};
-  int rc = ct_parquet_values_end(values, &chunk);
-  if (rc == CT_OK && chunk.has_dictionary) {
-    rc = put_page(file, DICTIONARY_PAGE, &chunk.dictionary, &sizes);
+  int code = ct_parquet_values_end(values, &chunk);
+  if (code == CT_OK && chunk.has_dictionary) {
+    code = put_page(file, DICTIONARY_PAGE, &chunk.dictionary, &sizes);
   }
   uint64_t data_at = file->offset;
-  for (unsigned i = 0; i < chunk.count && rc == CT_OK; i++) {
-    rc = put_page(file, DATA_PAGE, &chunk.pages[i], &sizes);
+  for (unsigned i = 0; i < chunk.count && code == CT_OK; i++) {
+    code = put_page(file, DATA_PAGE, &chunk.pages[i], &sizes);
   }
-  if (rc == CT_OK) {
+  if (code == CT_OK) {
     report_chunk(file, &file->columns[number], &chunk, meta, &sizes, data_at);
   }
   total->packed += sizes.packed;
   total->unpacked += sizes.unpacked;
   ct_parquet_values_clear(values);
-  return rc == CT_OK && meta->failed ? CT_ENOMEM : rc;
+  return code == CT_OK && meta->failed ? CT_ENOMEM : code;
 }
 
 static int
@@ -263,13 +263,13 @@ put_group(struct ct_parquet *file)
 {
   struct ct_thrift meta = {.to = &file->groups};
   struct sizes total = {0};
-  int rc = encode_rows(file);
-  if (file->rows == 0 || rc != CT_OK) {
-    return rc;
+  int code = encode_rows(file);
+  if (file->rows == 0 || code != CT_OK) {
+    return code;
   }
   ct_thrift_list(&meta, 1, CT_THRIFT_STRUCT, file->count);
-  for (unsigned i = 0; i < file->count && rc == CT_OK; i++) {
-    rc = put_column(file, i, &meta, &total);
+  for (unsigned i = 0; i < file->count && code == CT_OK; i++) {
+    code = put_column(file, i, &meta, &total);
   }
   ct_thrift_number(&meta, 2, CT_THRIFT_I64, (int64_t)total.unpacked);
   ct_thrift_number(&meta, 3, CT_THRIFT_I64, file->rows);
@@ -278,7 +278,7 @@ put_group(struct ct_parquet *file)
   file->all_rows += file->rows;
   file->group_count++;
   file->rows = 0;
-  return rc != CT_OK || meta.failed ? CT_ENOMEM : CT_OK;
+  return code != CT_OK || meta.failed ? CT_ENOMEM : CT_OK;
 }
 
 /* A row is there that may be the last one of a window. */
@@ -290,12 +290,12 @@ ct_parquet_end_window(struct ct_parquet *file)
   if (file->fresh.count < most && !is_full) {
     return CT_OK;
   }
-  int rc = encode_rows(file);
+  int code = encode_rows(file);
   for (unsigned i = 0; i < file->count; i++) {
     is_full |= ct_parquet_values_are_full(&file->values[i]);
   }
-  rc = rc == CT_OK && is_full ? put_group(file) : rc;
-  return rc == CT_OK && ct_out_failed(&file->out) ? CT_EIO : rc;
+  code = code == CT_OK && is_full ? put_group(file) : code;
+  return code == CT_OK && ct_out_failed(&file->out) ? CT_EIO : code;
 }
 
 /* ---- begin and end ---- */
@@ -367,12 +367,12 @@ ct_parquet_open(const char *path, const struct ct_parquet_column *columns, unsig
   struct ct_parquet *file = calloc(1, sizeof(*file));
   ZSTD_CCtx *packer = ZSTD_createCCtx();
   bool has_room = file != NULL && packer != NULL && count <= CT_PARQUET_COLUMNS_MAX;
-  int rc = has_room ? ct_out_open(&file->out, path, -1, CT_OUT_PLAIN, diag)
-                    : ct_fail(diag, CT_ENOMEM, "out of memory for a Parquet file");
-  if (rc != CT_OK) {
+  int code = has_room ? ct_out_open(&file->out, path, -1, CT_OUT_PLAIN, diag)
+                      : ct_fail(diag, CT_ENOMEM, "out of memory for a Parquet file");
+  if (code != CT_OK) {
     ZSTD_freeCCtx(packer);
     free(file);
-    return rc;
+    return code;
   }
   file->columns = columns;
   file->count = count;
@@ -394,13 +394,14 @@ ct_parquet_close(struct ct_parquet *file, int code, uint64_t *bytes, struct ct_d
   if (file == NULL) {
     return code;
   }
-  int rc = code == CT_OK ? put_group(file) : code;
-  rc = rc == CT_OK ? put_metadata(file) : rc;
-  if (rc == CT_ENOMEM && code == CT_OK) {
-    ct_fail(diag, rc, "out of memory for a Parquet file");
+  bool has_failed = code != CT_OK; /* which was reported then */
+  code = has_failed ? code : put_group(file);
+  code = code == CT_OK ? put_metadata(file) : code;
+  if (code == CT_ENOMEM && !has_failed) {
+    ct_fail(diag, code, "out of memory for a Parquet file");
   }
-  rc = ct_out_close(&file->out, rc, &written, diag);
+  code = ct_out_close(&file->out, code, &written, diag);
   *bytes += written;
   free_file(file);
-  return rc;
+  return code;
 }

@@ -326,17 +326,17 @@ static int
 undo_dictionary(struct ct_parquet_values *values)
 {
   uint64_t window[CT_PARQUET_WINDOW + 1];
-  int rc = CT_OK;
-  for (uint32_t row = 0; row < values->rows && rc == CT_OK;) {
+  int code = CT_OK;
+  for (uint32_t row = 0; row < values->rows && code == CT_OK;) {
     uint32_t most = CT_PARQUET_WINDOW + (row == 0), left = values->rows - row, count = left < most ? left : most;
     for (uint32_t i = 0; i < count; i++) {
       window[i] = values->entries[values->count > 1 ? values->indices[row + i] : 0];
     }
-    rc = add_delta(values, window, count);
+    code = add_delta(values, window, count);
     row += count;
   }
   forget_entries(values);
-  return rc;
+  return code;
 }
 
 int
@@ -349,14 +349,14 @@ ct_parquet_values_add(struct ct_parquet_values *values, const uint64_t *numbers,
   if (CT_LIKELY(values->count + count <= ENTRIES_MAX)) {
     return add_to_dictionary(values, numbers, count);
   }
-  int rc = CT_OK;
+  int code = CT_OK;
   if (pays(values)) {
     lead = (count - 1) % BLOCK;
-    rc = add_to_dictionary(values, numbers, lead);
+    code = add_to_dictionary(values, numbers, lead);
   } else {
-    rc = undo_dictionary(values);
+    code = undo_dictionary(values);
   }
-  return rc == CT_OK ? add_delta(values, numbers + lead, count - lead) : rc;
+  return code == CT_OK ? add_delta(values, numbers + lead, count - lead) : code;
 }
 
 /* ---- pages ---- */
@@ -508,32 +508,32 @@ int
 ct_parquet_values_end(struct ct_parquet_values *values, struct ct_parquet_chunk *chunk)
 {
   bool is_text = values->info->type == CT_PARQUET_TEXT, is_dictionary = pays(values);
-  int rc = CT_OK;
+  int code = CT_OK;
   *chunk = (struct ct_parquet_chunk){.distinct = values->delta_rows == 0 ? values->count : 0};
   if (!is_dictionary && !is_text) {
-    rc = undo_dictionary(values);
+    code = undo_dictionary(values);
   }
-  if (values->rows != 0 && rc == CT_OK) {
+  if (values->rows != 0 && code == CT_OK) {
     struct ct_parquet_page *page = &chunk->pages[chunk->count++];
-    rc = is_dictionary ? plain_entries(values) : plain_rows(values);
-    rc = rc == CT_OK && is_dictionary ? pack_rows(values) : rc;
+    code = is_dictionary ? plain_entries(values) : plain_rows(values);
+    code = code == CT_OK && is_dictionary ? pack_rows(values) : code;
     *page = (struct ct_parquet_page){values->pages[1].data, values->pages[1].size, values->rows,
                                      is_dictionary ? CT_PARQUET_DICTIONARY : CT_PARQUET_PLAIN};
     chunk->has_dictionary = is_dictionary;
     chunk->dictionary =
         (struct ct_parquet_page){values->pages[0].data, values->pages[0].size, values->count, CT_PARQUET_PLAIN};
   }
-  if (values->delta_rows != 0 && rc == CT_OK) {
+  if (values->delta_rows != 0 && code == CT_OK) {
     chunk->pages[chunk->count++] = delta_page(values);
   }
-  if (rc == CT_OK && chunk->count != 0) {
+  if (code == CT_OK && chunk->count != 0) {
     if (is_text) {
       report_texts(values, chunk);
     } else {
       report_numbers(values, chunk);
     }
   }
-  return rc;
+  return code;
 }
 
 void

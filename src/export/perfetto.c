@@ -474,12 +474,12 @@ put_begin(void *arg, const struct ct_walk_place *place, const struct ct_span_fra
 {
   struct perfetto *perfetto = arg;
   uint64_t track;
-  int rc = track_of(perfetto, place, (uint32_t)context, &track);
-  if (rc == 0) {
+  int code = track_of(perfetto, place, (uint32_t)context, &track);
+  if (code == 0) {
     uint32_t iid = intern(perfetto, frame->fn)->iid;
     put_event(perfetto, delta_to(perfetto, place, frame->enter_tsc), BEGIN, iid, track, NULL);
   }
-  return rc;
+  return code;
 }
 
 static int
@@ -487,9 +487,9 @@ put_end(void *arg, const struct ct_walk_place *place, const struct ct_span *span
 {
   struct perfetto *perfetto = arg;
   uint64_t track;
-  int rc = track_of(perfetto, place, span->context, &track);
-  if (rc != 0) {
-    return rc;
+  int code = track_of(perfetto, place, span->context, &track);
+  if (code != 0) {
+    return code;
   }
   if (CT_LIKELY(was_entered && (span->end | span->uncertain) == 0)) {
     put_event(perfetto, delta_to(perfetto, place, span->end_tsc), END, 0, track, NULL);
@@ -533,10 +533,10 @@ put_edges(void *arg, const struct ct_walk_place *place, uint64_t context, const 
 {
   struct perfetto *perfetto = arg;
   uint64_t track;
-  int rc = track_of(perfetto, place, (uint32_t)context, &track);
-  if (rc != 0 || track == 0) {
-    put_plain(perfetto, place, edges, rc == 0 ? count : 0);
-    return rc;
+  int code = track_of(perfetto, place, (uint32_t)context, &track);
+  if (code != 0 || track == 0) {
+    put_plain(perfetto, place, edges, code == 0 ? count : 0);
+    return code;
   }
   for (size_t i = 0; i < count; i++) {
     const struct ct_span_edge *edge = &edges[i];

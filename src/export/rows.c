@@ -73,10 +73,10 @@ static int
 make_function(struct rows *rows, const char *name, const char *module, struct text *text)
 {
   const struct ct_row_format *format = rows->format;
-  int rc = make_text(text, format->before[CT_ROW_NAME], format->quote(name), format->before[CT_ROW_MODULE],
-                     format->quote(module));
-  return rc != CT_OK || text->bytes != 0
-             ? rc
+  int code = make_text(text, format->before[CT_ROW_NAME], format->quote(name), format->before[CT_ROW_MODULE],
+                       format->quote(module));
+  return code != CT_OK || text->bytes != 0
+             ? code
              : make_text(text, format->before[CT_ROW_NAME], format->quote("(a name that is too long)"),
                          format->before[CT_ROW_MODULE], format->quote("?"));
 }
@@ -114,13 +114,13 @@ begin_thread(void *arg, const struct ct_walk_place *place)
                place->thread->tid, format->before[CT_ROW_THREAD]) < 0) {
     return CT_ENOMEM;
   }
-  int rc =
+  int code =
       make_text(&rows->thread, ids, format->quote(ct_export_thread_name(place)), format->before[CT_ROW_ID], strdup(""));
   free(ids);
   rows->has_bounds = ct_trace_has_bounds(place->trace);
   rows->first_id = ct_span_id_in(place->trace, index, 0);
   rows->id_step = ct_span_id_in(place->trace, index, 1) - rows->first_id;
-  return rc;
+  return code;
 }
 
 /* ---- a row: in one piece of the chunk, with room for all of it ---- */
@@ -234,11 +234,11 @@ static int
 put_rows(void *arg, const struct ct_walk_place *place, const struct ct_span *spans, size_t count)
 {
   struct rows *rows = arg;
-  int rc = 0;
-  for (size_t i = 0; i < count && rc == 0; i++) {
-    rc = put_row(rows, place, &spans[i]);
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    code = put_row(rows, place, &spans[i]);
   }
-  return rc != 0 ? rc : ct_out_failed(rows->out) ? CT_EIO : 0;
+  return code != 0 ? code : ct_out_failed(rows->out) ? CT_EIO : 0;
 }
 
 /* A row of its own for events that were lost: no call, as long as they were, up to about when. */
@@ -285,18 +285,18 @@ static int
 prepare(struct rows *rows)
 {
   const struct ct_row_format *format = rows->format;
-  int rc = make_function(rows, "(events lost)", "", &rows->lost);
+  int code = make_function(rows, "(events lost)", "", &rows->lost);
   for (int i = 0; i < CT_ROW_COLUMNS; i++) {
     fix(&rows->before[i], format->before[i]);
   }
   fix(&rows->none, format->none);
   fix(&rows->flags[0], format->no);
   fix(&rows->flags[1], format->yes);
-  for (int i = 0; i < CT_SPAN_ENDS && rc == CT_OK; i++) {
-    rc = make_text(&rows->ends[i], format->before[CT_ROW_HOW], format->quote(ct_span_end_text((enum ct_span_end)i)), "",
-                   strdup(""));
+  for (int i = 0; i < CT_SPAN_ENDS && code == CT_OK; i++) {
+    code = make_text(&rows->ends[i], format->before[CT_ROW_HOW], format->quote(ct_span_end_text((enum ct_span_end)i)),
+                     "", strdup(""));
   }
-  return rc;
+  return code;
 }
 
 int

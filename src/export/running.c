@@ -28,28 +28,28 @@ switch_to(struct ct_running *running, uint32_t context, uint64_t *ns, struct ct_
   }
   running->ns = *ns > running->ns ? *ns : running->ns;
   *ns = running->ns;
-  int rc = 0;
+  int code = 0;
   if (lane != running->current) {
     const struct ct_running_stack *left = &running->stacks[running->current], *next = &running->stacks[lane];
-    for (uint32_t i = left->count; i-- > 0 && rc == 0;) {
-      rc = running->close(running->arg, left->frames[i], *ns);
+    for (uint32_t i = left->count; i-- > 0 && code == 0;) {
+      code = running->close(running->arg, left->frames[i], *ns);
     }
-    for (uint32_t i = 0; i < next->count && rc == 0; i++) {
-      rc = running->open(running->arg, next->frames[i], *ns);
+    for (uint32_t i = 0; i < next->count && code == 0; i++) {
+      code = running->open(running->arg, next->frames[i], *ns);
     }
     running->current = lane;
   }
   *out = &running->stacks[lane];
-  return rc;
+  return code;
 }
 
 int
 ct_running_enter(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns)
 {
   struct ct_running_stack *stack;
-  int rc = switch_to(running, context, &ns, &stack);
-  if (rc != 0) {
-    return rc;
+  int code = switch_to(running, context, &ns, &stack);
+  if (code != 0) {
+    return code;
   }
   if (stack->count == stack->capacity) {
     uint32_t capacity = 2 * stack->capacity + 64;
@@ -68,8 +68,8 @@ int
 ct_running_leave(struct ct_running *running, uint32_t context, uint64_t ns)
 {
   struct ct_running_stack *stack;
-  int rc = switch_to(running, context, &ns, &stack);
-  return rc != 0 || stack->count == 0 ? rc : running->close(running->arg, stack->frames[--stack->count], ns);
+  int code = switch_to(running, context, &ns, &stack);
+  return code != 0 || stack->count == 0 ? code : running->close(running->arg, stack->frames[--stack->count], ns);
 }
 
 int
@@ -82,8 +82,8 @@ ct_running_switch(struct ct_running *running, uint32_t context, uint64_t ns)
 int
 ct_running_point(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns)
 {
-  int rc = ct_running_enter(running, context, frame, ns);
-  return rc != 0 ? rc : ct_running_leave(running, context, ns);
+  int code = ct_running_enter(running, context, frame, ns);
+  return code != 0 ? code : ct_running_leave(running, context, ns);
 }
 
 int
@@ -91,8 +91,8 @@ ct_running_gap(struct ct_running *running, uint32_t frame, uint64_t begin_ns, ui
 {
   begin_ns = begin_ns > running->ns ? begin_ns : running->ns;
   running->ns = end_ns > begin_ns ? end_ns : begin_ns;
-  int rc = running->open(running->arg, frame, begin_ns);
-  return rc != 0 ? rc : running->close(running->arg, frame, running->ns);
+  int code = running->open(running->arg, frame, begin_ns);
+  return code != 0 ? code : running->close(running->arg, frame, running->ns);
 }
 
 void

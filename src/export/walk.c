@@ -113,25 +113,25 @@ give_batches(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc)
   struct ct_span_filter filter;
   const struct ct_span *batch;
   size_t n;
-  int rc;
+  int code;
   ct_span_filter_init(&filter, walk->place.trace, &walk->filter);
-  while (walk->left != 0 && (rc = ct_spans_next(spans, &batch, &n)) == 0 && n != 0) {
+  while (walk->left != 0 && (code = ct_spans_next(spans, &batch, &n)) == 0 && n != 0) {
     *end_tsc = batch[n - 1].end_tsc > *end_tsc ? batch[n - 1].end_tsc : *end_tsc;
-    rc = ct_span_filter_run(&filter, &batch, &n);
-    rc = rc == 0 ? choose(walk, &batch, &n) : rc;
+    code = ct_span_filter_run(&filter, &batch, &n);
+    code = code == 0 ? choose(walk, &batch, &n) : code;
     n = n < walk->left ? n : (size_t)walk->left;
     for (size_t i = 0; i < n; i++) {
       count(walk->sums, &batch[i]);
     }
     walk->left -= n;
-    rc = rc == 0 && n != 0 ? walk->handler->spans(walk->arg, &walk->place, batch, n) : rc;
-    rc = rc == 0 ? put_progress(walk, spans) : rc;
-    if (rc != 0) {
+    code = code == 0 && n != 0 ? walk->handler->spans(walk->arg, &walk->place, batch, n) : code;
+    code = code == 0 ? put_progress(walk, spans) : code;
+    if (code != 0) {
       break;
     }
   }
   ct_span_filter_destroy(&filter);
-  return walk->left != 0 ? rc : 0;
+  return walk->left != 0 ? code : 0;
 }
 
 /* ---- in the order of time ---- */
@@ -220,8 +220,8 @@ edges_all(void *arg, const struct ct_spans *spans, uint64_t context, const struc
   walk->sums->spans += ends;
   walk->sums->calls += ends;
   walk->end_tsc = end_tsc > walk->end_tsc ? end_tsc : walk->end_tsc;
-  int rc = walk->handler->edges(walk->arg, &walk->place, context, edges, count);
-  return rc == 0 ? put_progress(walk, spans) : rc;
+  int code = walk->handler->edges(walk->arg, &walk->place, context, edges, count);
+  return code == 0 ? put_progress(walk, spans) : code;
 }
 
 /* The first reading of a thread: which calls pass. The number of a call is in its note. */
@@ -257,15 +257,15 @@ read_through(struct walk *walk, struct ct_spans *spans, const struct ct_span_obs
 {
   const struct ct_span *batch;
   size_t n;
-  int rc;
+  int code;
   ct_spans_observe(spans, observer);
-  while ((rc = ct_spans_next(spans, &batch, &n)) == 0 && n != 0) {
+  while ((code = ct_spans_next(spans, &batch, &n)) == 0 && n != 0) {
     *end_tsc = batch[n - 1].end_tsc > *end_tsc ? batch[n - 1].end_tsc : *end_tsc;
-    if ((rc = put_progress(walk, spans)) != 0) {
+    if ((code = put_progress(walk, spans)) != 0) {
       break;
     }
   }
-  return rc;
+  return code;
 }
 
 static int
@@ -277,27 +277,28 @@ give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, stru
   bool is_all = walk->handler->edges != NULL && !walk->about_functions && !walk->about_calls &&
                 walk->left == UINT64_MAX; /* no limit either */
   const struct ct_span_observer first = {.entered = entered_first, .ended = ended_first, .arg = walk};
-  int rc = 0;
+  int code = 0;
   if (walk->about_calls) {
     struct ct_spans *before;
-    rc = ct_passes_create(&walk->passes, diag);
-    rc = rc == 0 ? ct_spans_open(walk->place.trace, walk->place.thread->index, walk->job->options->time, &before, diag)
-                 : rc;
-    if (rc == 0) {
-      rc = read_through(walk, before, &first, end_tsc);
+    code = ct_passes_create(&walk->passes, diag);
+    code = code == 0
+               ? ct_spans_open(walk->place.trace, walk->place.thread->index, walk->job->options->time, &before, diag)
+               : code;
+    if (code == 0) {
+      code = read_through(walk, before, &first, end_tsc);
       ct_spans_close(before);
-      if (rc == CT_ENOSPC || rc == CT_EIO) {
-        ct_fail(diag, rc, "cannot write a temporary file for the filter: %s", ct_err_text(rc));
+      if (code == CT_ENOSPC || code == CT_EIO) {
+        ct_fail(diag, code, "cannot write a temporary file for the filter: %s", ct_err_text(code));
       }
     }
-    if (rc == 0) {
+    if (code == 0) {
       ct_passes_rewind(walk->passes);
     }
   }
-  rc = rc == 0 ? read_through(walk, spans, is_all ? &all : &observer, end_tsc) : rc;
+  code = code == 0 ? read_through(walk, spans, is_all ? &all : &observer, end_tsc) : code;
   ct_passes_destroy(walk->passes);
   walk->passes = NULL;
-  return rc;
+  return code;
 }
 
 /* ---- threads ---- */
@@ -312,20 +313,20 @@ walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
   uint64_t end_tsc = 0;
   place->thread = ct_trace_thread(place->trace, index);
   walk->said_lost = walk->said_gap = walk->end_tsc = 0;
-  int rc = ct_spans_open(place->trace, index, walk->job->options->time, &spans, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_spans_open(place->trace, index, walk->job->options->time, &spans, diag);
+  if (code != 0) {
+    return code;
   }
   ct_spans_on_gap(spans, report_lost, walk);
-  rc = handler->begin_thread != NULL ? handler->begin_thread(walk->arg, place) : 0;
-  if (rc == 0) {
-    rc = handler->spans != NULL ? give_batches(walk, spans, &end_tsc) : give_in_order(walk, spans, &end_tsc, diag);
+  code = handler->begin_thread != NULL ? handler->begin_thread(walk->arg, place) : 0;
+  if (code == 0) {
+    code = handler->spans != NULL ? give_batches(walk, spans, &end_tsc) : give_in_order(walk, spans, &end_tsc, diag);
   }
   end_tsc = walk->end_tsc > end_tsc ? walk->end_tsc : end_tsc;
-  rc = rc == 0 ? report_lost(walk, spans, end_tsc) : rc; /* where the limit is, its end may not have come */
-  rc = rc == 0 && handler->end_thread != NULL ? handler->end_thread(walk->arg, place, end_tsc) : rc;
-  if (rc == CT_ENOMEM) {
-    ct_fail(diag, rc, "out of memory for the calls of the trace");
+  code = code == 0 ? report_lost(walk, spans, end_tsc) : code; /* where the limit is, its end may not have come */
+  code = code == 0 && handler->end_thread != NULL ? handler->end_thread(walk->arg, place, end_tsc) : code;
+  if (code == CT_ENOMEM) {
+    ct_fail(diag, code, "out of memory for the calls of the trace");
   }
   if (ct_spans_state(spans) == CT_CURSOR_DAMAGED) {
     notes->first_damaged_tid = notes->damaged_threads++ == 0 ? place->thread->tid : notes->first_damaged_tid;
@@ -334,7 +335,7 @@ walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
   walk->done += place->thread->file_bytes;
   walk->job->summary->threads++;
   place->number++;
-  return rc;
+  return code;
 }
 
 /* ---- processes ---- */
@@ -345,22 +346,22 @@ walk_threads(struct walk *walk, struct ct_diag *diag)
   struct ct_walk_place *place = &walk->place;
   uint32_t *threads;
   size_t n;
-  int rc = ct_choose_threads(place->trace, walk->filter.tids, walk->filter.tid_count, &threads, &n, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_choose_threads(place->trace, walk->filter.tids, walk->filter.tid_count, &threads, &n, diag);
+  if (code != 0) {
+    return code;
   }
-  rc = ct_filter_compile(&walk->filter, place->trace, &walk->functions, diag);
-  if (rc == 0 && walk->handler->begin_process != NULL) {
-    rc = walk->handler->begin_process(walk->arg, place);
+  code = ct_filter_compile(&walk->filter, place->trace, &walk->functions, diag);
+  if (code == 0 && walk->handler->begin_process != NULL) {
+    code = walk->handler->begin_process(walk->arg, place);
   }
-  for (size_t i = 0; i < n && rc == 0 && walk->left != 0; i++) {
-    rc = walk_thread(walk, threads[i], diag);
+  for (size_t i = 0; i < n && code == 0 && walk->left != 0; i++) {
+    code = walk_thread(walk, threads[i], diag);
   }
   ct_filter_free_compiled(walk->functions);
   walk->functions = NULL;
   free(threads);
   walk->job->summary->processes++;
-  return rc;
+  return code;
 }
 
 static int
@@ -369,7 +370,7 @@ walk_process(struct walk *walk, struct ct_trace *trace, uint32_t process, struct
   const struct ct_filter *all = walk->job->options->filter;
   uint32_t *tids = NULL;
   size_t tid_count = 0;
-  int rc = ct_own_threads(trace, all->tids, all->tid_count, &tids, &tid_count);
+  int code = ct_own_threads(trace, all->tids, all->tid_count, &tids, &tid_count);
   walk->place.trace = trace;
   walk->place.process = process;
   walk->place.pid = (uint32_t)json_integer_value(json_object_get(ct_trace_manifest(trace), "pid"));
@@ -377,11 +378,11 @@ walk_process(struct walk *walk, struct ct_trace *trace, uint32_t process, struct
   walk->filter.tids = tids;
   walk->filter.tid_count = tid_count;
   ct_trace_set_place(trace, 0, process);
-  if (rc == 0 && (all->tid_count == 0 || tid_count != 0)) {
-    rc = walk_threads(walk, diag);
+  if (code == 0 && (all->tid_count == 0 || tid_count != 0)) {
+    code = walk_threads(walk, diag);
   }
   free(tids);
-  return rc;
+  return code;
 }
 
 static int
@@ -390,23 +391,23 @@ walk_children(struct walk *walk, struct ct_diag *diag)
   const struct ct_export_job *job = walk->job;
   const json_t *children = json_object_get(ct_trace_manifest(job->trace), "children"), *child;
   size_t i;
-  int rc = 0;
+  int code = 0;
   json_array_foreach(children, i, child)
   {
     struct ct_trace *trace;
-    if (rc != 0 || !ct_view_wants_process(job->options->filter, json_integer_value(json_object_get(child, "pid")))) {
+    if (code != 0 || !ct_view_wants_process(job->options->filter, json_integer_value(json_object_get(child, "pid")))) {
       continue;
     }
-    rc = ct_export_open_child(job->trace, child, &trace);
-    if (rc == CT_OK) {
+    code = ct_export_open_child(job->trace, child, &trace);
+    if (code == CT_OK) {
       walk->total += ct_trace_bytes(trace);
-      rc = walk_process(walk, trace, (uint32_t)i + 1, diag);
+      code = walk_process(walk, trace, (uint32_t)i + 1, diag);
       ct_trace_close(trace);
-    } else if (rc == CT_ENOENT) {
-      rc = CT_OK; /* it was not recorded, or cannot be read: info says which */
+    } else if (code == CT_ENOENT) {
+      code = CT_OK; /* it was not recorded, or cannot be read: info says which */
     }
   }
-  return rc;
+  return code;
 }
 
 /* What was asked for by its number and is not there. */
@@ -439,17 +440,17 @@ ct_walk(const struct ct_export_job *job, const struct ct_walk_handler *handler, 
                       .total = ct_trace_bytes(job->trace)};
   walk.about_calls = filter->min_ns != 0 || filter->max_ns != 0 || filter->levels != 0 || filter->has_depths ||
                      filter->reasons != 0 || filter->types != 0;
-  int rc = 0;
+  int code = 0;
   if (ct_view_wants_process(filter, json_integer_value(json_object_get(ct_trace_manifest(job->trace), "pid")))) {
-    rc = walk_process(&walk, job->trace, 0, diag);
+    code = walk_process(&walk, job->trace, 0, diag);
   }
-  rc = rc == 0 ? walk_children(&walk, diag) : rc;
-  rc = rc == 0 ? check_found(job, diag) : rc;
+  code = code == 0 ? walk_children(&walk, diag) : code;
+  code = code == 0 ? check_found(job, diag) : code;
   free(walk.selected);
   job->summary->events = sums->spans;
   job->summary->lost = sums->lost;
   job->notes->shown = sums->spans;
-  return rc;
+  return code;
 }
 
 /* ---- what is said ---- */

@@ -302,11 +302,11 @@ ct_traced_set_info(pid_t tid, const siginfo_t *info)
 int
 ct_traced_go(pid_t tid, enum ct_traced_way way, int signal)
 {
-  int rc = way == CT_TRACED_STEP      ? (int)ptrace(PTRACE_SINGLESTEP, tid, NULL, (void *)(long)signal)
-           : way == CT_TRACED_TO_CALL ? (int)ptrace(PTRACE_SYSCALL, tid, NULL, (void *)(long)signal)
-           : way == CT_TRACED_RUN     ? (int)ptrace(PTRACE_CONT, tid, NULL, (void *)(long)signal)
-                                      : (int)ptrace(PTRACE_LISTEN, tid, NULL, NULL);
-  return rc == 0 ? 0 : CT_ESRCH;
+  int code = way == CT_TRACED_STEP      ? (int)ptrace(PTRACE_SINGLESTEP, tid, NULL, (void *)(long)signal)
+             : way == CT_TRACED_TO_CALL ? (int)ptrace(PTRACE_SYSCALL, tid, NULL, (void *)(long)signal)
+             : way == CT_TRACED_RUN     ? (int)ptrace(PTRACE_CONT, tid, NULL, (void *)(long)signal)
+                                        : (int)ptrace(PTRACE_LISTEN, tid, NULL, NULL);
+  return code == 0 ? 0 : CT_ESRCH;
 }
 
 bool

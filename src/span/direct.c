@@ -235,9 +235,9 @@ make_edges(struct ct_spans *spans, struct ct_ops *ops)
       return CT_ENOMEM;
     }
   }
-  int rc = take_ops(spans, EDGES, NULL, NULL, ops, &count);
-  return rc != 0 || count == 0
-             ? rc
+  int code = take_ops(spans, EDGES, NULL, NULL, ops, &count);
+  return code != 0 || count == 0
+             ? code
              : observer->edges(observer->arg, spans, spans->stacks.current->context, spans->edges, count);
 }
 

@@ -39,15 +39,15 @@ static int
 spread(struct ct_histogram *h)
 {
   uint16_t *log = h->log;
-  int rc = 0;
+  int code = 0;
   h->log_capacity = 0;
   h->counts = NULL;
   h->is_spread = 1;
-  for (uint64_t i = 0; i < h->count && rc == 0; i++) {
-    rc = add_to_bucket(h, log[i] / CT_HISTOGRAM_BUCKETS, log[i] % CT_HISTOGRAM_BUCKETS, 1);
+  for (uint64_t i = 0; i < h->count && code == 0; i++) {
+    code = add_to_bucket(h, log[i] / CT_HISTOGRAM_BUCKETS, log[i] % CT_HISTOGRAM_BUCKETS, 1);
   }
   free(log);
-  return rc;
+  return code;
 }
 
 static int
@@ -96,11 +96,11 @@ merge_log(struct ct_histogram *into, const struct ct_histogram *from)
     }
     return 0;
   }
-  int rc = 0;
-  for (uint64_t i = 0; i < from->count && rc == 0; i++) {
-    rc = add_to_bucket(into, from->log[i] / CT_HISTOGRAM_BUCKETS, from->log[i] % CT_HISTOGRAM_BUCKETS, 1);
+  int code = 0;
+  for (uint64_t i = 0; i < from->count && code == 0; i++) {
+    code = add_to_bucket(into, from->log[i] / CT_HISTOGRAM_BUCKETS, from->log[i] % CT_HISTOGRAM_BUCKETS, 1);
   }
-  return rc;
+  return code;
 }
 
 int

@@ -51,7 +51,7 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, s
   if (spans == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the spans of a thread");
   }
-  int rc = CT_ENOMEM;
+  int code = CT_ENOMEM;
   spans->trace = trace;
   spans->thread = thread;
   ct_span_clock_init(&spans->clock, trace, time);
@@ -68,24 +68,24 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, s
     spans->bounds.inside = calloc((size_t)spans->fn_count + 1, sizeof(*spans->bounds.inside));
     if (spans->bounds.at_most == NULL || spans->bounds.touched == NULL || spans->bounds.marks == NULL ||
         spans->bounds.inside == NULL || spans->bounds.before == NULL) {
-      ct_fail(diag, rc, "out of memory for the spans of a thread");
+      ct_fail(diag, code, "out of memory for the spans of a thread");
       goto fail;
     }
   }
   if (spans->present == NULL || spans->batch == NULL || ct_span_stacks_init(&spans->stacks) != 0 ||
       ct_unwind_reason_init(&spans->unwind_reason, trace) != 0) {
-    ct_fail(diag, rc, "out of memory for the spans of a thread");
+    ct_fail(diag, code, "out of memory for the spans of a thread");
     goto fail;
   }
-  rc = ct_cursor_open(trace, thread, 0, &spans->cursor, diag);
-  if (rc != 0) {
+  code = ct_cursor_open(trace, thread, 0, &spans->cursor, diag);
+  if (code != 0) {
     goto fail;
   }
   *out = spans;
   return 0;
 fail:
   ct_spans_close(spans);
-  return rc;
+  return code;
 }
 
 void
@@ -380,9 +380,9 @@ switch_stack(struct ct_spans *spans, const struct ct_event *ev)
 {
   uint64_t now = spans->clock.now;
   spans->stacks.current->away_off = spans->clock.off;
-  int rc = ct_unwind_reason_switch(&spans->unwind_reason, &spans->stacks, ev->value, now);
-  if (rc != 0) {
-    return rc;
+  int code = ct_unwind_reason_switch(&spans->unwind_reason, &spans->stacks, ev->value, now);
+  if (code != 0) {
+    return code;
   }
   struct ct_span_stack *stack = spans->stacks.current;
   struct ct_span_frame *top = ct_span_stack_top(stack);
@@ -438,9 +438,9 @@ leave(struct ct_spans *spans, const struct ct_event *ev)
 {
   struct ct_span_stack *stack = spans->stacks.current;
   uint8_t end = ct_unwind_reason_of(&spans->unwind_reason, stack, ev);
-  int rc = close_frame(spans, ev, ev->fn, end);
+  int code = close_frame(spans, ev, ev->fn, end);
   ct_unwind_reason_applied(stack, ev->tsc, end);
-  return rc;
+  return code;
 }
 
 /* The innermost frame has that depth. */
@@ -463,14 +463,14 @@ report_instant(struct ct_spans *spans)
 static __attribute__((noinline)) int
 build_other(struct ct_spans *spans, const struct ct_event *ev)
 {
-  int rc;
+  int code;
   ct_span_clock_event(&spans->clock, ev);
   switch (ev->kind) {
   case CT_EV_TAIL:
     spans->total_events++;
     if ((ev->closed_fn != UINT32_MAX || has_frame_at(spans->stacks.current, ev->depth)) &&
-        (rc = close_frame(spans, ev, ev->closed_fn, CT_SPAN_TAIL)) != 0) {
-      return rc;
+        (code = close_frame(spans, ev, ev->closed_fn, CT_SPAN_TAIL)) != 0) {
+      return code;
     }
     return open_frame(spans, ev->fn, ev->depth, ev->tsc, 0);
   case CT_EV_POINT:
@@ -510,8 +510,8 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     return 0;
   case CT_EV_EXEC: /* takes all stacks of the thread with it */
     spans->marks++;
-    rc = drain_all(spans, ev->tsc, CT_SPAN_EXEC);
-    return rc != 0 ? rc : ct_span_stacks_switch(&spans->stacks, 0, spans->clock.now);
+    code = drain_all(spans, ev->tsc, CT_SPAN_EXEC);
+    return code != 0 ? code : ct_span_stacks_switch(&spans->stacks, 0, spans->clock.now);
   default:
     return 0;
   }
@@ -535,9 +535,9 @@ static int
 build_noted(struct ct_spans *spans, const struct ct_event *ev)
 {
   size_t from = spans->count;
-  int rc = build_one(spans, ev);
+  int code = build_one(spans, ev);
   note_bounds(spans, from);
-  return rc;
+  return code;
 }
 
 /* The thread's events are there again, or have ended, at tsc. */
@@ -554,14 +554,14 @@ build(struct ct_spans *spans)
   const struct ct_event *ev = spans->events + spans->event_pos;
   const struct ct_event *end = spans->events + spans->event_count;
   uint64_t events_before = spans->total_events;
-  int rc = 0;
-  while (ev != end && spans->count + CT_SPANS_SLACK <= CT_SPANS_BATCH && rc == 0) {
+  int code = 0;
+  while (ev != end && spans->count + CT_SPANS_SLACK <= CT_SPANS_BATCH && code == 0) {
     if (CT_UNLIKELY(spans->clock.in_gap) && ct_span_clock_goes_on(ev)) {
       if (spans->gap_ended != NULL && spans->count != 0) {
         break; /* what ended before comes first */
       }
-      rc = end_gap(spans, ev->tsc);
-      if (rc != 0) {
+      code = end_gap(spans, ev->tsc);
+      if (code != 0) {
         break;
       }
     }
@@ -571,7 +571,7 @@ build(struct ct_spans *spans)
     spans->total_events += (uint64_t)(stop - ev);
     ev = stop;
     if (ev != end && spans->count + CT_SPANS_SLACK <= CT_SPANS_BATCH) {
-      rc = build_noted(spans, ev++);
+      code = build_noted(spans, ev++);
     }
   }
   if (spans->before != 0) { /* frames that were open: they are no calls of what is read */
@@ -581,7 +581,7 @@ build(struct ct_spans *spans)
     spans->last_tsc = ev[-1].tsc;
   }
   spans->event_pos = (size_t)(ev - spans->events);
-  return rc;
+  return code;
 }
 
 /* The next events; false: they are of the block at which to stop. */
@@ -611,22 +611,22 @@ read_events(struct ct_spans *spans)
 
 /* Goes on with the events at hand, reads more of them, or ends the stream. False: there is nothing to go on with. */
 static bool
-advance(struct ct_spans *spans, int *rc)
+advance(struct ct_spans *spans, int *code)
 {
   if (spans->event_pos != spans->event_count) {
-    *rc = build(spans);
+    *code = build(spans);
     return true;
   }
   if (!spans->ended) {
-    return ct_spans_direct(spans, rc) || read_events(spans);
+    return ct_spans_direct(spans, code) || read_events(spans);
   }
   if (!spans->drained) {
     bool was_in_gap = spans->clock.in_gap;
     uint64_t tsc =
         ct_span_clock_end(&spans->clock, spans->trace, spans->thread, ct_cursor_state(spans->cursor), spans->last_tsc);
     end_bounds(spans, UINT64_MAX); /* of what is after the last of them nothing is known */
-    *rc = was_in_gap ? end_gap(spans, tsc) : 0;
-    *rc = *rc == 0 ? drain_all(spans, tsc, CT_SPAN_OPEN) : *rc;
+    *code = was_in_gap ? end_gap(spans, tsc) : 0;
+    *code = *code == 0 ? drain_all(spans, tsc, CT_SPAN_OPEN) : *code;
     spans->drained = true;
     return true;
   }
@@ -637,26 +637,26 @@ int
 ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *count)
 {
   spans->count = 0;
-  int rc = 0;
-  while (rc == 0 && spans->count == 0 && advance(spans, &rc)) {
+  int code = 0;
+  while (code == 0 && spans->count == 0 && advance(spans, &code)) {
   }
-  rc = rc == 0 ? spans->observer_code : rc;
+  code = code == 0 ? spans->observer_code : code;
   *batch = spans->batch;
-  *count = rc == 0 ? spans->count : 0;
-  return rc;
+  *count = code == 0 ? spans->count : 0;
+  return code;
 }
 
 int
 ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *arg, uint64_t offset), void *arg)
 {
-  int rc = 0;
+  int code = 0;
   uint64_t offset = 0;
   spans->stats = spans->bounds.inside == NULL && spans->observer == NULL ? stats : NULL;
   spans->count = 0;
   spans->paused = false;
-  while (rc == 0 && !spans->paused && advance(spans, &rc)) {
-    rc = rc == 0 ? spans->stats_code : rc;
-    rc = rc == 0 ? ct_stats_add(stats, spans->batch, spans->count) : rc;
+  while (code == 0 && !spans->paused && advance(spans, &code)) {
+    code = code == 0 ? spans->stats_code : code;
+    code = code == 0 ? ct_stats_add(stats, spans->batch, spans->count) : code;
     spans->count = 0;
     if (at != NULL && ct_spans_offset(spans) != offset) {
       offset = ct_spans_offset(spans);
@@ -664,7 +664,7 @@ ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *ar
     }
   }
   spans->stats = NULL;
-  return rc;
+  return code;
 }
 
 enum ct_cursor_state

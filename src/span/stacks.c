@@ -160,15 +160,15 @@ ct_span_stacks_switch(struct ct_span_stacks *stacks, uint64_t context, uint64_t 
 int
 ct_span_stacks_each(struct ct_span_stacks *stacks, int (*visit)(struct ct_span_stack *, void *), void *arg)
 {
-  int rc = visit(stacks->current, arg);
-  for (uint32_t i = 0; rc == 0 && i < stacks->bucket_count; i++) {
-    for (struct ct_span_stack *s = stacks->buckets[i]; rc == 0 && s != NULL; s = s->next) {
+  int code = visit(stacks->current, arg);
+  for (uint32_t i = 0; code == 0 && i < stacks->bucket_count; i++) {
+    for (struct ct_span_stack *s = stacks->buckets[i]; code == 0 && s != NULL; s = s->next) {
       if (s != stacks->current) {
-        rc = visit(s, arg);
+        code = visit(s, arg);
       }
     }
   }
-  return rc;
+  return code;
 }
 
 void

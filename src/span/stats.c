@@ -291,11 +291,11 @@ ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *fr
 int
 ct_stats_merge(struct ct_stats *into, const struct ct_stats *from)
 {
-  int rc = 0;
+  int code = 0;
   into->gap_ticks += from->gap_ticks;
   into->lost += from->lost;
-  for (uint32_t i = 0; i < from->touched_count && rc == 0; i++) {
-    rc = ct_stats_merge_one(into, from->touched[i], from, from->touched[i]);
+  for (uint32_t i = 0; i < from->touched_count && code == 0; i++) {
+    code = ct_stats_merge_one(into, from->touched[i], from, from->touched[i]);
   }
-  return rc;
+  return code;
 }

@@ -311,9 +311,9 @@ ct_unwind_reason_switch(struct ct_unwind_reason *unwind_reason, struct ct_span_s
 {
   struct ct_span_stack *from = stacks->current;
   uint8_t reason = find_reason(unwind_reason, from);
-  int rc = ct_span_stacks_switch(stacks, context, tsc);
-  if (rc != 0 || stacks->current == from) {
-    return rc;
+  int code = ct_span_stacks_switch(stacks, context, tsc);
+  if (code != 0 || stacks->current == from) {
+    return code;
   }
   stacks->current->arrived_by = reason != CT_SPAN_UNWOUND ? reason : 0;
   stacks->current->arrived_depth = depth_of(stacks->current);

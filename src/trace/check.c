@@ -154,18 +154,18 @@ ct_trace_check(struct ct_trace *trace)
   static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_CAPTURES, CT_TRACE_PROTOTYPES};
   static const char *const effects[] = {"; functions have no names", "; output is not all there",
                                         "; values have no types"};
-  int rc = CT_OK;
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && rc == CT_OK; i++) {
+  int code = CT_OK;
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && code == CT_OK; i++) {
     const json_t *size = json_object_get(files, names[i]);
     uint64_t bytes = ct_trace_file_bytes(trace, names[i]);
     char text[64];
     if (json_is_integer(size) && (uint64_t)json_integer_value(size) != bytes) {
-      rc = add(trace, "%s %s%s", names[i], difference(bytes, (uint64_t)json_integer_value(size), text, sizeof(text)),
-               effects[i]);
+      code = add(trace, "%s %s%s", names[i], difference(bytes, (uint64_t)json_integer_value(size), text, sizeof(text)),
+                 effects[i]);
     }
   }
-  for (uint32_t i = 0; i < trace->thread_count && rc == CT_OK; i++) {
-    rc = check_thread(trace, &trace->threads[i], files);
+  for (uint32_t i = 0; i < trace->thread_count && code == CT_OK; i++) {
+    code = check_thread(trace, &trace->threads[i], files);
   }
   const char *name;
   const json_t *size;
@@ -173,12 +173,12 @@ ct_trace_check(struct ct_trace *trace)
   {
     const char *slash = strchr(name, '/');
     bool is_of_thread = slash != NULL && strncmp(name, CT_TRACE_THREAD_DIR, strlen(CT_TRACE_THREAD_DIR)) == 0;
-    if (rc == CT_OK && json_is_integer(size) &&
+    if (code == CT_OK && json_is_integer(size) &&
         (is_of_thread ? strcmp(slash + 1, CT_TRACE_INDEX) != 0 : strncmp(name, "output-", 7) == 0)) {
-      rc = check_other(trace, name, (uint64_t)json_integer_value(size));
+      code = check_other(trace, name, (uint64_t)json_integer_value(size));
     }
   }
-  return rc;
+  return code;
 }
 
 uint32_t

@@ -392,16 +392,16 @@ ct_trace_add_threads(struct ct_trace *trace)
   if (stream == NULL) {
     return CT_EIO;
   }
-  int rc = CT_OK;
+  int code = CT_OK;
   uint32_t before = trace->thread_count;
   bool was_sorted = trace->threads_sorted, is_early = false;
-  for (const struct dirent *entry; rc == CT_OK && (entry = readdir(stream)) != NULL;) {
+  for (const struct dirent *entry; code == CT_OK && (entry = readdir(stream)) != NULL;) {
     uint32_t index;
     if (!parse_thread_name(entry->d_name, &index) || is_listed(trace, before, was_sorted, index)) {
       continue;
     }
     struct ct_trace_thread *thread = thread_add(trace, index);
-    rc = thread != NULL ? CT_OK : CT_ENOMEM;
+    code = thread != NULL ? CT_OK : CT_ENOMEM;
     if (thread != NULL) {
       inspect_file(trace, thread, true);
     }
@@ -417,7 +417,7 @@ ct_trace_add_threads(struct ct_trace *trace)
   }
   trace->threads_sorted = was_sorted && (before == 0 || trace->thread_count == before ||
                                          trace->threads[before - 1].index < trace->threads[before].index);
-  return rc;
+  return code;
 }
 
 /* The directories say which threads there are, the manifest may know only some of them. */

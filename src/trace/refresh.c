@@ -90,17 +90,17 @@ refresh_functions(struct ct_trace *trace)
   size = ct_read_at(fd, more->text, size, trace->functions_bytes);
   close(fd);
   char *line = more->text, *end;
-  int rc = 0;
-  while (rc == 0 && (end = memchr(line, '\n', (size_t)(more->text + size - line))) != NULL) {
+  int code = 0;
+  while (code == 0 && (end = memchr(line, '\n', (size_t)(more->text + size - line))) != NULL) {
     struct ct_trace_function function;
     *end = '\0';
-    rc = ct_function_line(line, &function) ? add_function(trace, &function) : 0;
+    code = ct_function_line(line, &function) ? add_function(trace, &function) : 0;
     line = end + 1;
   }
   trace->functions_bytes += (uint64_t)(line - more->text);
   more->next = trace->more_functions;
   trace->more_functions = more;
-  return rc;
+  return code;
 }
 
 /* ---- the manifest ---- */
@@ -156,22 +156,22 @@ take_modules(struct ct_trace *trace, const struct ct_trace_module *old, uint32_t
 {
   size_t position;
   json_t *item;
-  int rc = 0;
+  int code = 0;
   json_array_foreach(json_object_get(trace->manifest, "modules"), position, item)
   {
     const json_t *given = json_object_get(item, "index");
     json_int_t index = given == NULL ? (json_int_t)position : json_integer_value(given);
-    if (rc != 0 || index < 0 || index >= trace->module_count) {
+    if (code != 0 || index < 0 || index >= trace->module_count) {
       continue;
     }
     struct ct_trace_module *module = &trace->modules[index];
     bool was = index < old_count;
-    rc = take_text(trace, was ? old[index].path : "", json_object_get(item, "path"), &module->path);
-    rc = rc == 0
-             ? take_text(trace, was ? old[index].build_id : "", json_object_get(item, "build_id"), &module->build_id)
-             : rc;
+    code = take_text(trace, was ? old[index].path : "", json_object_get(item, "path"), &module->path);
+    code = code == 0
+               ? take_text(trace, was ? old[index].build_id : "", json_object_get(item, "build_id"), &module->build_id)
+               : code;
   }
-  return rc;
+  return code;
 }
 
 static struct ct_trace_thread *
@@ -190,21 +190,21 @@ take_threads(struct ct_trace *trace)
 {
   size_t position;
   json_t *item;
-  int rc = 0;
+  int code = 0;
   json_array_foreach(json_object_get(trace->manifest, "threads"), position, item)
   {
     const json_t *given = json_object_get(item, "index");
     json_int_t index = json_is_integer(given) ? json_integer_value(given) : (json_int_t)position;
-    struct ct_trace_thread *thread = index >= 0 && rc == 0 ? thread_of(trace, (uint64_t)index) : NULL;
+    struct ct_trace_thread *thread = index >= 0 && code == 0 ? thread_of(trace, (uint64_t)index) : NULL;
     if (thread != NULL) {
-      rc = take_text(trace, thread->name, json_object_get(item, "name"), &thread->name);
+      code = take_text(trace, thread->name, json_object_get(item, "name"), &thread->name);
       thread->dropped = (uint64_t)json_integer_value(json_object_get(item, "dropped"));
       thread->exited = json_is_true(json_object_get(item, "exited"));
       json_int_t end = json_integer_value(json_object_get(item, "end_tsc"));
       thread->end_tsc = end > 0 ? (uint64_t)end : thread->end_tsc;
     }
   }
-  return rc;
+  return code;
 }
 
 /*
@@ -224,14 +224,14 @@ refresh_manifest(struct ct_trace *trace, struct ct_diag *diag)
   uint64_t bytes = trace->bytes;
   trace->modules = NULL;
   trace->module_count = 0;
-  int rc = ct_manifest_load(trace, diag);
+  int code = ct_manifest_load(trace, diag);
   trace->bytes = bytes;
   if (trace->atf != NULL) { /* a trace does not become one of another format */
     ct_atf_free(trace->atf);
     trace->atf = NULL;
-    rc = CT_EFORMAT;
+    code = CT_EFORMAT;
   }
-  if (rc != 0) { /* half of it, say, on a file system that is not ours: the next time */
+  if (code != 0) { /* half of it, say, on a file system that is not ours: the next time */
     if (trace->manifest != old) {
       json_decref(trace->manifest);
     }
@@ -239,14 +239,14 @@ refresh_manifest(struct ct_trace *trace, struct ct_diag *diag)
     trace->manifest = old;
     trace->modules = modules;
     trace->module_count = module_count;
-    return rc == CT_ENOMEM ? rc : 0;
+    return code == CT_ENOMEM ? code : 0;
   }
   trace->manifest_seen = now;
-  rc = trace->past_count == 0 ? keep(trace, old) : 0;
-  rc = rc == 0 ? take_modules(trace, modules, module_count) : rc;
+  code = trace->past_count == 0 ? keep(trace, old) : 0;
+  code = code == 0 ? take_modules(trace, modules, module_count) : code;
   free(modules);
   json_decref(old);
-  return rc;
+  return code;
 }
 
 uint64_t
@@ -270,12 +270,12 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
   }
   uint64_t functions = trace->functions_bytes;
   ct_range_free_places(trace); /* of the threads there were */
-  int rc = refresh_manifest(trace, diag);
+  int code = refresh_manifest(trace, diag);
   ct_trace_hold_anew(trace);
-  rc = rc == 0 ? ct_trace_add_threads(trace) : rc;
-  rc = rc == 0 ? take_threads(trace) : rc;
+  code = code == 0 ? ct_trace_add_threads(trace) : code;
+  code = code == 0 ? take_threads(trace) : code;
   take_ends(trace);
-  rc = rc == 0 ? refresh_functions(trace) : rc; /* after that */
+  code = code == 0 ? refresh_functions(trace) : code; /* after that */
   if (trace->functions_bytes != functions ||
       trace->complete) { /* they know the functions there were: read again when asked */
     ct_trace_sources_free(trace);
@@ -285,10 +285,10 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
     ct_trace_prototypes_free(trace);
     trace->prototypes = NULL;
   }
-  if (rc == 0 && trace->complete) {
+  if (code == 0 && trace->complete) {
     json_decref(trace->crash);
     json_decref(trace->stacks);
     ct_stacks_load(trace);
   }
-  return rc == 0 ? CT_OK : ct_fail(diag, rc, "cannot read on in %s: %s", trace->path, ct_err_text(rc));
+  return code == 0 ? CT_OK : ct_fail(diag, code, "cannot read on in %s: %s", trace->path, ct_err_text(code));
 }

@@ -66,11 +66,11 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
   struct ct_file_header header;
   struct ct_capture_record record;
   size_t size = 0, at = sizeof(header), capacity = 0;
-  int rc = read_all(trace, &captures.text, &size);
-  if (rc != CT_OK) {
-    return rc;
+  int code = read_all(trace, &captures.text, &size);
+  if (code != CT_OK) {
+    return code;
   }
-  rc = CT_EFORMAT;
+  code = CT_EFORMAT;
   if (size < sizeof(header)) {
     goto fail;
   }
@@ -80,7 +80,7 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
       header.header_crc != ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc))) {
     goto fail;
   }
-  rc = CT_ENOMEM;
+  code = CT_ENOMEM;
   for (; read_record(captures.text, size, at, &record); at += record.record_bytes) {
     if (!ct_trace_in_range(trace, record.tsc)) {
       continue;
@@ -110,7 +110,7 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
 
 fail:
   ct_captures_free(&captures);
-  return rc;
+  return code;
 }
 
 void

@@ -324,9 +324,9 @@ note_switch(struct ct_call_trees *trees, const struct lane *lane, const struct c
       back.ticks = now - top->away_since;
       back.context = stack->context;
       top->away_since = 0;
-      int rc = add_other(trees, lane, &back, CT_ENTRY_STACK);
-      if (rc != 0) {
-        return rc;
+      int code = add_other(trees, lane, &back, CT_ENTRY_STACK);
+      if (code != 0) {
+        return code;
       }
     }
   }
@@ -337,15 +337,15 @@ static int
 take_line(void *arg, const struct lane *lane, const struct ct_line *line)
 {
   struct ct_call_trees *trees = arg;
-  int rc = 0;
+  int code = 0;
   switch (line->kind) {
   case CT_LINE_OPEN:
     return push(trees, lane, line);
   case CT_LINE_CLOSE:
     return pop(trees, lane, line, line->end);
   case CT_LINE_TAIL:
-    rc = line->other != NULL ? pop(trees, lane, line, CT_SPAN_TAIL) : 0;
-    return rc == 0 ? push(trees, lane, line) : rc;
+    code = line->other != NULL ? pop(trees, lane, line, CT_SPAN_TAIL) : 0;
+    return code == 0 ? push(trees, lane, line) : code;
   case CT_LINE_POINT:
     return add_other(trees, lane, line, CT_ENTRY_POINT);
   case CT_LINE_AWAY:

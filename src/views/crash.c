@@ -154,9 +154,9 @@ read_calls(struct ct_trace *trace, enum ct_view_time time, uint32_t position, st
   size_t count;
   memset(calls, 0, sizeof(*calls));
   ct_span_clock_init(&calls->clock, trace, time);
-  int rc = ct_cursor_open(trace, position, 0, &cursor, NULL);
-  if (rc != 0) {
-    return rc;
+  int code = ct_cursor_open(trace, position, 0, &cursor, NULL);
+  if (code != 0) {
+    return code;
   }
   if (ct_details_open(trace, position, &calls->details, NULL) != CT_OK) {
     calls->details = NULL;
@@ -463,9 +463,9 @@ write_calls(struct ct_trace *trace, enum ct_view_time time, FILE *out, uint32_t 
   struct calls calls;
   const struct call *call;
   uint32_t outermost = UINT32_MAX;
-  int rc = position == UINT32_MAX ? 0 : read_calls(trace, time, position, &calls);
-  if (rc != 0 || position == UINT32_MAX || calls.count == 0) {
-    return rc;
+  int code = position == UINT32_MAX ? 0 : read_calls(trace, time, position, &calls);
+  if (code != 0 || position == UINT32_MAX || calls.count == 0) {
+    return code;
   }
   uint64_t kept = calls.count < CALLS_MAX ? calls.count : CALLS_MAX, first = kept > max ? kept - max : 0;
   for (uint64_t n = first; (call = call_at(&calls, n)) != NULL; n++) {
@@ -563,8 +563,8 @@ write_crash(struct ct_trace *trace, enum ct_view_time time, FILE *out, const jso
   write_heading(trace, out, crash);
   write_backtrace(out, json_array_get(threads, 0), FRAMES_SHOWN);
   write_registers(out, json_object_get(crash, "registers"));
-  int rc = write_calls(trace, time, out, find_thread(trace, tid_of(crash)), CALLS_SHOWN);
-  for (size_t i = 1; i < count && i <= OTHERS_SHOWN && rc == 0; i++) {
+  int code = write_calls(trace, time, out, find_thread(trace, tid_of(crash)), CALLS_SHOWN);
+  for (size_t i = 1; i < count && i <= OTHERS_SHOWN && code == 0; i++) {
     const json_t *thread = json_array_get(threads, i);
     const json_t *number = json_object_get(thread, "system_call");
     begin_line(out, "");
@@ -575,13 +575,13 @@ write_crash(struct ct_trace *trace, enum ct_view_time time, FILE *out, const jso
     }
     fputs(":\n", out);
     write_backtrace(out, thread, FRAMES_OTHERS);
-    rc = write_calls(trace, time, out, find_thread(trace, tid_of(thread)), CALLS_OTHERS);
+    code = write_calls(trace, time, out, find_thread(trace, tid_of(thread)), CALLS_OTHERS);
   }
   if (count > OTHERS_SHOWN + 1) {
     begin_line(out, "");
     fprintf(out, "... and %zu more threads; --json has all\n", count - OTHERS_SHOWN - 1);
   }
-  return rc;
+  return code;
 }
 
 /* Only the wait status is known. */
@@ -590,7 +590,7 @@ write_killed(struct ct_trace *trace, enum ct_view_time time, FILE *out, int numb
 {
   const char *name = sigabbrev_np(number), *text = sigdescr_np(number);
   uint32_t count = ct_trace_thread_count(trace);
-  int rc = 0;
+  int code = 0;
   begin_line(out, "killed");
   fprintf(out, "by SIG%s (%s); nothing more is known of it\n", name != NULL ? name : "?",
           text != NULL ? text : "unknown");
@@ -598,35 +598,35 @@ write_killed(struct ct_trace *trace, enum ct_view_time time, FILE *out, int numb
     begin_line(out, "");
     fputs("(a stack without room for a signal frame, or the program blocked or had handled the signal)\n", out);
   }
-  for (uint32_t i = 0; i < count && i < OTHERS_SHOWN && rc == 0; i++) {
+  for (uint32_t i = 0; i < count && i < OTHERS_SHOWN && code == 0; i++) {
     const struct ct_trace_thread *thread = ct_trace_thread(trace, i);
     begin_line(out, "");
     fputs("thread ", out);
     write_thread_name(out, thread->name, thread->tid);
     fputs(":\n", out);
-    rc = write_calls(trace, time, out, i, i == 0 ? CALLS_SHOWN : CALLS_OTHERS);
+    code = write_calls(trace, time, out, i, i == 0 ? CALLS_SHOWN : CALLS_OTHERS);
   }
   if (count > OTHERS_SHOWN) {
     begin_line(out, "");
     fprintf(out, "... and %u more threads; --json has all\n", count - OTHERS_SHOWN);
   }
-  return rc;
+  return code;
 }
 
 int
 ct_crash_write(struct ct_trace *trace, enum ct_view_time time, FILE *out)
 {
   const json_t *crash = ct_trace_crash(trace);
-  int number = fatal_signal(trace), rc = 0;
+  int number = fatal_signal(trace), code = 0;
   if (crash != NULL) {
-    rc = write_crash(trace, time, out, crash);
+    code = write_crash(trace, time, out, crash);
   } else if (number != 0) {
-    rc = write_killed(trace, time, out, number);
+    code = write_killed(trace, time, out, number);
   } else {
     return 0;
   }
   putc('\n', out);
-  return rc;
+  return code;
 }
 
 void

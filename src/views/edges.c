@@ -273,20 +273,20 @@ take_callers(void *part, const struct ct_span_tree *tree)
 {
   struct ct_edges *edges = part;
   uint32_t *numbers = numbers_of_tree(edges, tree);
-  int rc = numbers != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+  int code = numbers != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
     struct ct_edge_sums own = sums_of_node(node);
     struct ct_edge_sums *sums =
         is_selected(edges, numbers[i]) ? sums_of(edges, numbers[i], caller_of(node, numbers)) : &own;
-    rc = sums != NULL ? 0 : CT_ENOMEM;
-    if (rc == 0 && sums != &own) {
+    code = sums != NULL ? 0 : CT_ENOMEM;
+    if (code == 0 && sums != &own) {
       merge_sums(sums, &own);
       merge_sums(&edges->functions[numbers[i]], &own);
     }
   }
   free(numbers);
-  return rc;
+  return code;
 }
 
 /* The same of the sums of one. Also what all calls of each selected function amount to. */
@@ -305,11 +305,11 @@ take_callers_of_sums(void *part, const struct ct_tree_sums *tree)
 {
   struct ct_edges *edges = part;
   uint32_t *functions, *callers;
-  int rc = ct_view_reading_edges(edges->reading, tree, &functions, &callers);
-  if (rc != 0) {
-    return rc;
+  int code = ct_view_reading_edges(edges->reading, tree, &functions, &callers);
+  if (code != 0) {
+    return code;
   }
-  for (uint32_t i = 0; i < tree->edge_count && rc == 0; i++) {
+  for (uint32_t i = 0; i < tree->edge_count && code == 0; i++) {
     const struct ct_tree_edge *edge = &tree->edges[i];
     int32_t other = edge->caller == CT_CALLER_OWN       ? CT_EDGE_ROOT
                     : edge->caller == CT_CALLER_OTHERS  ? CT_EDGE_STACK
@@ -317,7 +317,7 @@ take_callers_of_sums(void *part, const struct ct_tree_sums *tree)
                                                         : (int32_t)callers[i];
     if (is_selected(edges, functions[i])) {
       struct ct_edge_sums own = sums_of_tree_edge(edge), *sums = sums_of(edges, functions[i], other);
-      rc = sums != NULL ? 0 : CT_ENOMEM;
+      code = sums != NULL ? 0 : CT_ENOMEM;
       if (sums != NULL) {
         merge_sums(sums, &own);
         merge_sums(&edges->functions[functions[i]], &own);
@@ -326,7 +326,7 @@ take_callers_of_sums(void *part, const struct ct_tree_sums *tree)
   }
   free(functions);
   free(callers);
-  return rc;
+  return code;
 }
 
 int
@@ -471,16 +471,16 @@ take_callees(void *part, const struct ct_span_tree *tree)
   struct ct_tree_time *times = ct_span_tree_times(tree);
   struct ct_tree_outer *outers =
       numbers != NULL ? ct_span_tree_outers(tree, numbers, edges->reading->names->capacity) : NULL;
-  int rc = outers != NULL && times != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+  int code = outers != NULL && times != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
-    rc = is_selected(edges, numbers[i]) ? take_selected(edges, tree, numbers, times, outers, i) : 0;
-    if (rc != 0 || node->parent < CT_TREE_FIRST || !is_selected(edges, numbers[node->parent])) {
+    code = is_selected(edges, numbers[i]) ? take_selected(edges, tree, numbers, times, outers, i) : 0;
+    if (code != 0 || node->parent < CT_TREE_FIRST || !is_selected(edges, numbers[node->parent])) {
       continue;
     }
     struct ct_edge_sums *sums = sums_of(edges, numbers[node->parent], (int32_t)numbers[i]);
-    rc = sums != NULL ? 0 : CT_ENOMEM;
-    if (rc == 0) {
+    code = sums != NULL ? 0 : CT_ENOMEM;
+    if (code == 0) {
       sums->calls += ct_tree_calls(node);
       sums->has_time |= node->frames != 0;
       sums->total_ticks += times[i].here;
@@ -491,7 +491,7 @@ take_callees(void *part, const struct ct_span_tree *tree)
   free(numbers);
   free(times);
   free(outers);
-  return rc;
+  return code;
 }
 
 /* Of a selected function, the calls of it by one other. */
@@ -515,18 +515,18 @@ take_callees_of_sums(void *part, const struct ct_tree_sums *tree)
 {
   struct ct_edges *edges = part;
   uint32_t *functions, *callers;
-  int rc = ct_view_reading_edges(edges->reading, tree, &functions, &callers);
-  if (rc != 0) {
-    return rc;
+  int code = ct_view_reading_edges(edges->reading, tree, &functions, &callers);
+  if (code != 0) {
+    return code;
   }
-  for (uint32_t i = 0; i < tree->edge_count && rc == 0; i++) {
+  for (uint32_t i = 0; i < tree->edge_count && code == 0; i++) {
     const struct ct_tree_edge *edge = &tree->edges[i];
-    rc = is_selected(edges, functions[i]) ? take_own_of_sums(edges, edge, functions[i]) : 0;
-    if (rc != 0 || edge->caller >= CT_CALLER_COUNTED || !is_selected(edges, callers[i])) {
+    code = is_selected(edges, functions[i]) ? take_own_of_sums(edges, edge, functions[i]) : 0;
+    if (code != 0 || edge->caller >= CT_CALLER_COUNTED || !is_selected(edges, callers[i])) {
       continue;
     }
     struct ct_edge_sums *sums = sums_of(edges, callers[i], (int32_t)functions[i]);
-    rc = sums != NULL ? 0 : CT_ENOMEM;
+    code = sums != NULL ? 0 : CT_ENOMEM;
     if (sums != NULL) {
       sums->calls += ct_tree_edge_calls(edge);
       sums->has_time |= edge->frames != 0;
@@ -537,7 +537,7 @@ take_callees_of_sums(void *part, const struct ct_tree_sums *tree)
   }
   free(functions);
   free(callers);
-  return rc;
+  return code;
 }
 
 /* What is missing of a function's total. */
@@ -553,12 +553,12 @@ add_away(struct ct_edges *edges)
     left[edges->edges[i].function].total_ticks -= edges->edges[i].sums.total_ticks;
     left[edges->edges[i].function].off_ticks -= edges->edges[i].sums.off_ticks;
   }
-  int rc = 0;
-  for (uint32_t i = 0; i < edges->names.count && rc == 0; i++) {
+  int code = 0;
+  for (uint32_t i = 0; i < edges->names.count && code == 0; i++) {
     int64_t total = (int64_t)left[i].total_ticks, off = (int64_t)left[i].off_ticks;
     if (edges->names.names[i].is_selected && (total > 0 || off > 0)) {
       struct ct_edge_sums *sums = sums_of(edges, i, CT_EDGE_AWAY);
-      rc = sums == NULL ? CT_ENOMEM : 0;
+      code = sums == NULL ? CT_ENOMEM : 0;
       if (sums != NULL) {
         sums->has_time = true;
         sums->total_ticks = total > 0 ? (uint64_t)total : 0;
@@ -567,7 +567,7 @@ add_away(struct ct_edges *edges)
     }
   }
   free(left);
-  return rc;
+  return code;
 }
 
 int
@@ -578,12 +578,12 @@ ct_edges_collect_callees(struct ct_edges *edges, struct ct_view_reading *reading
   reading->observer = &observer;
   reading->take_tree = take_callees;
   reading->take_sums = take_callees_of_sums;
-  int rc = ct_view_read(reading, diag);
+  int code = ct_view_read(reading, diag);
   reading->observer = NULL;
-  if (rc == 0 && edges->names.count != 0) {
-    rc = add_away(edges) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory for the calls of the trace");
+  if (code == 0 && edges->names.count != 0) {
+    code = add_away(edges) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory for the calls of the trace");
   }
-  return rc;
+  return code;
 }
 
 void

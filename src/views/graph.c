@@ -325,9 +325,9 @@ put_node(const struct graph *graph, uint32_t at, uint32_t level, bool is_first)
     return 0;
   }
   fputs(is_first ? "\n" : ",\n", graph->out);
-  int rc = put_open_json(graph, node_json(graph, &graph->paths.paths[at]));
+  int code = put_open_json(graph, node_json(graph, &graph->paths.paths[at]));
   fputs(",\"children\":[", graph->out);
-  return rc;
+  return code;
 }
 
 static int
@@ -347,10 +347,10 @@ put_tree(const struct graph *graph)
   const struct ct_path *paths = graph->paths.paths;
   const char *close = graph->options->json ? "]}" : "";
   uint32_t at = paths[CT_PATH_TOP].first, level = 0;
-  int rc = 0;
-  while (at != CT_PATH_NONE && rc == 0 && !ferror(graph->out)) {
+  int code = 0;
+  while (at != CT_PATH_NONE && code == 0 && !ferror(graph->out)) {
     bool hidden = is_hidden(graph, &paths[at], level), is_first = paths[paths[at].parent].first == at;
-    rc = hidden ? put_hidden(graph, at, level, is_first) : put_node(graph, at, level, is_first);
+    code = hidden ? put_hidden(graph, at, level, is_first) : put_node(graph, at, level, is_first);
     if (!hidden && paths[at].first != CT_PATH_NONE) {
       at = paths[at].first;
       level++;
@@ -365,7 +365,7 @@ put_tree(const struct graph *graph)
     }
     at = at != CT_PATH_TOP ? paths[at].next : CT_PATH_NONE;
   }
-  return rc;
+  return code;
 }
 
 static void
@@ -409,18 +409,18 @@ put_all(struct graph *graph)
   graph->columns = 7 + 11 + 11 + (graph->has_off ? 11 : 0) + 13;
   if (graph->options->json) {
     fputs("{\"warnings\":", out);
-    int rc = ct_report_put_json(out, json_incref(graph->reading.warnings));
+    int code = ct_report_put_json(out, json_incref(graph->reading.warnings));
     if (graph->paths.is_limited) {
       ct_filter_describe_calls(graph->options->filter, counted);
       fputs(",\n\"filter\":", out);
-      rc = rc == 0 ? ct_report_put_json(out, json_string(counted + strlen("counted: "))) : rc;
+      code = code == 0 ? ct_report_put_json(out, json_string(counted + strlen("counted: "))) : code;
     }
     fprintf(out, ",\n\"total_ns\":%llu,\"paths\":%u,\"folded\":%llu,\"counted\":%llu,\n\"graph\":[",
             (unsigned long long)ct_trace_ticks_ns(graph->trace, top->total_ticks), graph->paths.live,
             (unsigned long long)graph->paths.folded, (unsigned long long)graph->paths.counted);
-    rc = rc == 0 ? put_tree(graph) : rc;
+    code = code == 0 ? put_tree(graph) : code;
     ct_report_put_end(out, graph->reading.events, graph->reading.dropped);
-    return rc;
+    return code;
   }
   ct_view_put_list(graph->reading.warnings, "", out);
   if (graph->paths.is_limited) {
@@ -432,9 +432,9 @@ put_all(struct graph *graph)
     fprintf(out, "%10s ", "off");
   }
   fprintf(out, "%11s  path\n", "calls");
-  int rc = put_tree(graph);
+  int code = put_tree(graph);
   put_footer(graph, shown);
-  return rc;
+  return code;
 }
 
 static int
@@ -454,12 +454,12 @@ write_graph(struct ct_trace *trace, const struct ct_graph_options *options, FILE
                                            .progress = &options->progress,
                                            .workers = options->workers,
                                            .makes_index = true};
-  int rc = ct_paths_collect(&graph.paths, &graph.reading, diag);
-  if (rc == 0) {
-    rc = put_all(&graph);
-    rc = rc == 0 && (fflush(out) != 0 || ferror(out)) ? CT_EIO : rc;
-    if (rc != 0) {
-      ct_fail(diag, rc, "cannot write the graph: %s", rc == CT_EIO ? strerror(errno) : ct_err_text(rc));
+  int code = ct_paths_collect(&graph.paths, &graph.reading, diag);
+  if (code == 0) {
+    code = put_all(&graph);
+    code = code == 0 && (fflush(out) != 0 || ferror(out)) ? CT_EIO : code;
+    if (code != 0) {
+      ct_fail(diag, code, "cannot write the graph: %s", code == CT_EIO ? strerror(errno) : ct_err_text(code));
     }
   }
   notes->shown = graph.paths.live;
@@ -468,7 +468,7 @@ write_graph(struct ct_trace *trace, const struct ct_graph_options *options, FILE
   ct_view_reading_destroy(&graph.reading);
   ct_paths_destroy(&graph.paths);
   free(graph.within);
-  return rc;
+  return code;
 }
 
 int
@@ -478,14 +478,14 @@ ct_graph_write(struct ct_trace *trace, const struct ct_graph_options *given, FIL
   struct ct_graph_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
-  int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
   options.filter = &filter;
-  if (rc == 0 && (filter.types != 0 || filter.levels != 0)) {
-    rc = ct_fail(diag, CT_EINVAL, "paths are made of calls of all types and levels: leave out types and levels");
+  if (code == 0 && (filter.types != 0 || filter.levels != 0)) {
+    code = ct_fail(diag, CT_EINVAL, "paths are made of calls of all types and levels: leave out types and levels");
   }
-  if (rc == 0) {
-    rc = write_graph(trace, &options, out, &own, diag);
+  if (code == 0) {
+    code = write_graph(trace, &options, out, &own, diag);
   }
-  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
+  return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

@@ -343,13 +343,13 @@ take_tree(void *arg, const struct ct_span_tree *tree)
     }
   }
   uint32_t *groups = calloc(tree->count, sizeof(*groups));
-  int rc = groups != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
-    rc = group_of(part, tree->nodes[i].fn, &groups[i]);
+  int code = groups != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
+    code = group_of(part, tree->nodes[i].fn, &groups[i]);
   }
-  struct ct_tree_outer *outers = rc == 0 ? ct_span_tree_outers(tree, groups, (uint32_t)part->sum_count + 1) : NULL;
-  rc = outers != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+  struct ct_tree_outer *outers = code == 0 ? ct_span_tree_outers(tree, groups, (uint32_t)part->sum_count + 1) : NULL;
+  code = outers != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
     if (groups[i] == 0) {
       continue;
@@ -364,7 +364,7 @@ take_tree(void *arg, const struct ct_span_tree *tree)
   }
   free(groups);
   free(outers);
-  return rc;
+  return code;
 }
 
 /* How the groups are called where sums have them. */
@@ -401,13 +401,13 @@ has_groups(const struct part *part, const struct ct_tree_sums *tree)
   if (tree->fn_count > ct_trace_function_count(trace)) {
     return CT_ENOENT;
   }
-  int rc = ct_tree_groupings_init(&groupings, trace, tree->fn_count, 1u << CT_TREE_FILES);
-  if (rc == 0) {
+  int code = ct_tree_groupings_init(&groupings, trace, tree->fn_count, 1u << CT_TREE_FILES);
+  if (code == 0) {
     bool is_alike = tree->crc[CT_TREE_FILES] != 0 && groupings.crc[CT_TREE_FILES] == tree->crc[CT_TREE_FILES];
-    rc = is_alike ? 0 : CT_ENOENT;
+    code = is_alike ? 0 : CT_ENOENT;
     ct_tree_groupings_destroy(&groupings);
   }
-  return rc;
+  return code;
 }
 
 static int
@@ -416,25 +416,25 @@ take_sums(void *arg, const struct ct_tree_sums *tree)
   struct part *part = arg;
   enum ct_tree_grouping grouping = grouping_of(part->all);
   uint32_t group;
-  int rc = has_groups(part, tree);
-  for (uint32_t i = 0; rc == 0 && i < tree->edge_count; i++) {
+  int code = has_groups(part, tree);
+  for (uint32_t i = 0; code == 0 && i < tree->edge_count; i++) {
     const struct ct_tree_edge *edge = &tree->edges[i];
-    rc = group_of(part, edge->fn, &group);
-    if (rc == 0 && group != 0) {
+    code = group_of(part, edge->fn, &group);
+    if (code == 0 && group != 0) {
       struct sums *sums = &part->sums[group - 1];
       sums->calls += ct_tree_edge_calls(edge);
       sums->has_time |= edge->frames != 0;
       sums->self_ticks += edge->self;
     }
   }
-  for (uint32_t i = 0; rc == 0 && i < tree->group_count[grouping]; i++) {
-    rc = group_of(part, tree->groups[grouping][i].fn, &group);
-    if (rc == 0 && group != 0) {
+  for (uint32_t i = 0; code == 0 && i < tree->group_count[grouping]; i++) {
+    code = group_of(part, tree->groups[grouping][i].fn, &group);
+    if (code == 0 && group != 0) {
       part->sums[group - 1].total_ticks += tree->groups[grouping][i].total;
       part->sums[group - 1].off_ticks += tree->groups[grouping][i].off;
     }
   }
-  return rc;
+  return code;
 }
 
 int
@@ -451,10 +451,10 @@ ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, str
   reading->take_tree = take_tree;
   reading->take_sums = take_sums;
   pthread_mutex_init(&groups->lock, NULL);
-  int rc = ct_view_read(reading, diag);
+  int code = ct_view_read(reading, diag);
   pthread_mutex_destroy(&groups->lock);
   reading->observer = NULL;
-  return rc;
+  return code;
 }
 
 void

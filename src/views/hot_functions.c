@@ -102,22 +102,22 @@ write_json(struct ct_trace *trace, struct hot_functions hot, FILE *out)
   json_t *json = json_pack("{s:o, s:I, s:o}", "busiest", list, "calls", (json_int_t)hot.calls, "warnings",
                            ct_view_warnings(trace));
   const struct ct_report_row *row;
-  int rc = json != NULL ? 0 : CT_ENOMEM;
-  while (rc == 0 && (row = next_row(&hot)) != NULL) {
+  int code = json != NULL ? 0 : CT_ENOMEM;
+  while (code == 0 && (row = next_row(&hot)) != NULL) {
     char *pattern = pattern_of(trace, row);
     json_t *item = pattern == NULL ? NULL
                                    : json_pack("{s:o, s:o, s:I, s:I}", "pattern", ct_json_string(pattern), "name",
                                                ct_json_string(row->name), "calls", (json_int_t)row->calls, "self_ns",
                                                (json_int_t)row->self_ns);
-    rc = item == NULL || json_array_append_new(list, item) != 0 ? CT_ENOMEM : 0;
+    code = item == NULL || json_array_append_new(list, item) != 0 ? CT_ENOMEM : 0;
     free(pattern);
   }
-  if (rc == 0) {
-    rc = json_dumpf(json, out, JSON_INDENT(1)) == 0 ? 0 : CT_EIO;
+  if (code == 0) {
+    code = json_dumpf(json, out, JSON_INDENT(1)) == 0 ? 0 : CT_EIO;
   }
   putc('\n', out);
   json_decref(json);
-  return rc;
+  return code;
 }
 
 static int
@@ -131,12 +131,12 @@ write_hot_functions(struct ct_trace *trace, const struct ct_hot_functions_option
   struct ct_report_row *rows = NULL;
   struct hot_functions hot = {0};
   size_t thread_count = 0;
-  int rc = ct_report_collect(trace, &report, &stats, &threads, &thread_count, diag);
-  if (rc == 0) {
-    rc = ct_report_rows(trace, &stats, &report, &rows, &hot.count, diag);
+  int code = ct_report_collect(trace, &report, &stats, &threads, &thread_count, diag);
+  if (code == 0) {
+    code = ct_report_rows(trace, &stats, &report, &rows, &hot.count, diag);
   }
   ct_stats_destroy(&stats);
-  if (rc != 0) {
+  if (code != 0) {
     goto out;
   }
   for (size_t i = 0; i < thread_count; i++) {
@@ -152,16 +152,16 @@ write_hot_functions(struct ct_trace *trace, const struct ct_hot_functions_option
   if (options->progress.finish != NULL) {
     options->progress.finish(options->progress.arg);
   }
-  rc = options->json ? write_json(trace, hot, out) : write_text(trace, hot, options->percent, out);
-  if (rc == CT_ENOMEM) {
-    ct_fail(diag, rc, "out of memory for the list");
-  } else if (rc != 0 || fflush(out) != 0 || ferror(out)) {
-    rc = ct_fail(diag, CT_EIO, "cannot write the list: %s", strerror(errno));
+  code = options->json ? write_json(trace, hot, out) : write_text(trace, hot, options->percent, out);
+  if (code == CT_ENOMEM) {
+    ct_fail(diag, code, "out of memory for the list");
+  } else if (code != 0 || fflush(out) != 0 || ferror(out)) {
+    code = ct_fail(diag, CT_EIO, "cannot write the list: %s", strerror(errno));
   }
 out:
   free(rows);
   free(threads);
-  return rc;
+  return code;
 }
 
 int
@@ -171,14 +171,14 @@ ct_hot_functions_write(struct ct_trace *trace, const struct ct_hot_functions_opt
   struct ct_hot_functions_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
-  int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
   options.filter = &filter;
-  if (rc == 0 && (options.percent < 1 || options.percent > 100)) {
-    rc = ct_fail(diag, CT_EINVAL, "percent is 1 to 100, not %u", options.percent);
+  if (code == 0 && (options.percent < 1 || options.percent > 100)) {
+    code = ct_fail(diag, CT_EINVAL, "percent is 1 to 100, not %u", options.percent);
   }
-  if (rc == 0) {
-    rc = write_hot_functions(trace, &options, out, &own, diag);
+  if (code == 0) {
+    code = write_hot_functions(trace, &options, out, &own, diag);
   }
-  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
+  return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

@@ -213,10 +213,10 @@ write_json(struct ct_trace *trace, const struct ct_info_piece *piece, enum ct_vi
     json_object_set_new(info, "children", children);
     json_object_set_new(info, "children_lost", copy_or_null(manifest, "children_lost"));
   }
-  int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
+  int code = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
   json_decref(info);
   putc('\n', out);
-  return rc;
+  return code;
 }
 
 /* ---- Text ---- */
@@ -742,22 +742,22 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
   const json_t *manifest = ct_trace_manifest(trace);
   struct ct_info_options options;
   struct ct_info_piece piece;
-  int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  if (rc == 0) {
-    rc = ct_info_piece_read(trace, options.filter, &piece, diag);
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  if (code == 0) {
+    code = ct_info_piece_read(trace, options.filter, &piece, diag);
   }
-  if (rc != 0) {
-    return rc;
+  if (code != 0) {
+    return code;
   }
   if (options.json) {
-    rc = write_json(trace, &piece, options.time, out);
+    code = write_json(trace, &piece, options.time, out);
   } else {
     ct_view_put_warnings(trace, "", out);
     if (piece.is_piece) {
       label(out, "piece");
       ct_info_piece_write(&piece, out);
     }
-    rc = ct_crash_write(trace, options.time, out);
+    code = ct_crash_write(trace, options.time, out);
     write_exit(out, manifest);
     write_notes(out, manifest);
     write_command(out, manifest);
@@ -784,10 +784,10 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     ct_process_tree_write(trace, out);
   }
   ct_info_piece_free(&piece);
-  if (rc == CT_ENOMEM) {
-    return ct_fail(diag, rc, "out of memory for the summary");
+  if (code == CT_ENOMEM) {
+    return ct_fail(diag, code, "out of memory for the summary");
   }
-  if (rc != 0 || fflush(out) != 0 || ferror(out)) {
+  if (code != 0 || fflush(out) != 0 || ferror(out)) {
     return ct_fail(diag, CT_EIO, "cannot write the summary: %s", strerror(errno));
   }
   return 0;

@@ -71,24 +71,25 @@ ct_live_open(const char *directory, struct ct_live **out, struct ct_diag *diag)
     return ct_fail(diag, CT_ENOMEM, "out of memory to follow %s", directory);
   }
   struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
-  int rc = ct_trace_open(directory, &live->trace, diag);
-  if (rc == 0) {
+  int code = ct_trace_open(directory, &live->trace, diag);
+  if (code == 0) {
     ct_trace_get_kept(live->trace, &kept);
     if ((kept.is_kept && !ct_trace_is_complete(live->trace)) || ct_trace_is_atf(live->trace)) {
-      rc = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be followed: %s", directory,
-                   kept.is_kept ? "it keeps the last stretch only (record --last, --max-size); contrail dump writes it"
-                                : "it is in the format ATF V2");
+      code =
+          ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be followed: %s", directory,
+                  kept.is_kept ? "it keeps the last stretch only (record --last, --max-size); contrail dump writes it"
+                               : "it is in the format ATF V2");
     }
   }
-  live->fn_count = rc == 0 ? ct_trace_function_count(live->trace) : 0;
+  live->fn_count = code == 0 ? ct_trace_function_count(live->trace) : 0;
   live->times = calloc((size_t)live->fn_count + 1, sizeof(*live->times));
-  if (rc == 0 && (live->times == NULL || ct_stats_init(&live->all, live->fn_count) != 0 ||
-                  ct_stats_init(&live->last, live->fn_count) != 0)) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory to follow %s", directory);
+  if (code == 0 && (live->times == NULL || ct_stats_init(&live->all, live->fn_count) != 0 ||
+                    ct_stats_init(&live->last, live->fn_count) != 0)) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory to follow %s", directory);
   }
-  if (rc != 0) {
+  if (code != 0) {
     ct_live_close(live);
-    return rc;
+    return code;
   }
   *out = live;
   return CT_OK;
@@ -136,12 +137,12 @@ grow_stats(struct ct_live *live)
   live->times = times;
   times[count] = times[old];
   memset(times + old, 0, (count - old) * sizeof(*times));
-  int rc = ct_stats_init(&last, count);
-  for (uint32_t i = 0; rc == 0 && i < live->all.touched_count; i++) {
+  int code = ct_stats_init(&last, count);
+  for (uint32_t i = 0; code == 0 && i < live->all.touched_count; i++) {
     uint32_t fn = live->all.touched[i];
-    rc = ct_stats_merge_one(&all, fn == old ? count : fn, &live->all, fn);
+    code = ct_stats_merge_one(&all, fn == old ? count : fn, &live->all, fn);
   }
-  if (rc != 0) {
+  if (code != 0) {
     ct_stats_destroy(&all);
     return CT_ENOMEM;
   }
@@ -159,27 +160,27 @@ refresh(struct ct_live *live, struct ct_diag *diag)
 {
   bool was_complete = ct_trace_is_complete(live->trace);
   uint32_t functions = ct_trace_function_count(live->trace);
-  int rc = ct_trace_refresh(live->trace, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_trace_refresh(live->trace, diag);
+  if (code != 0) {
+    return code;
   }
   bool has_news =
       functions != ct_trace_function_count(live->trace) || was_complete != ct_trace_is_complete(live->trace);
-  rc = grow_stats(live);
-  for (uint32_t i = 0; rc == 0 && has_news && i < live->follower_count; i++) {
-    rc = live->followers[i].spans != NULL ? ct_spans_grow(live->followers[i].spans) : 0;
+  code = grow_stats(live);
+  for (uint32_t i = 0; code == 0 && has_news && i < live->follower_count; i++) {
+    code = live->followers[i].spans != NULL ? ct_spans_grow(live->followers[i].spans) : 0;
   }
   uint32_t threads = ct_trace_thread_count(live->trace);
-  if (rc == 0 && threads > live->follower_count) {
+  if (code == 0 && threads > live->follower_count) {
     struct follower *followers = reallocarray(live->followers, threads, sizeof(*followers));
-    rc = followers != NULL ? 0 : CT_ENOMEM;
+    code = followers != NULL ? 0 : CT_ENOMEM;
     if (followers != NULL) {
       memset(followers + live->follower_count, 0, (threads - live->follower_count) * sizeof(*followers));
       live->followers = followers;
       live->follower_count = threads;
     }
   }
-  return rc == 0 ? 0 : ct_fail(diag, rc, "out of memory for the functions of %s", ct_trace_path(live->trace));
+  return code == 0 ? 0 : ct_fail(diag, code, "out of memory for the functions of %s", ct_trace_path(live->trace));
 }
 
 /* As often as a block was read. */
@@ -243,9 +244,9 @@ follow(struct ct_live *live, uint32_t thread, struct ct_diag *diag)
     if (live->builders != 0 && (live->builders + 1) * (live->fn_count + 1ull) * 24 > BUILDERS_BYTES) {
       return 0;
     }
-    int rc = ct_spans_open(live->trace, thread, CT_TIME_WALL, &follower->spans, diag);
-    if (rc != 0) {
-      return rc;
+    int code = ct_spans_open(live->trace, thread, CT_TIME_WALL, &follower->spans, diag);
+    if (code != 0) {
+      return code;
     }
     live->builders++;
   }
@@ -253,9 +254,9 @@ follow(struct ct_live *live, uint32_t thread, struct ct_diag *diag)
   ct_spans_stop_at(follower->spans, is_complete ? UINT64_MAX : follower->bytes);
   live->reading = follower->spans;
   uint64_t events = ct_spans_events(follower->spans);
-  int rc = ct_spans_sum(follower->spans, &live->last, look_at_clock, live);
-  if (rc != 0) {
-    return ct_fail(diag, rc, "out of memory for the calls of a thread");
+  int code = ct_spans_sum(follower->spans, &live->last, look_at_clock, live);
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory for the calls of a thread");
   }
   follower->last_events += ct_spans_events(follower->spans) - events;
   follower->events = ct_spans_events(follower->spans);
@@ -278,19 +279,19 @@ count_open(struct ct_live *live)
     times->open = 0;
     times->open_self = 0;
   }
-  int rc = 0;
-  for (uint32_t i = 0; rc == 0 && i < live->follower_count; i++) {
+  int code = 0;
+  for (uint32_t i = 0; code == 0 && i < live->follower_count; i++) {
     struct open_calls open = {.live = live, .follower = &live->followers[i]};
     open.follower->open = 0;
-    rc = open.follower->spans != NULL ? ct_spans_each_open(open.follower->spans, add_open, &open) : 0;
+    code = open.follower->spans != NULL ? ct_spans_each_open(open.follower->spans, add_open, &open) : 0;
   }
-  for (uint32_t fn = 0; rc == 0 && fn <= live->fn_count; fn++) {
+  for (uint32_t fn = 0; code == 0 && fn <= live->fn_count; fn++) {
     struct times *times = &live->times[fn];
     int64_t self = (int64_t)live->all.fns[fn].self_ticks + times->open_self;
     times->self = times->self_now;
     times->self_now = self > 0 ? (uint64_t)self : 0;
   }
-  return rc;
+  return code;
 }
 
 /* What the followers say together. */
@@ -324,16 +325,16 @@ ct_live_poll(struct ct_live *live, uint64_t budget_ns, struct ct_live_state *sta
   live->row_count = 0;
   ct_filter_free_compiled(live->filter); /* it knows the functions there were */
   live->filter = NULL;
-  int rc = refresh(live, diag);
+  int code = refresh(live, diag);
   for (uint32_t i = 0; i < live->follower_count; i++) {
     live->followers[i].bytes = live->followers[i].is_over ? 0 : ct_trace_thread_bytes(live->trace, i);
   }
-  rc = rc == 0 ? refresh(live, diag) : rc;
+  code = code == 0 ? refresh(live, diag) : code;
   bool is_whole = true;
   for (uint32_t i = 0; i < live->follower_count; i++) {
     live->followers[i].last_events = 0;
   }
-  for (uint32_t i = 0; rc == 0 && i < live->follower_count; i++) {
+  for (uint32_t i = 0; code == 0 && i < live->follower_count; i++) {
     uint32_t thread = (live->next + i) % live->follower_count;
     struct follower *follower = &live->followers[thread];
     if (live->deadline_ns != 0 && i != 0 && ct_now_ns() >= live->deadline_ns) {
@@ -341,11 +342,11 @@ ct_live_poll(struct ct_live *live, uint64_t budget_ns, struct ct_live_state *sta
       is_whole = false;
       break;
     }
-    rc = follow(live, thread, diag);
+    code = follow(live, thread, diag);
     is_whole = is_whole && (follower->spans == NULL || !ct_spans_is_paused(follower->spans));
   }
-  if (rc != 0) {
-    return rc;
+  if (code != 0) {
+    return code;
   }
   if (ct_stats_merge(&live->all, &live->last) != 0 || count_open(live) != 0) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the calls of %s", ct_trace_path(live->trace));
@@ -431,9 +432,9 @@ ct_live_rows(struct ct_live *live, enum ct_live_sort sort, const char *pattern, 
   live->row_count = 0;
   ct_filter_free_compiled(live->filter);
   live->filter = NULL;
-  int rc = pattern != NULL ? ct_filter_compile(&filter, live->trace, &live->filter, diag) : 0;
-  if (rc != 0) {
-    return rc;
+  int code = pattern != NULL ? ct_filter_compile(&filter, live->trace, &live->filter, diag) : 0;
+  if (code != 0) {
+    return code;
   }
   struct ct_live_row *rows = reallocarray(live->rows, (size_t)live->fn_count + 1, sizeof(*rows));
   if (rows == NULL) {

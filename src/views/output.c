@@ -80,11 +80,11 @@ write_json(const struct ct_trace *trace, const struct ct_captured *call, FILE *o
   json_t *json = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "time_ns", (json_int_t)time_of(trace, call), "tid",
                            (json_int_t)call->tid, "fd", (json_int_t)call->fd, "bytes", (json_int_t)call->bytes, "given",
                            (json_int_t)(call->given & INT64_MAX), "text", ct_json_string(text));
-  int rc = json_dumpf(json, out, JSON_COMPACT) == 0 ? 0 : CT_EIO;
+  int code = json_dumpf(json, out, JSON_COMPACT) == 0 ? 0 : CT_EIO;
   json_decref(json);
   free(text);
   putc_unlocked('\n', out);
-  return rc;
+  return code;
 }
 
 /* As a call that wrote nothing, to no descriptor. */
@@ -110,10 +110,10 @@ ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, F
   struct ct_captures captures;
   struct ct_output_options options;
   struct ct_filter filter;
-  int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
-  if (rc != 0) {
-    return rc;
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
+  if (code != 0) {
+    return code;
   }
   options.filter = &filter;
   if (options.json) {
@@ -121,15 +121,15 @@ ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, F
   } else if (!options.raw) {
     ct_view_put_warnings(trace, "", out);
   }
-  rc = ct_trace_captures(trace, &captures);
-  if (rc == CT_ENOENT) {
+  code = ct_trace_captures(trace, &captures);
+  if (code == CT_ENOENT) {
     return 0;
   }
-  if (rc != 0) {
-    return ct_fail(diag, rc, "cannot read what the program wrote: %s", ct_err_text(rc));
+  if (code != 0) {
+    return ct_fail(diag, code, "cannot read what the program wrote: %s", ct_err_text(code));
   }
   uint64_t left = filter.limit != 0 ? filter.limit : UINT64_MAX;
-  for (size_t i = 0; i < captures.count && rc == 0 && left != 0; i++) {
+  for (size_t i = 0; i < captures.count && code == 0 && left != 0; i++) {
     const struct ct_captured *call = &captures.items[i];
     if (!is_wanted(&options, call)) {
       continue;
@@ -138,16 +138,16 @@ ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, F
     if (options.raw) {
       fwrite(call->data, 1, call->bytes, out);
     } else if (options.json) {
-      rc = write_json(trace, call, out);
+      code = write_json(trace, call, out);
     } else {
       write_text(trace, call, out);
     }
   }
   ct_captures_free(&captures);
-  if (rc == CT_ENOMEM) {
-    return ct_fail(diag, rc, "out of memory");
+  if (code == CT_ENOMEM) {
+    return ct_fail(diag, code, "out of memory");
   }
-  if (rc != 0 || fflush(out) != 0 || ferror(out)) {
+  if (code != 0 || fflush(out) != 0 || ferror(out)) {
     return ct_fail(diag, CT_EIO, "cannot write: %s", strerror(errno));
   }
   return 0;

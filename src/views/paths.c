@@ -265,20 +265,20 @@ fold(struct ct_paths *paths)
   uint32_t *order = in_order(paths, &count);
   uint8_t *pinned = NULL;
   uint64_t threshold;
-  int rc = CT_ENOMEM;
+  int code = CT_ENOMEM;
   if (order != NULL) {
     sum_up(paths, order, count);
     pinned = find_pinned(paths, order, count);
   }
   if (pinned != NULL && find_threshold(paths, order, count, pinned, &threshold) == 0) {
-    rc = fold_paths(paths, order, count, pinned, threshold);
+    code = fold_paths(paths, order, count, pinned, threshold);
   }
-  if (rc == 0 && paths->live > before - before / 8) {
+  if (code == 0 && paths->live > before - before / 8) {
     paths->limit += paths->limit / 4 + 1; /* nearly all are open: they cannot go */
   }
   free(order);
   free(pinned);
-  return rc;
+  return code;
 }
 
 uint32_t
@@ -298,9 +298,9 @@ ct_paths_step(struct ct_paths *paths, uint32_t parent, uint32_t name)
   }
   if (paths->live >= paths->limit) {
     paths->paths[parent].open++; /* it stays */
-    int rc = fold(paths);
+    int code = fold(paths);
     paths->paths[parent].open--;
-    if (rc != 0) {
+    if (code != 0) {
       return CT_PATH_NONE;
     }
   }
@@ -351,13 +351,13 @@ ct_paths_merge(struct ct_paths *into, const struct ct_paths *from)
     }
   }
   uint32_t *above = calloc(from->count, sizeof(*above)); /* of a path that was gone down from: what it is here */
-  int rc = above != NULL ? 0 : CT_ENOMEM;
-  while (rc == 0 && at != CT_PATH_NONE) {
+  int code = above != NULL ? 0 : CT_ENOMEM;
+  while (code == 0 && at != CT_PATH_NONE) {
     const struct ct_path *path = &from->paths[at];
     bool is_thread = path->name >= CT_PATH_THREAD && path->name < CT_PATH_OTHER;
     to = ct_paths_step(into, to, path->name + (is_thread ? first_label : 0));
     if (to == CT_PATH_NONE) {
-      rc = CT_ENOMEM;
+      code = CT_ENOMEM;
       break;
     }
     add_path(&into->paths[to], path);
@@ -380,7 +380,7 @@ ct_paths_merge(struct ct_paths *into, const struct ct_paths *from)
   free(above);
   into->counted += from->counted;
   into->folded += from->folded;
-  return rc;
+  return code;
 }
 
 /* ---- the pass ---- */
@@ -436,8 +436,8 @@ begin_thread(void *arg, struct ct_trace *trace, uint32_t thread, void **part)
     return 0;
   }
   const struct ct_path_label label = {info->tid, info->pid, (char *)info->name};
-  int rc = add_label(paths, &label);
-  paths->top = rc == 0 ? ct_paths_step(paths, CT_PATH_TOP, CT_PATH_THREAD) : CT_PATH_NONE;
+  int code = add_label(paths, &label);
+  paths->top = code == 0 ? ct_paths_step(paths, CT_PATH_TOP, CT_PATH_THREAD) : CT_PATH_NONE;
   return paths->top != CT_PATH_NONE ? 0 : CT_ENOMEM;
 }
 
@@ -467,9 +467,9 @@ entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
   struct ct_paths *paths = arg;
   uint32_t top = stack->count - 1, base = base_of(paths, stack, top), path;
   (void)spans;
-  int rc = ct_paths_of_call(paths, base, stack->frames[top].fn, &path);
-  if (rc != 0 || path == CT_PATH_NONE) {
-    return rc;
+  int code = ct_paths_of_call(paths, base, stack->frames[top].fn, &path);
+  if (code != 0 || path == CT_PATH_NONE) {
+    return code;
   }
   stack->notes[top].node = path;
   stack->notes[top].outer = base != CT_PATH_NONE && paths->paths[path].parent != base; /* it was on the path already */
@@ -605,19 +605,19 @@ ct_paths_finish(struct ct_paths *paths)
 {
   uint32_t count;
   uint32_t *order = in_order(paths, &count), *list = malloc(((size_t)paths->live + 2) * sizeof(*list));
-  int rc = order != NULL && list != NULL ? 0 : CT_ENOMEM;
-  if (rc == 0) {
+  int code = order != NULL && list != NULL ? 0 : CT_ENOMEM;
+  if (code == 0) {
     sum_up(paths, order, count);
   }
-  if (rc == 0 && paths->is_limited) {
+  if (code == 0 && paths->is_limited) {
     prune(paths, order, count);
   }
-  for (uint32_t i = 0; rc == 0 && i < count; i++) {
+  for (uint32_t i = 0; code == 0 && i < count; i++) {
     sort_children(paths, order[i], list);
   }
   free(order);
   free(list);
-  return rc;
+  return code;
 }
 
 int
@@ -638,23 +638,23 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
   reading->take_tree = ct_paths_take_tree;
   reading->take_sums = ct_paths_take_sums;
   reading->passes_over = paths->is_selected_only && !paths->is_limited && !paths->is_filtered;
-  int rc = ct_view_read(reading, diag);
+  int code = ct_view_read(reading, diag);
   reading->observer = NULL;
   const struct ct_filter *filter = reading->filter;
   bool is_whole =
       !paths->is_limited && (!paths->is_filtered || (filter->function == NULL && filter->module == NULL &&
                                                      filter->file == NULL && !ct_filter_limits_calls(filter)));
-  if (rc == 0 && reading->gap_ticks != 0 && !paths->is_selected_only && is_whole) {
+  if (code == 0 && reading->gap_ticks != 0 && !paths->is_selected_only && is_whole) {
     uint32_t gap = ct_paths_step(paths, CT_PATH_TOP, CT_PATH_LOST);
-    rc = gap != CT_PATH_NONE ? 0 : CT_ENOMEM;
-    if (rc == 0) {
+    code = gap != CT_PATH_NONE ? 0 : CT_ENOMEM;
+    if (code == 0) {
       paths->paths[gap].self_ticks = reading->gap_ticks;
     }
   }
-  if (rc == 0 && ct_paths_finish(paths) != 0) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the paths of calls");
+  if (code == 0 && ct_paths_finish(paths) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the paths of calls");
   }
-  return rc;
+  return code;
 }
 
 void

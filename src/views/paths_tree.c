@@ -45,8 +45,8 @@ ct_paths_take_tree(void *arg, const struct ct_span_tree *tree)
   }
   struct ct_tree_time *times = ct_span_tree_times(tree);
   uint32_t *of = calloc(tree->count, sizeof(*of));
-  int rc = times != NULL && of != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+  int code = times != NULL && of != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
     uint32_t base;
     bool is_in = !paths->is_filtered || ct_filter_has_function(paths->reading->chooses, node->fn);
@@ -54,8 +54,8 @@ ct_paths_take_tree(void *arg, const struct ct_span_tree *tree)
       paths->counted += is_in ? node->points : 0;
       continue;
     }
-    rc = path_of_node(paths, node, of, &base, &of[i]);
-    if (rc != 0 || of[i] == CT_PATH_NONE || !is_in) {
+    code = path_of_node(paths, node, of, &base, &of[i]);
+    if (code != 0 || of[i] == CT_PATH_NONE || !is_in) {
       continue;
     }
     struct ct_path *path = &paths->paths[of[i]];
@@ -67,7 +67,7 @@ ct_paths_take_tree(void *arg, const struct ct_span_tree *tree)
   }
   free(times);
   free(of);
-  return rc;
+  return code;
 }
 
 /* ---- of sums ---- */
@@ -154,14 +154,14 @@ check_selected(const struct ct_paths *paths, const struct ct_tree_sums *sums)
   c.missing = calloc(paths->reading->names->capacity, sizeof(*c.missing));
   c.was_open = calloc(paths->reading->names->capacity, sizeof(*c.was_open));
   bool has_room = c.names != NULL && c.kinds != NULL && c.missing != NULL && c.was_open != NULL;
-  int rc = has_room ? name_nodes(&c) : CT_ENOMEM;
-  rc = rc == 0 ? read_edges(&c) : rc;
-  rc = rc == 0 && !has_all_below(&c) ? CT_ENOENT : rc;
+  int code = has_room ? name_nodes(&c) : CT_ENOMEM;
+  code = code == 0 ? read_edges(&c) : code;
+  code = code == 0 && !has_all_below(&c) ? CT_ENOENT : code;
   free(c.names);
   free(c.kinds);
   free(c.missing);
   free(c.was_open);
-  return rc;
+  return code;
 }
 
 /* Paths that were folded when the sums were made. */
@@ -199,14 +199,14 @@ ct_paths_take_sums(void *arg, const struct ct_tree_sums *sums)
       (paths->limit > CT_PATHS_MAX && ct_tree_sums_has_folded(sums))) {
     return CT_ENOENT;
   }
-  int rc = ct_view_reading_paths(paths->reading, tree);
-  rc = rc == 0 && paths->is_selected_only ? check_selected(paths, sums) : rc;
-  if (rc != 0) {
-    return rc;
+  int code = ct_view_reading_paths(paths->reading, tree);
+  code = code == 0 && paths->is_selected_only ? check_selected(paths, sums) : code;
+  if (code != 0) {
+    return code;
   }
   uint32_t *of = calloc(tree->count, sizeof(*of));
-  rc = of != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+  code = of != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
     uint32_t base;
     if (node->parent == CT_TREE_COUNTED) {
@@ -214,11 +214,11 @@ ct_paths_take_sums(void *arg, const struct ct_tree_sums *sums)
       continue;
     }
     if (node->fn == CT_FN_OTHER) {
-      rc = take_folded(paths, node, of);
+      code = take_folded(paths, node, of);
       continue;
     }
-    rc = path_of_node(paths, node, of, &base, &of[i]);
-    if (rc == 0 && of[i] != CT_PATH_NONE) {
+    code = path_of_node(paths, node, of, &base, &of[i]);
+    if (code == 0 && of[i] != CT_PATH_NONE) {
       struct ct_path *path = &paths->paths[of[i]];
       path->calls += node->frames + node->points;
       path->recursive += node->before;
@@ -227,5 +227,5 @@ ct_paths_take_sums(void *arg, const struct ct_tree_sums *sums)
     }
   }
   free(of);
-  return rc;
+  return code;
 }

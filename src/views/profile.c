@@ -167,30 +167,30 @@ read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
   size_t count;
   uint64_t reported = 0;
   struct ct_span_filter filter;
-  int rc = ct_spans_open(reading->trace, index, reading->wanted->options->time, &spans, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_spans_open(reading->trace, index, reading->wanted->options->time, &spans, diag);
+  if (code != 0) {
+    return code;
   }
   ct_stats_begin_thread(&reading->own);
   ct_span_filter_init(&filter, reading->trace, &reading->wanted->filter);
-  while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
-    rc = ct_span_filter_run(&filter, &batch, &count);
-    rc = rc == 0 ? ct_stats_add(&reading->own, batch, count) : rc;
-    if (rc != 0) {
+  while ((code = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
+    code = ct_span_filter_run(&filter, &batch, &count);
+    code = code == 0 ? ct_stats_add(&reading->own, batch, count) : code;
+    if (code != 0) {
       break;
     }
     uint64_t offset = ct_spans_offset(spans);
     if (offset != reported && reading->wanted->moved != NULL) {
-      rc = reading->wanted->moved(reading->wanted->arg, offset - reported);
+      code = reading->wanted->moved(reading->wanted->arg, offset - reported);
     }
-    if (rc != 0) {
+    if (code != 0) {
       break;
     }
     reported = offset;
   }
   ct_span_filter_destroy(&filter);
-  if (rc != 0) {
-    ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  if (code != 0) {
+    ct_fail(diag, code, "out of memory for the statistics of the functions");
   }
   profile->preempted_ns += ct_trace_ticks_ns(reading->trace, ct_spans_preempted(spans));
   profile->events += ct_spans_events(spans);
@@ -198,22 +198,22 @@ read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
     profile->first_damaged_tid = ct_trace_thread(reading->trace, index)->tid;
   }
   ct_spans_close(spans);
-  return rc;
+  return code;
 }
 
 static int
 read_threads(struct reading *reading, const struct ct_report_thread *threads, size_t count, struct ct_diag *diag)
 {
-  int rc = ct_stats_init(&reading->own, ct_trace_function_count(reading->trace));
-  rc = rc == 0 ? ct_stats_keep_selves(&reading->own) : rc;
-  if (rc != 0) {
-    return ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  int code = ct_stats_init(&reading->own, ct_trace_function_count(reading->trace));
+  code = code == 0 ? ct_stats_keep_selves(&reading->own) : code;
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory for the statistics of the functions");
   }
-  for (size_t i = 0; rc == 0 && i < count; i++) {
-    rc = read_thread(reading, threads[i].index, diag);
+  for (size_t i = 0; code == 0 && i < count; i++) {
+    code = read_thread(reading, threads[i].index, diag);
   }
   reading->stats = &reading->own;
-  return rc;
+  return code;
 }
 
 /* ---- the same from the index ---- */
@@ -260,8 +260,8 @@ read_index(const struct reading *reading, size_t count, struct ct_index **index,
   if (!is_for_index(reading, count)) {
     return 0;
   }
-  int rc = ct_index_open_selves(reading->trace, reading->wanted->workers, &progress, index, diag);
-  for (uint32_t i = 0; rc == 0 && *index != NULL && i < count; i++) {
+  int code = ct_index_open_selves(reading->trace, reading->wanted->workers, &progress, index, diag);
+  for (uint32_t i = 0; code == 0 && *index != NULL && i < count; i++) {
     struct ct_index_thread_sums sums;
     ct_index_thread_sums(*index, i, &sums);
     preempted += ct_trace_ticks_ns(reading->trace, sums.preempted_ticks);
@@ -271,11 +271,11 @@ read_index(const struct reading *reading, size_t count, struct ct_index **index,
       *index = NULL;
     }
   }
-  if (rc == 0 && *index != NULL) {
+  if (code == 0 && *index != NULL) {
     profile->preempted_ns += preempted;
     profile->events += all;
   }
-  return rc;
+  return code;
 }
 
 static int
@@ -284,10 +284,10 @@ choose_threads(const struct reading *reading, struct ct_report_thread **threads,
   const struct ct_filter wanted = {
       .struct_size = sizeof(wanted), .tids = reading->wanted->tids, .tid_count = reading->wanted->tid_count};
   struct ct_filter filter;
-  int rc = ct_filter_take(&wanted, &filter, diag);
+  int code = ct_filter_take(&wanted, &filter, diag);
   const struct ct_report_options report = {
       .struct_size = sizeof(report), .filter = &filter, .time = reading->wanted->options->time};
-  return rc == 0 ? ct_report_choose_threads(reading->trace, &report, threads, count, diag) : rc;
+  return code == 0 ? ct_report_choose_threads(reading->trace, &report, threads, count, diag) : code;
 }
 
 static int
@@ -295,21 +295,21 @@ add_functions(struct reading *reading, struct ct_diag *diag)
 {
   const struct ct_diff_options *options = reading->wanted->options;
   struct ct_view_pattern pattern;
-  int rc =
+  int code =
       ct_view_pattern_init(&pattern, reading->trace, options->function_glob, options->module_glob, options->file, diag);
-  if (rc != 0) {
-    return rc;
+  if (code != 0) {
+    return code;
   }
   const struct ct_stats *stats = reading->stats;
   uint8_t *were_out = ct_report_were_out(reading->trace, stats->fn_count);
-  for (uint32_t id = 0; id <= stats->fn_count && rc == 0; id++) { /* in an order that is always the same */
+  for (uint32_t id = 0; id <= stats->fn_count && code == 0; id++) { /* in an order that is always the same */
     if (stats->fns[id].histogram != NULL) {
-      rc = add_function(reading, &pattern, id, were_out != NULL && were_out[id] != 0);
+      code = add_function(reading, &pattern, id, were_out != NULL && were_out[id] != 0);
     }
   }
   free(were_out);
   ct_view_pattern_destroy(&pattern);
-  return rc == 0 ? 0 : ct_fail(diag, rc, "out of memory for the functions");
+  return code == 0 ? 0 : ct_fail(diag, code, "out of memory for the functions");
 }
 
 static int
@@ -321,14 +321,14 @@ add_trace(struct ct_trace *trace, const struct ct_profile_wanted *wanted, struct
   struct ct_index *index = NULL;
   uint64_t events, dropped;
   size_t count = 0;
-  int rc = choose_threads(&reading, &threads, &count, diag);
-  rc = rc == 0 ? read_index(&reading, count, &index, diag) : rc;
-  if (rc == 0 && index != NULL) {
+  int code = choose_threads(&reading, &threads, &count, diag);
+  code = code == 0 ? read_index(&reading, count, &index, diag) : code;
+  if (code == 0 && index != NULL) {
     reading.stats = ct_index_stats(index);
-  } else if (rc == 0) {
-    rc = read_threads(&reading, threads, count, diag);
+  } else if (code == 0) {
+    code = read_threads(&reading, threads, count, diag);
   }
-  rc = rc == 0 ? add_functions(&reading, diag) : rc;
+  code = code == 0 ? add_functions(&reading, diag) : code;
   ct_view_event_sums(trace, &events, &dropped);
   profile->dropped += dropped;
   profile->threads += count;
@@ -338,7 +338,7 @@ add_trace(struct ct_trace *trace, const struct ct_profile_wanted *wanted, struct
   if (reading.own.fns != NULL) {
     ct_stats_destroy(&reading.own);
   }
-  return rc;
+  return code;
 }
 
 /* ---- a process tree ---- */
@@ -379,9 +379,9 @@ add_child(const json_t *child, const struct ct_profile_wanted *wanted, struct ct
   json_t *warnings = ct_view_warnings(trace);
   warn_of(profile, pid, warnings, NULL);
   json_decref(warnings);
-  int rc = add_trace(trace, wanted, profile, diag);
+  int code = add_trace(trace, wanted, profile, diag);
   ct_trace_close(trace);
-  return rc;
+  return code;
 }
 
 int
@@ -395,15 +395,15 @@ ct_profile_read(struct ct_trace *trace, const struct ct_profile_wanted *wanted, 
     begin = first > begin ? first : begin;
   }
   profile->duration_ns = end > begin ? end - begin : 0;
-  int rc = add_trace(trace, wanted, profile, diag);
+  int code = add_trace(trace, wanted, profile, diag);
   const json_t *children = json_object_get(ct_trace_manifest(trace), "children");
-  for (size_t i = 0; i < json_array_size(children) && rc == 0 && wanted->options->family; i++) {
-    rc = add_child(json_array_get(children, i), wanted, profile, diag);
+  for (size_t i = 0; i < json_array_size(children) && code == 0 && wanted->options->family; i++) {
+    code = add_child(json_array_get(children, i), wanted, profile, diag);
   }
   if (profile->count != 0) {
     qsort(profile->list, profile->count, sizeof(struct ct_profile_function *), compare_list);
   }
-  return rc;
+  return code;
 }
 
 static void

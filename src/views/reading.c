@@ -63,7 +63,7 @@ struct trace_read {
   pthread_cond_t is_merged;
   size_t merged;        /* the parts of the threads before this one are */
   size_t waiting_bytes; /* of parts that are not */
-  int rc;
+  int code;
   struct ct_diag diag; /* of the first failure */
 };
 
@@ -94,24 +94,24 @@ read_spans(const struct reader *reader, struct ct_spans *spans, void *part, uint
   struct ct_span_filter filter;
   const struct ct_span *batch;
   size_t count;
-  int rc;
+  int code;
   ct_span_filter_init(&filter, reader->job->trace, reading->filter);
-  while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
+  while ((code = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
     if (reading->observer == NULL) {
-      rc = ct_span_filter_run(&filter, &batch, &count);
-      rc = rc == 0 ? reading->add(part, batch, count) : rc;
+      code = ct_span_filter_run(&filter, &batch, &count);
+      code = code == 0 ? reading->add(part, batch, count) : code;
     }
-    if (rc != 0) {
+    if (code != 0) {
       break;
     }
     uint64_t offset = ct_spans_offset(spans);
-    if (offset != *reported && (rc = put_progress(reader, offset - *reported)) != 0) {
+    if (offset != *reported && (code = put_progress(reader, offset - *reported)) != 0) {
       break;
     }
     *reported = offset;
   }
   ct_span_filter_destroy(&filter);
-  return rc;
+  return code;
 }
 
 /* What the index has of the thread: its tree, or the sums of one. CT_ENOENT: neither. */
@@ -125,12 +125,12 @@ static int
 open_indexed(const struct trace_read *job, uint32_t thread, struct indexed *indexed)
 {
   *indexed = (struct indexed){0};
-  int rc = job->index != NULL ? ct_index_tree(job->index, thread, &indexed->tree) : CT_ENOENT;
-  if (rc == CT_ENOENT && job->index != NULL && job->reading->take_sums != NULL) {
-    rc = ct_index_tree_sums(job->index, thread, &indexed->sums);
-    indexed->is_sums = rc == 0;
+  int code = job->index != NULL ? ct_index_tree(job->index, thread, &indexed->tree) : CT_ENOENT;
+  if (code == CT_ENOENT && job->index != NULL && job->reading->take_sums != NULL) {
+    code = ct_index_tree_sums(job->index, thread, &indexed->sums);
+    indexed->is_sums = code == 0;
   }
-  return rc;
+  return code;
 }
 
 /* From the index, if it has what is asked for: *done. */
@@ -141,27 +141,27 @@ take_indexed(const struct trace_read *job, struct thread_read *thread, bool *don
   struct ct_index_thread_sums sums;
   struct indexed indexed;
   *done = false;
-  int rc = open_indexed(job, thread->index, &indexed);
-  if (rc != 0) {
-    return rc == CT_ENOMEM ? rc : 0;
+  int code = open_indexed(job, thread->index, &indexed);
+  if (code != 0) {
+    return code == CT_ENOMEM ? code : 0;
   }
   ct_index_thread_sums(job->index, thread->index, &sums);
   if (sums.events != 0) { /* else there is nothing, or the first block is damaged: of that the index does not tell */
-    rc = reading->begin_thread(reading->arg, job->trace, thread->index, &thread->part);
-    rc = rc != 0           ? rc
-         : indexed.is_sums ? reading->take_sums(thread->part, &indexed.sums)
-                           : reading->take_tree(thread->part, &indexed.tree);
-    *done = rc == 0;
+    code = reading->begin_thread(reading->arg, job->trace, thread->index, &thread->part);
+    code = code != 0         ? code
+           : indexed.is_sums ? reading->take_sums(thread->part, &indexed.sums)
+                             : reading->take_tree(thread->part, &indexed.tree);
+    *done = code == 0;
   }
   thread->events = sums.events;
   thread->gap_ticks = indexed.is_sums ? indexed.sums.gap_ticks : indexed.tree.gap_ticks;
   ct_span_tree_destroy(&indexed.tree);
   ct_tree_sums_destroy(&indexed.sums);
-  if (rc != 0 && thread->part != NULL) {
+  if (code != 0 && thread->part != NULL) {
     reading->free_part(thread->part);
     thread->part = NULL;
   }
-  return rc == CT_ENOENT ? 0 : rc;
+  return code == CT_ENOENT ? 0 : code;
 }
 
 /* No two functions of the trace have the same number. */
@@ -182,17 +182,17 @@ int
 ct_view_reading_paths(const struct ct_view_reading *reading, const struct ct_span_tree *tree)
 {
   uint32_t *names = calloc(tree->count, sizeof(*names)); /* of functions, by node */
-  int rc = names != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; rc == 0 && i < tree->count; i++) {
+  int code = names != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
     names[i] = node->fn != CT_FN_OTHER ? ct_view_reading_name(reading, node->fn) : CT_NO_NAME;
-    rc = names[i] == CT_NO_NAME && node->fn != CT_FN_OTHER ? CT_ENOMEM : 0;
-    for (uint32_t at = node->parent; rc == 0 && at >= CT_TREE_FIRST; at = tree->nodes[at].parent) {
-      rc = names[at] == names[i] ? CT_ENOENT : 0;
+    code = names[i] == CT_NO_NAME && node->fn != CT_FN_OTHER ? CT_ENOMEM : 0;
+    for (uint32_t at = node->parent; code == 0 && at >= CT_TREE_FIRST; at = tree->nodes[at].parent) {
+      code = names[at] == names[i] ? CT_ENOENT : 0;
     }
   }
   free(names);
-  return rc;
+  return code;
 }
 
 int
@@ -202,19 +202,19 @@ ct_view_reading_edges(const struct ct_view_reading *reading, const struct ct_tre
   uint32_t *of = calloc((size_t)sums->edge_count + 1, sizeof(*of));
   uint32_t *by = calloc((size_t)sums->edge_count + 1, sizeof(*by));
   uint32_t *fn_of = calloc(reading->names->capacity, sizeof(*fn_of));
-  int rc = of != NULL && by != NULL && fn_of != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = 0; i < sums->edge_count && rc == 0; i++) {
+  int code = of != NULL && by != NULL && fn_of != NULL ? 0 : CT_ENOMEM;
+  for (uint32_t i = 0; i < sums->edge_count && code == 0; i++) {
     const struct ct_tree_edge *edge = &sums->edges[i];
     of[i] = ct_view_reading_name(reading, edge->fn);
     by[i] = edge->caller < CT_CALLER_COUNTED ? ct_view_reading_name(reading, edge->caller) : 0;
-    rc = of[i] == CT_NO_NAME || by[i] == CT_NO_NAME ? CT_ENOMEM : 0;
+    code = of[i] == CT_NO_NAME || by[i] == CT_NO_NAME ? CT_ENOMEM : 0;
   }
-  rc = rc == 0 && !are_different(sums, of, fn_of) ? CT_ENOENT : rc;
+  code = code == 0 && !are_different(sums, of, fn_of) ? CT_ENOENT : code;
   free(fn_of);
-  if (rc != 0) {
+  if (code != 0) {
     free(of);
     free(by);
-    return rc;
+    return code;
   }
   *functions = of;
   *callers = by;
@@ -228,15 +228,15 @@ static int
 whole_index(struct trace_read *job, const struct ct_index **whole)
 {
   struct ct_diag diag;
-  int rc = 0;
+  int code = 0;
   pthread_mutex_lock(&job->lock);
   if (job->whole == NULL && !job->has_no_whole) {
-    rc = ct_index_open_whole(job->trace, &job->whole, &diag);
-    job->has_no_whole = rc != 0;
+    code = ct_index_open_whole(job->trace, &job->whole, &diag);
+    job->has_no_whole = code != 0;
   }
   *whole = job->whole;
   pthread_mutex_unlock(&job->lock);
-  return rc == CT_ENOENT ? 0 : rc;
+  return code == CT_ENOENT ? 0 : code;
 }
 
 /* By granule, whether it has to be read; *wanted NULL: all of the thread has to be. To be freed. */
@@ -250,9 +250,9 @@ find_wanted(struct trace_read *job, uint32_t thread, const struct ct_index **who
       ct_trace_missing_events(job->trace) != 0) {
     return 0;
   }
-  int rc = whole_index(job, whole);
-  if (rc != 0 || *whole == NULL) {
-    return rc;
+  int code = whole_index(job, whole);
+  if (code != 0 || *whole == NULL) {
+    return code;
   }
   ct_index_thread_sums(*whole, thread, &sums);
   if (sums.is_damaged || sums.events == 0) {
@@ -263,9 +263,9 @@ find_wanted(struct trace_read *job, uint32_t thread, const struct ct_index **who
   for (uint32_t fn = 0; functions != NULL && fn < fn_count; fn++) {
     functions[fn] = ct_filter_has_function(reading->chooses, fn);
   }
-  rc = functions != NULL ? ct_index_granules_of(*whole, thread, functions, wanted, count) : CT_ENOMEM;
+  code = functions != NULL ? ct_index_granules_of(*whole, thread, functions, wanted, count) : CT_ENOMEM;
   free(functions);
-  return rc == CT_EFORMAT ? 0 : rc;
+  return code == CT_EFORMAT ? 0 : code;
 }
 
 /*
@@ -277,8 +277,8 @@ read_wanted(const struct reader *reader, struct ct_spans *spans, void *part, con
             uint32_t thread, const uint8_t *wanted, size_t count)
 {
   uint64_t reported = 0;
-  int rc = 0;
-  for (size_t first = 0, end; first < count && rc == 0; first = end) {
+  int code = 0;
+  for (size_t first = 0, end; first < count && code == 0; first = end) {
     for (end = first + 1; end < count && wanted[end] == wanted[first]; end++) {
     }
     if (!wanted[first]) {
@@ -289,11 +289,11 @@ read_wanted(const struct reader *reader, struct ct_spans *spans, void *part, con
     if (end < count) {
       ct_index_place(index, thread, end, &after);
     }
-    rc = ct_spans_restore(spans, begin.offset, begin.state, begin.state_bytes);
+    code = ct_spans_restore(spans, begin.offset, begin.state, begin.state_bytes);
     ct_spans_stop_at(spans, after.offset);
-    rc = rc == 0 ? read_spans(reader, spans, part, &reported) : rc;
+    code = code == 0 ? read_spans(reader, spans, part, &reported) : code;
   }
-  return rc;
+  return code;
 }
 
 /* ---- a thread ---- */
@@ -306,20 +306,20 @@ read_stream(const struct reader *reader, struct thread_read *thread, struct ct_s
   uint8_t *wanted;
   size_t count = 0;
   uint64_t reported = 0;
-  int rc = find_wanted(reader->job, thread->index, &whole, &wanted, &count);
-  if (rc == 0 && wanted != NULL) {
+  int code = find_wanted(reader->job, thread->index, &whole, &wanted, &count);
+  if (code == 0 && wanted != NULL) {
     struct ct_index_thread_sums sums;
     ct_index_thread_sums(whole, thread->index, &sums);
     thread->events = sums.events; /* gap_ticks: as its tree or sums have them */
-    rc = read_wanted(reader, spans, thread->part, whole, thread->index, wanted, count);
+    code = read_wanted(reader, spans, thread->part, whole, thread->index, wanted, count);
     free(wanted);
-    return rc;
+    return code;
   }
-  rc = rc == 0 ? read_spans(reader, spans, thread->part, &reported) : rc;
+  code = code == 0 ? read_spans(reader, spans, thread->part, &reported) : code;
   thread->events = ct_spans_events(spans);
   thread->gap_ticks = ct_spans_gap_ticks(spans);
   thread->is_damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
-  return rc;
+  return code;
 }
 
 static int
@@ -329,29 +329,29 @@ read_thread(const struct reader *reader, struct thread_read *thread, struct ct_d
   struct ct_span_observer observer;
   struct ct_spans *spans;
   bool done;
-  int rc = take_indexed(reader->job, thread, &done);
-  if (rc != 0) {
-    return ct_fail(diag, rc, "out of memory for the calls of the trace");
+  int code = take_indexed(reader->job, thread, &done);
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory for the calls of the trace");
   }
   if (done) {
     return 0;
   }
-  rc = ct_spans_open(reader->job->trace, thread->index, reading->time, &spans, diag);
-  if (rc != 0) {
-    return rc;
+  code = ct_spans_open(reader->job->trace, thread->index, reading->time, &spans, diag);
+  if (code != 0) {
+    return code;
   }
-  rc = reading->begin_thread(reading->arg, reader->job->trace, thread->index, &thread->part);
-  if (rc == 0 && reading->observer != NULL) {
+  code = reading->begin_thread(reading->arg, reader->job->trace, thread->index, &thread->part);
+  if (code == 0 && reading->observer != NULL) {
     observer = *reading->observer;
     observer.arg = thread->part;
     ct_spans_observe(spans, &observer);
   }
-  rc = rc == 0 ? read_stream(reader, thread, spans) : rc;
-  if (rc != 0) {
-    ct_fail(diag, rc, "out of memory for the calls of the trace");
+  code = code == 0 ? read_stream(reader, thread, spans) : code;
+  if (code != 0) {
+    ct_fail(diag, code, "out of memory for the calls of the trace");
   }
   ct_spans_close(spans);
-  return rc;
+  return code;
 }
 
 /* ---- the threads of a trace ---- */
@@ -370,33 +370,33 @@ hand_over(struct trace_read *job, size_t at)
   pthread_mutex_lock(&job->lock);
   job->waiting_bytes += part_bytes(job, &job->threads[at]);
   job->threads[at].is_read = true;
-  while (job->rc == 0 && job->merged < job->count && job->threads[job->merged].is_read) {
+  while (job->code == 0 && job->merged < job->count && job->threads[job->merged].is_read) {
     struct thread_read *thread = &job->threads[job->merged];
     job->waiting_bytes -= part_bytes(job, thread);
-    job->rc = reading->merge(reading->arg, thread->part);
-    if (job->rc != 0) {
-      ct_fail(&job->diag, job->rc, "out of memory for the calls of the trace");
+    job->code = reading->merge(reading->arg, thread->part);
+    if (job->code != 0) {
+      ct_fail(&job->diag, job->code, "out of memory for the calls of the trace");
     }
     reading->free_part(thread->part);
     thread->part = NULL;
     job->merged++;
   }
   pthread_cond_broadcast(&job->is_merged);
-  if (job->rc != 0) {
+  if (job->code != 0) {
     atomic_store_explicit(&job->stop, true, memory_order_relaxed);
   }
-  while (job->rc == 0 && job->waiting_bytes > AHEAD_BYTES && job->merged <= at) {
+  while (job->code == 0 && job->waiting_bytes > AHEAD_BYTES && job->merged <= at) {
     pthread_cond_wait(&job->is_merged, &job->lock);
   }
   pthread_mutex_unlock(&job->lock);
 }
 
 static void
-fail(struct trace_read *job, int rc, const struct ct_diag *diag)
+fail(struct trace_read *job, int code, const struct ct_diag *diag)
 {
   pthread_mutex_lock(&job->lock);
-  if (job->rc == 0) {
-    job->rc = rc;
+  if (job->code == 0) {
+    job->code = code;
     job->diag = *diag;
   }
   pthread_cond_broadcast(&job->is_merged);
@@ -415,9 +415,9 @@ work(void *arg)
       break;
     }
     struct ct_diag diag = {""};
-    int rc = read_thread(reader, &job->threads[at], &diag);
-    if (rc != 0) {
-      fail(job, rc, &diag);
+    int code = read_thread(reader, &job->threads[at], &diag);
+    if (code != 0) {
+      fail(job, code, &diag);
       break;
     }
     hand_over(job, at);
@@ -479,8 +479,8 @@ open_index(const struct ct_view_reading *reading, struct ct_trace *trace, struct
       ct_trace_has_range(trace) || ct_trace_is_atf(trace)) {
     return 0;
   }
-  int rc = ct_index_open_trees(trace, reading->makes_index, reading->workers, reading->progress, index, diag);
-  return rc == CT_ENOENT ? 0 : rc;
+  int code = ct_index_open_trees(trace, reading->makes_index, reading->workers, reading->progress, index, diag);
+  return code == CT_ENOENT ? 0 : code;
 }
 
 static int
@@ -511,7 +511,7 @@ read_threads(struct ct_view_reading *reading, struct ct_trace *trace, const stru
   }
   free(job.threads);
   ct_index_close(job.whole);
-  return job.rc == 0 ? 0 : ct_fail(diag, job.rc, "%s", job.diag.text);
+  return job.code == 0 ? 0 : ct_fail(diag, job.code, "%s", job.diag.text);
 }
 
 static int
@@ -520,13 +520,13 @@ read_selected(struct ct_view_reading *reading, struct ct_trace *trace, const str
 {
   uint32_t *threads;
   size_t count;
-  int rc = ct_choose_threads(trace, filter->tids, filter->tid_count, &threads, &count, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_choose_threads(trace, filter->tids, filter->tid_count, &threads, &count, diag);
+  if (code != 0) {
+    return code;
   }
-  rc = ct_filter_compile(filter, trace, &reading->chooses, diag);
-  if (rc == 0 && ct_view_names_begin(reading->names, trace) != 0) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the functions of the trace");
+  code = ct_filter_compile(filter, trace, &reading->chooses, diag);
+  if (code == 0 && ct_view_names_begin(reading->names, trace) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the functions of the trace");
   }
   uint64_t events, dropped;
   ct_view_event_sums(trace, &events, &dropped);
@@ -534,13 +534,13 @@ read_selected(struct ct_view_reading *reading, struct ct_trace *trace, const str
   reading->processes++;
   reading->off_is_bound |= ct_trace_has_bounds(trace);
   struct ct_index *index = NULL;
-  rc = rc == 0 ? open_index(reading, trace, &index, diag) : rc;
-  rc = rc == 0 ? read_threads(reading, trace, index, threads, count, diag) : rc;
+  code = code == 0 ? open_index(reading, trace, &index, diag) : code;
+  code = code == 0 ? read_threads(reading, trace, index, threads, count, diag) : code;
   ct_index_close(index);
   ct_filter_free_compiled(reading->chooses);
   reading->chooses = NULL;
   free(threads);
-  return rc;
+  return code;
 }
 
 /* The threads that are asked for may be of different processes of a tree: of each those that it has. */
@@ -558,9 +558,9 @@ read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_di
   }
   filter.tids = tids;
   filter.tid_count = count;
-  int rc = count != 0 ? read_selected(reading, trace, &filter, diag) : 0;
+  int code = count != 0 ? read_selected(reading, trace, &filter, diag) : 0;
   free(tids);
-  return rc;
+  return code;
 }
 
 /* ---- the processes of a tree ---- */
@@ -613,9 +613,9 @@ read_child(struct ct_view_reading *reading, const json_t *child, uint32_t number
     warn(reading->warnings, pid, "", json_string_value(item));
   }
   json_decref(damage);
-  int rc = read_trace(reading, trace, diag);
+  int code = read_trace(reading, trace, diag);
   ct_trace_close(trace);
-  return rc;
+  return code;
 }
 
 static int
@@ -644,30 +644,30 @@ ct_view_read(struct ct_view_reading *reading, struct ct_diag *diag)
 {
   const json_t *manifest = ct_trace_manifest(reading->trace), *child;
   size_t i;
-  int rc = reading->family ? check_processes(reading, manifest, diag) : 0;
-  reading->warnings = rc != 0           ? NULL
+  int code = reading->family ? check_processes(reading, manifest, diag) : 0;
+  reading->warnings = code != 0         ? NULL
                       : reading->family ? ct_view_damage(reading->trace)
                                         : ct_view_warnings(reading->trace);
-  if (rc == 0 && reading->warnings == NULL) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the calls of the trace");
+  if (code == 0 && reading->warnings == NULL) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the calls of the trace");
   }
   bool first =
       !reading->family || ct_view_wants_process(reading->filter, json_integer_value(json_object_get(manifest, "pid")));
-  rc = rc == 0 && first ? read_trace(reading, reading->trace, diag) : rc;
+  code = code == 0 && first ? read_trace(reading, reading->trace, diag) : code;
   json_array_foreach(json_object_get(manifest, "children"), i, child)
   {
-    rc = rc == 0 && reading->family ? read_child(reading, child, (uint32_t)i + 1, diag) : rc;
+    code = code == 0 && reading->family ? read_child(reading, child, (uint32_t)i + 1, diag) : code;
   }
-  if (rc == 0 && reading->threads == 0 && reading->filter->tid_count != 0) {
-    rc = ct_fail(diag, CT_ERANGE, "%s has no thread %u", ct_trace_path(reading->trace), reading->filter->tids[0]);
+  if (code == 0 && reading->threads == 0 && reading->filter->tid_count != 0) {
+    code = ct_fail(diag, CT_ERANGE, "%s has no thread %u", ct_trace_path(reading->trace), reading->filter->tids[0]);
   }
-  if (rc == 0 && reading->family) {
+  if (code == 0 && reading->family) {
     ct_view_add_lost(reading->warnings, reading->events, reading->all_dropped);
   }
   if (reading->progress != NULL && reading->progress->finish != NULL) {
     reading->progress->finish(reading->progress->arg);
   }
-  return rc;
+  return code;
 }
 
 void

@@ -177,11 +177,11 @@ fit_depth(struct replay *r, struct lane *lane, uint32_t depth)
   if (stack->base + stack->count == depth) {
     return 0;
   }
-  int rc = end_frames(r, lane, stack, ct_span_stack_fit(stack, depth), CT_SPAN_LOST);
+  int code = end_frames(r, lane, stack, ct_span_stack_fit(stack, depth), CT_SPAN_LOST);
   if (stack->count == 0) {
     stack->base = depth;
   }
-  return rc;
+  return code;
 }
 
 struct lane_end {
@@ -241,9 +241,9 @@ static int
 open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, const struct ct_span_frame *replaced)
 {
   struct ct_span_stack *stack = lane->stacks.current;
-  int rc = fit_depth(r, lane, event->depth);
-  if (rc != 0) {
-    return rc;
+  int code = fit_depth(r, lane, event->depth);
+  if (code != 0) {
+    return code;
   }
   const struct ct_label *label = ct_label_of(&r->labels, event->fn);
   struct ct_span_frame *frame = ct_span_stack_push(stack);
@@ -305,8 +305,8 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
 {
   struct ct_span_stack *stack = lane->stacks.current;
   const struct ct_label *label = ct_label_of(&r->labels, fn);
-  int rc = fit_depth(r, lane, event->depth + 1);
-  if (rc != 0 || label == NULL) {
+  int code = fit_depth(r, lane, event->depth + 1);
+  if (code != 0 || label == NULL) {
     return CT_ENOMEM;
   }
   struct ct_line line = {.kind = CT_LINE_CLOSE,
@@ -348,12 +348,12 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
 {
   struct ct_span_frame closed = {0};
   bool had_frame = event->closed_fn != UINT32_MAX;
-  int rc = had_frame ? close_frame(r, lane, event, event->closed_fn, &closed) : 0;
-  if (rc == 0) {
-    rc = open_frame(r, lane, event, had_frame ? &closed : NULL);
+  int code = had_frame ? close_frame(r, lane, event, event->closed_fn, &closed) : 0;
+  if (code == 0) {
+    code = open_frame(r, lane, event, had_frame ? &closed : NULL);
   }
-  if (rc != 0 || !r->options->json) {
-    return rc;
+  if (code != 0 || !r->options->json) {
+    return code;
   }
   const struct ct_span_frame *frame = ct_span_stack_top(lane->stacks.current);
   if (((replay_is_about_ends(r) ? closed.flags : frame->flags | closed.flags) & REPLAY_SHOWN) == 0) {
@@ -458,12 +458,12 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
   struct ct_line line = {.kind = CT_LINE_LOST, .tsc = event->tsc, .value = event->value, .depth = event->depth};
   if (event->kind == CT_EV_EXEC) {
     line.kind = CT_LINE_EXEC;
-    int rc = end_stacks(r, lane, CT_SPAN_EXEC);
-    if (rc == 0) {
-      rc = ct_span_stacks_switch(&lane->stacks, 0, event->tsc);
+    int code = end_stacks(r, lane, CT_SPAN_EXEC);
+    if (code == 0) {
+      code = ct_span_stacks_switch(&lane->stacks, 0, event->tsc);
     }
-    if (rc != 0) {
-      return rc;
+    if (code != 0) {
+      return code;
     }
   } else if (event->kind == CT_EV_INTERVAL) {
     line.kind = CT_LINE_INTERVAL;
@@ -475,9 +475,9 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
   } else if (event->kind == CT_EV_SWITCH) {
     line.kind = CT_LINE_SWITCH;
     wanted = !is_filtered(r) || top_is_shown(lane);
-    int rc = ct_unwind_reason_switch(&r->unwind_reason, &lane->stacks, event->value, event->tsc);
-    if (rc != 0) {
-      return rc;
+    int code = ct_unwind_reason_switch(&r->unwind_reason, &lane->stacks, event->value, event->tsc);
+    if (code != 0) {
+      return code;
     }
     wanted = wanted || top_is_shown(lane);
   } else {
@@ -590,35 +590,36 @@ end_lane(struct replay *r, struct lane *lane)
 static int
 run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
-  int rc = 0;
-  if (lane->cursor == NULL && !lane->is_read && (rc = replay_open_lane(r, lane, diag)) != 0) {
-    return rc;
+  int code = 0;
+  if (lane->cursor == NULL && !lane->is_read && (code = replay_open_lane(r, lane, diag)) != 0) {
+    return code;
   }
   if (lane->stacks.current == NULL) {
-    rc = ct_span_stacks_init(&lane->stacks);
+    code = ct_span_stacks_init(&lane->stacks);
   }
   const struct lane *other = replay_second(r);
-  while (rc == 0 && !is_over(lane) && !full(r) && lane->next_tsc <= r->until &&
+  while (code == 0 && !is_over(lane) && !full(r) && lane->next_tsc <= r->until &&
          (other == NULL || !replay_earlier(other, lane))) {
     if (lane->next_tsc < lane->event_tsc && lane->next_tsc == lane->crash_tsc) {
       replay_crash(r, lane);
     } else if (lane->next_tsc < lane->event_tsc) {
       replay_capture(r, lane);
     } else if (lane->count == 0) {
-      rc = end_lane(r, lane);
+      code = end_lane(r, lane);
     } else {
       struct ct_event event;
-      if (lane->lands && (rc = replay_land(r, lane)) != 0) {
-        return ct_fail(diag, rc, "the index of the trace makes no sense: remove %s/spans.cti", ct_trace_path(r->trace));
+      if (lane->lands && (code = replay_land(r, lane)) != 0) {
+        return ct_fail(diag, code, "the index of the trace makes no sense: remove %s/spans.cti",
+                       ct_trace_path(r->trace));
       }
       replay_take(r, lane, &event);
       if (lane->has_landed) {
         replay_fill(lane, &event);
       }
-      rc = replay_event(r, lane, &event);
+      code = replay_event(r, lane, &event);
     }
   }
-  return rc != 0 ? ct_fail(diag, rc, "out of memory for the open calls of a thread") : 0;
+  return code != 0 ? ct_fail(diag, code, "out of memory for the open calls of a thread") : 0;
 }
 
 int
@@ -626,9 +627,9 @@ replay_merge(struct replay *r, struct ct_diag *diag)
 {
   while (r->heap_count != 0 && !full(r) && r->heap[0]->next_tsc <= r->until) {
     struct lane *lane = r->heap[0];
-    int rc = run_lane(r, lane, diag);
-    if (rc != 0) {
-      return rc;
+    int code = run_lane(r, lane, diag);
+    if (code != 0) {
+      return code;
     }
     if (is_over(lane)) {
       replay_close_lane(r, lane);
@@ -660,17 +661,17 @@ static int
 make_lanes(struct replay *r, struct ct_diag *diag)
 {
   uint32_t *threads;
-  int rc = ct_choose_threads(r->trace, r->options->filter->tids, r->options->filter->tid_count, &threads,
-                             &r->lane_count, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_choose_threads(r->trace, r->options->filter->tids, r->options->filter->tid_count, &threads,
+                               &r->lane_count, diag);
+  if (code != 0) {
+    return code;
   }
   r->lanes = calloc(r->lane_count + 1, sizeof(*r->lanes));
   r->heap = malloc((r->lane_count + 1) * sizeof(struct lane *));
   if (r->lanes == NULL || r->heap == NULL) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the threads of the trace");
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the threads of the trace");
   }
-  for (size_t i = 0; i < r->lane_count && rc == 0; i++) {
+  for (size_t i = 0; i < r->lane_count && code == 0; i++) {
     struct lane *lane = &r->lanes[i];
     lane->thread = threads[i];
     ct_span_lane_init(&lane->ids, r->trace, threads[i]);
@@ -678,9 +679,9 @@ make_lanes(struct replay *r, struct ct_diag *diag)
     lane->capture = replay_first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     lane->crash_tsc = replay_crash_of(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
-    rc = replay_index_lane(r, lane, diag);
-    rc = rc == 0 ? replay_open_lane(r, lane, diag) : rc;
-    if (rc != 0) {
+    code = replay_index_lane(r, lane, diag);
+    code = code == 0 ? replay_open_lane(r, lane, diag) : code;
+    if (code != 0) {
       break;
     }
     if (lane->count == 0 && lane->capture == NO_CAPTURE && lane->crash_tsc == 0) {
@@ -699,7 +700,7 @@ make_lanes(struct replay *r, struct ct_diag *diag)
   for (size_t i = r->heap_count; i-- > 0;) {
     replay_sift_down(r, i);
   }
-  return rc;
+  return code;
 }
 
 static int
@@ -711,50 +712,50 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   r.is_filtered = options->filter->types != 0 || replay_is_about_ends(&r);
   r.is_before_after = options->filter->after != 0;
   struct ct_view_pattern pattern;
-  int rc = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,
-                                options->filter->file, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,
+                                  options->filter->file, diag);
+  if (code != 0) {
+    return code;
   }
   r.pattern = &pattern;
   if (!follows) {
-    rc = replay_load_captures(&r);
-    rc = rc == 0 ? replay_load_crash(&r) : rc;
-    rc =
-        rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : replay_index_open(&r, &pattern, diag);
-    rc = rc == 0 ? make_lanes(&r, diag) : rc;
+    code = replay_load_captures(&r);
+    code = code == 0 ? replay_load_crash(&r) : code;
+    code = code != 0 ? ct_fail(diag, code, "out of memory for what the program wrote")
+                     : replay_index_open(&r, &pattern, diag);
+    code = code == 0 ? make_lanes(&r, diag) : code;
   }
-  if (rc == 0 &&
+  if (code == 0 &&
       (ct_labels_init(&r.labels, trace, &pattern) != 0 || ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||
        ct_lines_init(&r.lines, trace, out, options->json) != 0)) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
   r.labels.source = options->source;
   r.labels.short_names = options->short_names;
-  if (rc == 0 && follows) {
-    rc = replay_live(&r, diag);
-  } else if (rc == 0 && sink != NULL) {
-    rc = replay_merge(&r, diag);
-    rc = rc == 0 && r.sink_code != 0 ? ct_fail(diag, r.sink_code, "out of memory for the calls") : rc;
-  } else if (rc == 0) {
+  if (code == 0 && follows) {
+    code = replay_live(&r, diag);
+  } else if (code == 0 && sink != NULL) {
+    code = replay_merge(&r, diag);
+    code = code == 0 && r.sink_code != 0 ? ct_fail(diag, r.sink_code, "out of memory for the calls") : code;
+  } else if (code == 0) {
     size_t columns;
     name_lanes(&r, &columns);
     ct_lines_warnings(&r.lines);
     ct_lines_heading(&r.lines, columns);
-    rc = replay_merge(&r, diag);
+    code = replay_merge(&r, diag);
   }
-  rc = rc == 0 && r.is_cancelled ? ct_fail(diag, CT_ECANCELED, "cancelled") : rc;
+  code = code == 0 && r.is_cancelled ? ct_fail(diag, CT_ECANCELED, "cancelled") : code;
   notes->shown = r.line_count;
   for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++) {
     replay_close_lane(&r, &r.lanes[i]);
   }
-  if (rc == 0 && r.is_before_after && !r.lines.failed) {
-    rc =
+  if (code == 0 && r.is_before_after && !r.lines.failed) {
+    code =
         ct_fail(diag, CT_ERANGE, "no line that is asked for is of a call with the id %" PRIu64, options->filter->after);
   }
-  if (rc == 0 && r.lines.failed) {
+  if (code == 0 && r.lines.failed) {
     errno = r.lines.failed_errno;
-    rc = ct_fail(diag, CT_EIO, "cannot write the replay: %s", strerror(errno));
+    code = ct_fail(diag, CT_EIO, "cannot write the replay: %s", strerror(errno));
   }
   replay_index_close(&r);
   ct_lines_destroy(&r.lines);
@@ -767,7 +768,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   free(r.lanes);
   free(r.live);
   free(r.heap);
-  return rc;
+  return code;
 }
 
 int
@@ -784,11 +785,11 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *given, F
   struct ct_replay_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
-  int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  rc = rc == 0 ? ct_filter_take_after(options.filter, &filter, diag) : rc;
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  code = code == 0 ? ct_filter_take_after(options.filter, &filter, diag) : code;
   options.filter = &filter;
-  if (rc == 0) {
-    rc = write_replay(trace, &options, NULL, out, &own, diag);
+  if (code == 0) {
+    code = write_replay(trace, &options, NULL, out, &own, diag);
   }
-  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
+  return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

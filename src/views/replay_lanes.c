@@ -98,8 +98,8 @@ replay_refill(struct replay *r, struct lane *lane)
 int
 replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
-  int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
-  if (rc == 0) {
+  int code = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
+  if (code == 0) {
     replay_index_begin(r, lane);
     int of_details = lane->details == NULL ? ct_details_open(r->trace, lane->thread, &lane->details, NULL) : 0;
     if (of_details != 0) {
@@ -108,7 +108,7 @@ replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
     }
     replay_refill(r, lane);
   }
-  return rc;
+  return code;
 }
 
 static void

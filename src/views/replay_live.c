@@ -71,11 +71,11 @@ add_lane(struct replay *r, uint32_t thread, struct ct_diag *diag)
 static int
 add_lanes(struct replay *r, uint32_t from, struct ct_diag *diag)
 {
-  int rc = 0;
-  for (uint32_t i = from; rc == 0 && i < ct_trace_thread_count(r->trace); i++) {
-    rc = is_wanted(r, ct_trace_thread(r->trace, i)->tid) ? add_lane(r, i, diag) : 0;
+  int code = 0;
+  for (uint32_t i = from; code == 0 && i < ct_trace_thread_count(r->trace); i++) {
+    code = is_wanted(r, ct_trace_thread(r->trace, i)->tid) ? add_lane(r, i, diag) : 0;
   }
-  return rc;
+  return code;
 }
 
 /* What knows all functions is made anew for more of them. */
@@ -88,14 +88,14 @@ take_functions(struct replay *r, struct ct_diag *diag)
   ct_unwind_reason_destroy(&r->unwind_reason);
   ct_view_prototypes_destroy(&r->lines.prototypes);
   ct_view_prototypes_init(&r->lines.prototypes, r->trace);
-  int rc = ct_view_pattern_init(r->pattern, r->trace, o->function, o->module, o->file, diag);
-  if (rc == 0 && (ct_labels_init(&r->labels, r->trace, r->pattern) != 0 ||
-                  ct_unwind_reason_init(&r->unwind_reason, r->trace) != 0)) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
+  int code = ct_view_pattern_init(r->pattern, r->trace, o->function, o->module, o->file, diag);
+  if (code == 0 && (ct_labels_init(&r->labels, r->trace, r->pattern) != 0 ||
+                    ct_unwind_reason_init(&r->unwind_reason, r->trace) != 0)) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
   r->labels.source = r->options->source;
   r->labels.short_names = r->options->short_names;
-  return rc;
+  return code;
 }
 
 /* The file is read as a whole, so only when it has grown. What was shown is not shown again. */
@@ -110,15 +110,15 @@ take_captures(struct replay *r)
   free(r->next_capture);
   r->next_capture = NULL;
   r->captures_bytes = bytes;
-  int rc = replay_load_captures(r);
-  for (size_t i = 0; rc == 0 && i < r->lane_count; i++) {
+  int code = replay_load_captures(r);
+  for (size_t i = 0; code == 0 && i < r->lane_count; i++) {
     struct lane *lane = r->live[i];
     lane->capture = replay_first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     while (lane->capture != NO_CAPTURE && r->captures.items[lane->capture].tsc <= lane->capture_tsc) {
       lane->capture = r->next_capture[lane->capture];
     }
   }
-  return rc;
+  return code;
 }
 
 /* Names come with the manifest, which may be later than the first events; ids with the thread's file. */
@@ -144,16 +144,16 @@ take_news(struct replay *r, struct ct_diag *diag)
 {
   uint32_t threads = ct_trace_thread_count(r->trace);
   uint64_t functions = ct_trace_functions_bytes(r->trace);
-  int rc = ct_trace_refresh(r->trace, diag);
-  if (rc == 0 && (functions != ct_trace_functions_bytes(r->trace) || ct_trace_is_complete(r->trace))) {
-    rc = take_functions(r, diag);
+  int code = ct_trace_refresh(r->trace, diag);
+  if (code == 0 && (functions != ct_trace_functions_bytes(r->trace) || ct_trace_is_complete(r->trace))) {
+    code = take_functions(r, diag);
   }
-  rc = rc == 0 ? add_lanes(r, threads, diag) : rc;
+  code = code == 0 ? add_lanes(r, threads, diag) : code;
   take_names(r);
-  if (rc == 0 && take_captures(r) != 0) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for what the program wrote");
+  if (code == 0 && take_captures(r) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for what the program wrote");
   }
-  return rc;
+  return code;
 }
 
 /* ---- rounds ---- */
@@ -204,12 +204,12 @@ show_until(struct replay *r, uint64_t tsc, struct ct_diag *diag)
 {
   r->until = tsc;
   fill_heap(r);
-  int rc = replay_merge(r, diag);
-  if (rc == 0 && fflush(r->lines.out) != 0 && !r->lines.failed) {
+  int code = replay_merge(r, diag);
+  if (code == 0 && fflush(r->lines.out) != 0 && !r->lines.failed) {
     r->lines.failed = true;
     r->lines.failed_errno = errno;
   }
-  return rc;
+  return code;
 }
 
 static bool
@@ -223,9 +223,9 @@ static int
 show_rest(struct replay *r, struct ct_diag *diag)
 {
   r->is_live = false;
-  int rc = replay_load_crash(r);
-  if (rc != 0) {
-    return ct_fail(diag, rc, "out of memory for the crash");
+  int code = replay_load_crash(r);
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory for the crash");
   }
   for (size_t i = 0; i < r->lane_count; i++) {
     r->live[i]->crash_tsc = replay_crash_of(r, ct_trace_thread(r->trace, r->live[i]->thread)->tid);
@@ -243,16 +243,16 @@ rounds(struct replay *r, struct ct_diag *diag)
   for (;;) {
     enum ct_replay_course course = r->options->follow(r->options->follow_arg);
     uint64_t now = ct_now_ns(); /* before the look: what is older than LATE_NS is there then */
-    int rc = course != CT_REPLAY_STOPS ? take_news(r, diag) : 0;
-    if (rc != 0 || course == CT_REPLAY_STOPS) {
-      return rc;
+    int code = course != CT_REPLAY_STOPS ? take_news(r, diag) : 0;
+    if (code != 0 || course == CT_REPLAY_STOPS) {
+      return code;
     }
     if (ct_trace_is_complete(r->trace) || course == CT_REPLAY_ENDS) {
       return show_rest(r, diag);
     }
-    rc = show_until(r, ct_trace_tsc(r->trace, now - LATE_NS), diag);
-    if (rc != 0 || is_full(r)) {
-      return rc;
+    code = show_until(r, ct_trace_tsc(r->trace, now - LATE_NS), diag);
+    if (code != 0 || is_full(r)) {
+      return code;
     }
     nanosleep(&wait, NULL);
   }
@@ -263,12 +263,12 @@ replay_live(struct replay *r, struct ct_diag *diag)
 {
   r->is_live = true;
   ct_lines_heading(&r->lines, COLUMNS);
-  int rc = add_lanes(r, 0, diag);
-  rc = rc == 0 ? rounds(r, diag) : rc;
+  int code = add_lanes(r, 0, diag);
+  code = code == 0 ? rounds(r, diag) : code;
   for (size_t i = 0; i < r->lane_count; i++) {
     replay_close_lane(r, r->live[i]);
     free(r->live[i]);
   }
   r->lane_count = 0;
-  return rc;
+  return code;
 }

@@ -39,7 +39,7 @@ struct worker {
   struct ct_stats own; /* of all workers but the first */
   bool reports_progress;
   pthread_t thread;
-  int rc;
+  int code;
   struct ct_diag diag;
 };
 
@@ -49,9 +49,9 @@ ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options 
 {
   uint32_t *indexes;
   size_t n;
-  int rc = ct_choose_threads(trace, options->filter->tids, options->filter->tid_count, &indexes, &n, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_choose_threads(trace, options->filter->tids, options->filter->tid_count, &indexes, &n, diag);
+  if (code != 0) {
+    return code;
   }
   struct ct_report_thread *selected = calloc(n + 1, sizeof(*selected));
   if (selected == NULL) {
@@ -96,12 +96,12 @@ sum_filtered(struct ct_spans *spans, struct ct_trace *trace, const struct ct_fil
   struct ct_span_filter filter;
   const struct ct_span *batch;
   size_t count;
-  int rc;
+  int code;
   ct_span_filter_init(&filter, trace, wanted);
-  while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
-    rc = ct_span_filter_run(&filter, &batch, &count);
-    rc = rc == 0 ? ct_stats_add(stats, batch, count) : rc;
-    if (rc != 0) {
+  while ((code = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
+    code = ct_span_filter_run(&filter, &batch, &count);
+    code = code == 0 ? ct_stats_add(stats, batch, count) : code;
+    if (code != 0) {
       break;
     }
     if (ct_spans_offset(spans) != reported->offset) {
@@ -112,7 +112,7 @@ sum_filtered(struct ct_spans *spans, struct ct_trace *trace, const struct ct_fil
     }
   }
   ct_span_filter_destroy(&filter);
-  return rc;
+  return code;
 }
 
 int
@@ -121,16 +121,16 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, c
 {
   struct ct_spans *spans;
   struct reported reported = {.moved = moved, .arg = arg};
-  int rc = ct_spans_open(trace, thread->index, options->time, &spans, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_spans_open(trace, thread->index, options->time, &spans, diag);
+  if (code != 0) {
+    return code;
   }
   reported.spans = spans;
-  rc = ct_filter_limits_calls(options->filter) ? sum_filtered(spans, trace, options->filter, stats, &reported)
-                                               : ct_spans_sum(spans, stats, report_offset, &reported);
-  rc = rc == 0 ? reported.code : rc;
-  if (rc != 0) {
-    ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  code = ct_filter_limits_calls(options->filter) ? sum_filtered(spans, trace, options->filter, stats, &reported)
+                                                 : ct_spans_sum(spans, stats, report_offset, &reported);
+  code = code == 0 ? reported.code : code;
+  if (code != 0) {
+    ct_fail(diag, code, "out of memory for the statistics of the functions");
   }
   thread->events = ct_spans_events(spans);
   for (uint32_t i = 0; i < stats->touched_count && ct_trace_has_bounds(trace); i++) {
@@ -140,7 +140,7 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, c
   stats->lost += ct_spans_lost(spans);
   thread->damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
   ct_spans_close(spans);
-  return rc;
+  return code;
 }
 
 static int
@@ -168,9 +168,9 @@ work(void *arg)
     if (i >= job->count) {
       break;
     }
-    worker->rc = ct_report_read_thread(job->trace, &job->threads[i], job->options, worker->stats, worker_moved, worker,
-                                       &worker->diag);
-    if (worker->rc != 0) {
+    worker->code = ct_report_read_thread(job->trace, &job->threads[i], job->options, worker->stats, worker_moved,
+                                         worker, &worker->diag);
+    if (worker->code != 0) {
       atomic_store_explicit(&job->stop, true, memory_order_relaxed);
     }
   }
@@ -240,22 +240,22 @@ run_workers(struct collection *job, struct ct_stats *stats, unsigned count, stru
     }
   }
   work(&workers[0]);
-  int rc = workers[0].rc;
-  if (rc != 0) {
-    ct_fail(diag, rc, "%s", workers[0].diag.text);
+  int code = workers[0].code;
+  if (code != 0) {
+    ct_fail(diag, code, "%s", workers[0].diag.text);
   }
   for (unsigned i = 1; i < started; i++) {
     struct worker *w = &workers[i];
     pthread_join(w->thread, NULL);
-    if (rc == 0 && w->rc != 0) {
-      rc = ct_fail(diag, w->rc, "%s", w->diag.text);
+    if (code == 0 && w->code != 0) {
+      code = ct_fail(diag, w->code, "%s", w->diag.text);
     }
-    if (rc == 0 && ct_stats_merge(stats, &w->own) != 0) {
-      rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+    if (code == 0 && ct_stats_merge(stats, &w->own) != 0) {
+      code = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
     }
     ct_stats_destroy(&w->own);
   }
-  return rc;
+  return code;
 }
 
 /*
@@ -293,9 +293,9 @@ ct_report_collect(struct ct_trace *trace, const struct ct_report_options *option
                   struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag)
 {
   struct collection job = {.trace = trace, .options = options};
-  int rc = ct_report_choose_threads(trace, options, &job.threads, &job.count, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_report_choose_threads(trace, options, &job.threads, &job.count, diag);
+  if (code != 0) {
+    return code;
   }
   if (collect_indexed(&job, stats)) {
     *threads = job.threads;
@@ -307,11 +307,11 @@ ct_report_collect(struct ct_trace *trace, const struct ct_report_options *option
     return ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
   }
   unsigned workers = options->workers < MAX_WORKERS ? options->workers : MAX_WORKERS;
-  rc = run_workers(&job, stats, workers < job.count ? workers : (unsigned)job.count, diag);
-  if (rc != 0) {
+  code = run_workers(&job, stats, workers < job.count ? workers : (unsigned)job.count, diag);
+  if (code != 0) {
     ct_stats_destroy(stats);
     free(job.threads);
-    return rc;
+    return code;
   }
   qsort(job.threads, job.count, sizeof(*job.threads), compare_index);
   *threads = job.threads;
@@ -462,11 +462,11 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     return ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
   }
   struct ct_view_pattern pattern;
-  int rc = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,
-                                options->filter->file, diag);
-  if (rc != 0) {
+  int code = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,
+                                  options->filter->file, diag);
+  if (code != 0) {
     free(list);
-    return rc;
+    return code;
   }
   uint8_t *were_out = ct_report_were_out(trace, stats->fn_count);
   size_t n = 0;

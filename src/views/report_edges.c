@@ -238,9 +238,9 @@ put_json(const struct edges_view *view, FILE *out)
 {
   const char *key = view->options->rows == CT_ROWS_CALLERS ? "callers" : "callees";
   fputs("{\"warnings\":", out);
-  int rc = ct_report_put_json(out, json_incref(view->reading.warnings));
+  int code = ct_report_put_json(out, json_incref(view->reading.warnings));
   fputs(",\n\"functions\":[", out);
-  for (size_t i = 0; i < cut(view, view->count) && rc == 0; i++) {
+  for (size_t i = 0; i < cut(view, view->count) && code == 0; i++) {
     const struct section *section = &view->sections[i];
     json_t *json =
         sums_json(view, section->function, true, NULL, &view->edges.functions[section->function], CT_EDGE_SELF);
@@ -252,10 +252,10 @@ put_json(const struct edges_view *view, FILE *out)
     }
     json_object_set_new(json, key, rows);
     fputs(i == 0 ? "\n" : ",\n", out);
-    rc = ct_report_put_json(out, json);
+    code = ct_report_put_json(out, json);
   }
   ct_report_put_end(out, view->reading.events, view->reading.dropped);
-  return rc;
+  return code;
 }
 
 /* ---- text ---- */
@@ -351,23 +351,23 @@ ct_report_write_edges(struct ct_trace *trace, const struct ct_report_options *op
 {
   struct edges_view view = {.options = options, .trace = trace};
   view.reading = ct_report_reading(trace, options);
-  int rc = ct_report_check_sort(options->sort, diag);
-  if (rc == 0) {
-    rc = options->rows == CT_ROWS_CALLERS ? ct_edges_collect_callers(&view.edges, &view.reading, diag)
-                                          : ct_edges_collect_callees(&view.edges, &view.reading, diag);
+  int code = ct_report_check_sort(options->sort, diag);
+  if (code == 0) {
+    code = options->rows == CT_ROWS_CALLERS ? ct_edges_collect_callers(&view.edges, &view.reading, diag)
+                                            : ct_edges_collect_callees(&view.edges, &view.reading, diag);
   }
-  if (rc == 0 && make_sections(&view) != 0) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
+  if (code == 0 && make_sections(&view) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
   }
-  if (rc == 0 && options->json) {
-    rc = put_json(&view, out);
-  } else if (rc == 0) {
+  if (code == 0 && options->json) {
+    code = put_json(&view, out);
+  } else if (code == 0) {
     put_text(&view, out);
   }
-  rc = ct_report_end(rc, out, &view.reading, view.count, notes, diag);
+  code = ct_report_end(code, out, &view.reading, view.count, notes, diag);
   free(view.rows);
   free(view.sections);
   ct_view_reading_destroy(&view.reading);
   ct_edges_destroy(&view.edges);
-  return rc;
+  return code;
 }

@@ -102,9 +102,9 @@ static int
 put_json(const struct groups_view *view, FILE *out)
 {
   fputs("{\"warnings\":", out);
-  int rc = ct_report_put_json(out, json_incref(view->reading.warnings));
+  int code = ct_report_put_json(out, json_incref(view->reading.warnings));
   fprintf(out, ",\n\"by\":\"%s\",\n\"groups\":[", what(view));
-  for (size_t i = 0; i < shown_rows(view) && rc == 0; i++) {
+  for (size_t i = 0; i < shown_rows(view) && code == 0; i++) {
     const struct ct_group *group = view->rows[i];
     json_t *json = json_object();
     json_object_set_new(json, "name", ct_json_string(group->name != NULL ? group->name : group->key));
@@ -123,10 +123,10 @@ put_json(const struct groups_view *view, FILE *out)
     double share = view->self_ticks != 0 ? 100.0 * (double)group->self_ticks / (double)view->self_ticks : 0;
     json_object_set_new(json, "self_percent", view->self_ticks != 0 ? json_real(share) : json_null());
     fputs(i == 0 ? "\n" : ",\n", out);
-    rc = ct_report_put_json(out, json);
+    code = ct_report_put_json(out, json);
   }
   ct_report_put_end(out, view->reading.events, view->reading.dropped);
-  return rc;
+  return code;
 }
 
 static void
@@ -185,21 +185,21 @@ ct_report_write_groups(struct ct_trace *trace, const struct ct_report_options *o
   struct groups_view view = {.options = options, .trace = trace, .groups = {.rows = options->rows}};
   struct ct_group gap = {.key = (char *)"(events lost)"};
   view.reading = ct_report_reading(trace, options);
-  int rc = ct_report_check_sort(options->sort, diag);
-  if (rc == 0) {
-    rc = ct_groups_collect(&view.groups, &view.reading, diag);
+  int code = ct_report_check_sort(options->sort, diag);
+  if (code == 0) {
+    code = ct_groups_collect(&view.groups, &view.reading, diag);
   }
-  if (rc == 0 && make_rows(&view, &gap) != 0) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
+  if (code == 0 && make_rows(&view, &gap) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
   }
-  if (rc == 0 && options->json) {
-    rc = put_json(&view, out);
-  } else if (rc == 0) {
+  if (code == 0 && options->json) {
+    code = put_json(&view, out);
+  } else if (code == 0) {
     put_text(&view, out);
   }
-  rc = ct_report_end(rc, out, &view.reading, view.count, notes, diag);
+  code = ct_report_end(code, out, &view.reading, view.count, notes, diag);
   free(view.rows);
   ct_view_reading_destroy(&view.reading);
   ct_groups_destroy(&view.groups);
-  return rc;
+  return code;
 }

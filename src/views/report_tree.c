@@ -153,9 +153,9 @@ add_trace(struct tree_report *report, struct ct_trace *trace, struct process *pr
   struct ct_stats stats = {0};
   struct ct_report_thread *threads = NULL;
   options.progress = (struct ct_view_progress){0};
-  int rc = ct_report_collect(trace, &options, &stats, &threads, &process->threads, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_report_collect(trace, &options, &stats, &threads, &process->threads, diag);
+  if (code != 0) {
+    return code;
   }
   for (size_t i = 0; i < process->threads; i++) {
     const struct ct_trace_thread *info = ct_trace_thread(trace, threads[i].index);
@@ -168,19 +168,19 @@ add_trace(struct tree_report *report, struct ct_trace *trace, struct process *pr
   ct_view_event_sums(trace, &unused, &process->dropped);
   process->damage = ct_view_damage(trace);
   struct ct_view_pattern pattern;
-  rc = ct_view_pattern_init(&pattern, trace, options.filter->function, options.filter->module, options.filter->file,
-                            diag);
+  code = ct_view_pattern_init(&pattern, trace, options.filter->function, options.filter->module, options.filter->file,
+                              diag);
   uint8_t *were_out = ct_report_were_out(trace, stats.fn_count);
-  for (uint32_t i = 0; i < stats.touched_count && rc == 0; i++) {
+  for (uint32_t i = 0; i < stats.touched_count && code == 0; i++) {
     uint32_t id = stats.touched[i];
     bool was_out = were_out != NULL && were_out[id < stats.fn_count ? id : stats.fn_count] != 0;
-    rc = add_function(report, trace, &pattern, &stats, id, was_out);
+    code = add_function(report, trace, &pattern, &stats, id, was_out);
   }
   free(were_out);
   ct_view_pattern_destroy(&pattern);
   ct_stats_destroy(&stats);
   free(threads);
-  return rc == 0 ? 0 : ct_fail(diag, rc, "out of memory for the functions of all processes");
+  return code == 0 ? 0 : ct_fail(diag, code, "out of memory for the functions of all processes");
 }
 
 /* One that was followed. A trace that cannot be read is reported, and the others are shown. */
@@ -200,9 +200,9 @@ add_child(struct tree_report *report, const struct ct_trace *first, const char *
     process->why_not = strdup(length >= (int)sizeof(path) ? "its path is too long" : why.text);
     return process->why_not != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory for the list of processes");
   }
-  int rc = add_trace(report, trace, process, diag);
+  int code = add_trace(report, trace, process, diag);
   ct_trace_close(trace);
-  return rc;
+  return code;
 }
 
 static bool
@@ -244,18 +244,18 @@ read_all(struct tree_report *report, struct ct_trace *first, struct ct_diag *dia
   if (report->processes == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of processes");
   }
-  int rc = CT_OK;
+  int code = CT_OK;
   json_int_t pid = json_integer_value(json_object_get(manifest, "pid"));
   if (is_wanted(report, pid)) {
     report->process_count = 1;
     report->processes[0].pid = pid;
-    rc = add_trace(report, first, &report->processes[0], diag);
+    code = add_trace(report, first, &report->processes[0], diag);
   }
-  for (size_t i = 1; i < total && rc == 0; i++) {
+  for (size_t i = 1; i < total && code == 0; i++) {
     const json_t *child = json_array_get(children, i - 1);
     const char *directory = ct_process_tree_directory(child);
     if (progress->update != NULL && progress->update(progress->arg, i, total) != 0) {
-      rc = ct_fail(diag, CT_ECANCELED, "cancelled");
+      code = ct_fail(diag, CT_ECANCELED, "cancelled");
       break;
     }
     pid = json_integer_value(json_object_get(child, "pid"));
@@ -264,12 +264,12 @@ read_all(struct tree_report *report, struct ct_trace *first, struct ct_diag *dia
     }
     struct process *process = &report->processes[report->process_count++];
     process->pid = pid;
-    rc = add_child(report, first, directory, process, diag);
+    code = add_child(report, first, directory, process, diag);
   }
   if (progress->finish != NULL) {
     progress->finish(progress->arg);
   }
-  return rc != CT_OK ? rc : check_processes(report, diag);
+  return code != CT_OK ? code : check_processes(report, diag);
 }
 
 /* To be freed; NULL: out of memory. */
@@ -312,9 +312,9 @@ put_processes_json(FILE *out, const struct tree_report *report)
       json_object_set_new(json, "not_read_because", ct_json_string(process->why_not));
     }
     fputs(i == 0 ? "\n" : ",\n", out);
-    int rc = ct_report_put_json(out, json);
-    if (rc != 0) {
-      return rc;
+    int code = ct_report_put_json(out, json);
+    if (code != 0) {
+      return code;
     }
   }
   return 0;
@@ -359,7 +359,7 @@ static int
 put_all(FILE *out, const struct tree_report *report, const struct ct_report_row *rows, struct ct_diag *diag)
 {
   struct ct_report_totals totals = {0};
-  int rc = 0;
+  int code = 0;
   for (size_t i = 0; i < report->process_count; i++) {
     totals.events += report->processes[i].events;
     totals.dropped += report->processes[i].dropped;
@@ -373,20 +373,20 @@ put_all(FILE *out, const struct tree_report *report, const struct ct_report_row 
   }
   if (report->options->json) {
     fputs("{\"warnings\":", out);
-    rc = ct_report_put_json(out, json_incref(warnings));
+    code = ct_report_put_json(out, json_incref(warnings));
     fputs(",\"processes\":[", out);
-    rc = rc == 0 ? put_processes_json(out, report) : rc;
+    code = code == 0 ? put_processes_json(out, report) : code;
     fputs("],\n", out);
     ct_report_put_counted(out, report->options);
     fputs("\"functions\":", out);
   }
-  rc = rc == 0 ? ct_report_put_rows(out, rows, report->count, report->options) : rc;
+  code = code == 0 ? ct_report_put_rows(out, rows, report->count, report->options) : code;
   ct_report_put_totals(out, &totals, rows, report->count, report->options);
   json_decref(warnings);
-  if (rc == 0 && (fflush(out) != 0 || ferror(out))) {
-    rc = CT_EIO;
+  if (code == 0 && (fflush(out) != 0 || ferror(out))) {
+    code = CT_EIO;
   }
-  return rc == 0 ? 0 : ct_fail(diag, rc, "cannot write the report: %s", strerror(errno));
+  return code == 0 ? 0 : ct_fail(diag, code, "cannot write the report: %s", strerror(errno));
 }
 
 static void
@@ -416,16 +416,16 @@ ct_report_write_tree(struct ct_trace *trace, const struct ct_report_options *opt
                      struct ct_view_notes *notes, struct ct_diag *diag)
 {
   struct tree_report report = {.options = options};
-  int rc = read_all(&report, trace, diag);
-  if (rc == 0) {
+  int code = read_all(&report, trace, diag);
+  if (code == 0) {
     struct ct_report_row *rows = make_rows(&report, trace);
     notes->shown = report.count;
-    rc = rows != NULL ? put_all(out, &report, rows, diag)
-                      : ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
+    code = rows != NULL ? put_all(out, &report, rows, diag)
+                        : ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
     free(rows);
   }
   notes->damaged_threads = report.notes.damaged_threads;
   notes->first_damaged_tid = report.notes.first_damaged_tid;
   free_tree_report(&report);
-  return rc;
+  return code;
 }

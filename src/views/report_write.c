@@ -31,9 +31,9 @@ ct_report_put_json(FILE *out, json_t *json)
   if (json == NULL) {
     return CT_ENOMEM;
   }
-  int rc = json_dumpf(json, out, JSON_COMPACT | JSON_ENCODE_ANY) == 0 ? 0 : CT_EIO;
+  int code = json_dumpf(json, out, JSON_COMPACT | JSON_ENCODE_ANY) == 0 ? 0 : CT_EIO;
   json_decref(json);
-  return rc;
+  return code;
 }
 
 void
@@ -97,9 +97,9 @@ put_rows_json(FILE *out, const struct ct_report_row *rows, size_t count)
   fputs("[", out);
   for (size_t i = 0; i < count; i++) {
     fputs(i == 0 ? "\n" : ",\n", out);
-    int rc = ct_report_put_json(out, row_json(&rows[i]));
-    if (rc != 0) {
-      return rc;
+    int code = ct_report_put_json(out, row_json(&rows[i]));
+    if (code != 0) {
+      return code;
     }
   }
   fputs("]", out);
@@ -112,10 +112,10 @@ put_thread_json(FILE *out, struct ct_trace *trace, const struct ct_report_thread
 {
   const struct ct_trace_thread *info = ct_trace_thread(trace, thread->index);
   fprintf(out, "{\"index\":%u,\"tid\":%u,\"name\":", info->index, info->tid);
-  int rc = ct_report_put_json(out, ct_json_string(info->name));
+  int code = ct_report_put_json(out, ct_json_string(info->name));
   fprintf(out, ",\"events\":%llu,\"dropped\":%llu,\"damaged\":%s", (unsigned long long)thread->events,
           (unsigned long long)info->dropped, thread->damaged ? "true" : "false");
-  return rc;
+  return code;
 }
 
 /* ---- Text ---- */
@@ -460,12 +460,12 @@ static int
 put_rows(FILE *out, struct ct_trace *trace, const struct ct_stats *stats, const struct ct_report_options *options,
          struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
 {
-  int rc = ct_report_rows(trace, stats, options, rows, count, diag);
-  if (rc != 0) {
-    return rc;
+  int code = ct_report_rows(trace, stats, options, rows, count, diag);
+  if (code != 0) {
+    return code;
   }
-  rc = ct_report_put_rows(out, *rows, *count, options);
-  return rc != 0 ? ct_fail(diag, rc, "cannot write the report") : 0;
+  code = ct_report_put_rows(out, *rows, *count, options);
+  return code != 0 ? ct_fail(diag, code, "cannot write the report") : 0;
 }
 
 /* Threads one after another, each with its rows; leaves the sum of all in stats. */
@@ -474,40 +474,40 @@ put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_option
                 struct ct_report_thread *threads, size_t count, struct ct_diag *diag)
 {
   struct ct_stats one;
-  int rc = ct_stats_init(&one, stats->fn_count);
-  if (rc != 0) {
-    return ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  int code = ct_stats_init(&one, stats->fn_count);
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory for the statistics of the functions");
   }
-  for (size_t i = 0; i < count && rc == 0 && !ferror(out); i++) {
-    rc = ct_report_read_thread(trace, &threads[i], options, &one, NULL, NULL, diag);
-    if (rc != 0) {
+  for (size_t i = 0; i < count && code == 0 && !ferror(out); i++) {
+    code = ct_report_read_thread(trace, &threads[i], options, &one, NULL, NULL, diag);
+    if (code != 0) {
       break;
     }
     struct ct_report_row *rows = NULL;
     size_t row_count;
     if (options->json) {
       fputs(i == 0 ? "" : ",\n", out);
-      rc = put_thread_json(out, trace, &threads[i]);
+      code = put_thread_json(out, trace, &threads[i]);
       fputs(",\"functions\":", out);
     } else {
       put_thread_heading(out, trace, &threads[i]);
     }
-    if (rc == 0) {
-      rc = put_rows(out, trace, &one, options, &rows, &row_count, diag);
+    if (code == 0) {
+      code = put_rows(out, trace, &one, options, &rows, &row_count, diag);
     }
     fputs(options->json ? "}" : "\n", out);
     free(rows);
-    if (rc == 0 && ct_stats_merge(stats, &one) != 0) {
-      rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+    if (code == 0 && ct_stats_merge(stats, &one) != 0) {
+      code = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
     }
     ct_stats_clear(&one);
-    if (rc == 0 && options->progress.update != NULL &&
+    if (code == 0 && options->progress.update != NULL &&
         options->progress.update(options->progress.arg, i + 1, count) != 0) {
-      rc = ct_fail(diag, CT_ECANCELED, "cancelled");
+      code = ct_fail(diag, CT_ECANCELED, "cancelled");
     }
   }
   ct_stats_destroy(&one);
-  return rc;
+  return code;
 }
 
 static int
@@ -515,9 +515,9 @@ put_threads_json(FILE *out, struct ct_trace *trace, const struct ct_report_threa
 {
   for (size_t i = 0; i < count; i++) {
     fputs(i == 0 ? "\n" : ",\n", out);
-    int rc = put_thread_json(out, trace, &threads[i]);
-    if (rc != 0) {
-      return rc;
+    int code = put_thread_json(out, trace, &threads[i]);
+    if (code != 0) {
+      return code;
     }
     fputs("}", out);
   }
@@ -571,16 +571,16 @@ static int
 write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE *out, struct ct_stats *stats,
           struct ct_report_thread *threads, size_t thread_count, struct ct_view_notes *notes, struct ct_diag *diag)
 {
-  int rc = 0;
+  int code = 0;
   if (options->json) {
     fputs("{\"warnings\":", out);
-    rc = ct_report_put_json(out, ct_view_warnings(trace));
-    if (rc != 0) {
-      return rc;
+    code = ct_report_put_json(out, ct_view_warnings(trace));
+    if (code != 0) {
+      return code;
     }
     fputs(",\n\"threads\":[", out);
-    rc = options->per_thread ? put_each_thread(out, trace, options, stats, threads, thread_count, diag)
-                             : put_threads_json(out, trace, threads, thread_count);
+    code = options->per_thread ? put_each_thread(out, trace, options, stats, threads, thread_count, diag)
+                               : put_threads_json(out, trace, threads, thread_count);
     fputs("],\n", out);
     ct_report_put_counted(out, options);
     fputs("\"functions\":", out);
@@ -589,17 +589,17 @@ write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE 
     ct_report_put_counted(out, options);
   }
   if (!options->json && options->per_thread) {
-    rc = put_each_thread(out, trace, options, stats, threads, thread_count, diag);
+    code = put_each_thread(out, trace, options, stats, threads, thread_count, diag);
     fputs("all threads\n", out);
   }
-  if (rc != 0) {
-    return rc;
+  if (code != 0) {
+    return code;
   }
   struct ct_report_row *rows;
   size_t count;
-  rc = put_rows(out, trace, stats, options, &rows, &count, diag);
-  if (rc != 0) {
-    return rc;
+  code = put_rows(out, trace, stats, options, &rows, &count, diag);
+  if (code != 0) {
+    return code;
   }
   struct ct_report_totals totals = sum_threads(trace, threads, thread_count, notes);
   ct_report_put_totals(out, &totals, rows, count, options);
@@ -623,27 +623,27 @@ write_report(struct ct_trace *trace, const struct ct_report_options *options, FI
   struct ct_stats stats = {0};
   struct ct_report_thread *threads = NULL;
   size_t thread_count;
-  int rc;
+  int code;
   if (options->per_thread) {
-    rc = ct_report_choose_threads(trace, options, &threads, &thread_count, diag);
-    if (rc == 0 && ct_stats_init(&stats, ct_trace_function_count(trace)) != 0) {
-      rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+    code = ct_report_choose_threads(trace, options, &threads, &thread_count, diag);
+    if (code == 0 && ct_stats_init(&stats, ct_trace_function_count(trace)) != 0) {
+      code = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
     }
   } else {
-    rc = ct_report_collect(trace, options, &stats, &threads, &thread_count, diag);
+    code = ct_report_collect(trace, options, &stats, &threads, &thread_count, diag);
   }
   if (options->progress.finish != NULL && !options->per_thread) {
     options->progress.finish(options->progress.arg);
   }
-  if (rc == 0) {
-    rc = write_all(trace, options, out, &stats, threads, thread_count, notes, diag);
+  if (code == 0) {
+    code = write_all(trace, options, out, &stats, threads, thread_count, notes, diag);
   }
-  if (rc == 0 && (fflush(out) != 0 || ferror(out))) {
-    rc = ct_fail(diag, CT_EIO, "cannot write the report: %s", strerror(errno));
+  if (code == 0 && (fflush(out) != 0 || ferror(out))) {
+    code = ct_fail(diag, CT_EIO, "cannot write the report: %s", strerror(errno));
   }
   ct_stats_destroy(&stats);
   free(threads);
-  return rc;
+  return code;
 }
 
 int
@@ -653,26 +653,26 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
   struct ct_report_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
-  int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
   options.filter = &filter;
-  if (rc == 0) { /* before all of the trace is read */
+  if (code == 0) { /* before all of the trace is read */
     struct ct_view_pattern pattern;
-    rc = ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, diag);
+    code = ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, diag);
     ct_view_pattern_destroy(&pattern);
   }
-  if (rc == 0 && (filter.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
-    rc = ct_fail(diag, CT_EINVAL, "a report is of calls: its types are call and point");
+  if (code == 0 && (filter.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
+    code = ct_fail(diag, CT_EINVAL, "a report is of calls: its types are call and point");
   }
-  if (rc == 0 && options.rows > CT_ROWS_CALLERS && ct_filter_limits_calls(&filter)) {
-    rc = ct_fail(diag, CT_EINVAL, "these rows are sums of all calls: leave out durations, depths, reasons and types");
+  if (code == 0 && options.rows > CT_ROWS_CALLERS && ct_filter_limits_calls(&filter)) {
+    code = ct_fail(diag, CT_EINVAL, "these rows are sums of all calls: leave out durations, depths, reasons and types");
   }
-  if (rc == 0 && options.rows != CT_ROWS_FUNCTIONS) {
-    rc = options.rows <= CT_ROWS_CALLEES ? ct_report_write_edges(trace, &options, out, &own, diag)
-                                         : ct_report_write_groups(trace, &options, out, &own, diag);
-  } else if (rc == 0) {
-    rc = options.family ? ct_report_write_tree(trace, &options, out, &own, diag)
-                        : write_report(trace, &options, out, &own, diag);
+  if (code == 0 && options.rows != CT_ROWS_FUNCTIONS) {
+    code = options.rows <= CT_ROWS_CALLEES ? ct_report_write_edges(trace, &options, out, &own, diag)
+                                           : ct_report_write_groups(trace, &options, out, &own, diag);
+  } else if (code == 0) {
+    code = options.family ? ct_report_write_tree(trace, &options, out, &own, diag)
+                          : write_report(trace, &options, out, &own, diag);
   }
-  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
+  return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

@@ -239,11 +239,11 @@ find_calls(struct slowest *slowest, struct ct_diag *diag)
                ? 0
                : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
   }
-  int rc = ct_view_read(&slowest->reading, diag);
-  if (rc == 0 && slowest->best.count != 0) {
+  int code = ct_view_read(&slowest->reading, diag);
+  if (code == 0 && slowest->best.count != 0) {
     qsort(slowest->best.heap, slowest->best.count, sizeof(*slowest->best.heap), compare_candidates);
   }
-  return rc;
+  return code;
 }
 
 /* ---- the second ---- */
@@ -287,9 +287,9 @@ make_trees(struct slowest *slowest, uint32_t number, struct ct_view_notes *notes
   struct process *process = &slowest->processes[number];
   struct ct_call_trees *trees = &process->trees;
   bool is_first = strcmp(process->path, ct_trace_path(slowest->first)) == 0;
-  int rc = is_first ? 0 : ct_trace_open(process->path, &process->trace, diag);
-  if (rc != 0) {
-    return rc;
+  int code = is_first ? 0 : ct_trace_open(process->path, &process->trace, diag);
+  if (code != 0) {
+    return code;
   }
   if (is_first) {
     process->trace = slowest->first;
@@ -321,12 +321,12 @@ make_trees(struct slowest *slowest, uint32_t number, struct ct_view_notes *notes
 static int
 make_all_trees(struct slowest *slowest, struct ct_view_notes *notes, struct ct_diag *diag)
 {
-  int rc = 0;
-  for (size_t i = 0; i < slowest->best.count && rc == 0; i++) {
+  int code = 0;
+  for (size_t i = 0; i < slowest->best.count && code == 0; i++) {
     uint32_t number = slowest->best.heap[i].process;
-    rc = slowest->processes[number].trace == NULL ? make_trees(slowest, number, notes, diag) : 0;
+    code = slowest->processes[number].trace == NULL ? make_trees(slowest, number, notes, diag) : 0;
   }
-  return rc;
+  return code;
 }
 
 static void
@@ -632,15 +632,15 @@ put_json(struct slowest *slowest)
 {
   char counted[CT_FILTER_TEXT_CHARS];
   fputs("{\"warnings\":", slowest->out);
-  int rc = ct_report_put_json(slowest->out, json_incref(slowest->reading.warnings));
-  if (rc == 0 && ct_filter_limits_calls(slowest->options->filter)) {
+  int code = ct_report_put_json(slowest->out, json_incref(slowest->reading.warnings));
+  if (code == 0 && ct_filter_limits_calls(slowest->options->filter)) {
     ct_filter_describe_calls(slowest->options->filter, counted);
     fputs(",\n\"filter\":", slowest->out);
-    rc = ct_report_put_json(slowest->out, json_string(counted + strlen("counted: ")));
+    code = ct_report_put_json(slowest->out, json_string(counted + strlen("counted: ")));
   }
   fprintf(slowest->out, ",\n\"by\":\"%s\",\"unknown\":%llu,\n\"slowest\":[",
           slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->best.passed_over);
-  for (size_t i = 0; i < slowest->best.count && rc == 0; i++) {
+  for (size_t i = 0; i < slowest->best.count && code == 0; i++) {
     const struct ct_tree_root *root = root_at(slowest, i);
     const struct ct_slow_call *found = &slowest->best.heap[i];
     const struct process *process = &slowest->processes[found->process];
@@ -654,33 +654,34 @@ put_json(struct slowest *slowest)
     json_object_set_new(json, "inside_of", is_inside ? id_json(process->trees.roots[root->inside_of].id) : json_null());
     json_object_set_new(json, "tree", root->call != NULL ? entry_json(slowest, root->call) : json_null());
     fputs(i == 0 ? "\n" : ",\n", slowest->out);
-    rc = ct_report_put_json(slowest->out, json);
+    code = ct_report_put_json(slowest->out, json);
   }
   fputs("]}\n", slowest->out);
-  return rc;
+  return code;
 }
 
 static int
 write_slowest(struct slowest *slowest, struct ct_view_notes *notes, struct ct_diag *diag)
 {
-  int rc = find_calls(slowest, diag);
-  rc = rc == 0 ? make_all_trees(slowest, notes, diag) : rc;
-  if (rc != 0) {
-    return rc;
+  int code = find_calls(slowest, diag);
+  code = code == 0 ? make_all_trees(slowest, notes, diag) : code;
+  if (code != 0) {
+    return code;
   }
   if (slowest->options->json) {
-    rc = put_json(slowest);
+    code = put_json(slowest);
   } else {
     put_text(slowest);
   }
-  if (rc == 0 && (fflush(slowest->out) != 0 || ferror(slowest->out))) {
-    rc = CT_EIO;
+  if (code == 0 && (fflush(slowest->out) != 0 || ferror(slowest->out))) {
+    code = CT_EIO;
   }
   notes->shown = slowest->best.count;
   notes->damaged_threads = slowest->reading.notes.damaged_threads;
   notes->first_damaged_tid = slowest->reading.notes.first_damaged_tid;
-  return rc == 0 ? 0
-                 : ct_fail(diag, rc, "cannot write the calls: %s", rc == CT_EIO ? strerror(errno) : ct_err_text(rc));
+  return code == 0
+             ? 0
+             : ct_fail(diag, code, "cannot write the calls: %s", code == CT_EIO ? strerror(errno) : ct_err_text(code));
 }
 
 int
@@ -692,11 +693,11 @@ ct_slowest_write(struct ct_trace *trace, const struct ct_slowest_options *given,
   struct ct_filter filter;
   struct slowest slowest = {
       .options = &options, .first = trace, .trace = trace, .start_ns = ct_trace_start_ns(trace), .out = out};
-  int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
   options.filter = &filter;
-  if (rc == 0) {
-    rc = write_slowest(&slowest, &own, diag);
+  if (code == 0) {
+    code = write_slowest(&slowest, &own, diag);
   }
   for (size_t i = 0; i < slowest.process_count; i++) {
     free_process(&slowest, &slowest.processes[i]);
@@ -705,5 +706,5 @@ ct_slowest_write(struct ct_trace *trace, const struct ct_slowest_options *given,
   ct_view_reading_destroy(&slowest.reading);
   ct_view_names_destroy(&slowest.names);
   free(slowest.best.heap);
-  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
+  return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

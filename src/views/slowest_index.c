@@ -168,16 +168,16 @@ ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call
 {
   struct piece *pieces = calloc(count + 1, sizeof(*pieces));
   struct ct_trace *own = NULL;
-  int rc = pieces != NULL ? ct_trace_open(ct_trace_path(trace), &own, diag)
-                          : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
-  if (rc == 0 && ct_index_give_places(own) != 0) {
-    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  int code = pieces != NULL ? ct_trace_open(ct_trace_path(trace), &own, diag)
+                            : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  if (code == 0 && ct_index_give_places(own) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
   }
-  for (size_t i = 0; i < count && rc == 0; i++) {
+  for (size_t i = 0; i < count && code == 0; i++) {
     pieces[i] = (struct piece){calls[i].enter_tsc, calls[i].end_tsc, calls[i].thread};
   }
-  count = rc == 0 ? merge(pieces, count) : 0;
-  for (size_t i = 0; i < count && rc == 0; i++) {
+  count = code == 0 ? merge(pieces, count) : 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
     uint32_t tid = ct_trace_thread(own, pieces[i].thread)->tid;
     struct ct_filter filter = *options->filter;
     struct ct_replay_options piece = *options;
@@ -185,11 +185,11 @@ ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call
     filter.tids = &tid;
     filter.tid_count = 1;
     piece.filter = &filter;
-    rc = ct_trace_set_range(own, pieces[i].from, pieces[i].to) == 0
-             ? ct_replay_selected(own, &piece, sink, &notes, diag)
-             : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+    code = ct_trace_set_range(own, pieces[i].from, pieces[i].to) == 0
+               ? ct_replay_selected(own, &piece, sink, &notes, diag)
+               : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
   }
   ct_trace_close(own);
   free(pieces);
-  return rc;
+  return code;
 }

@@ -296,8 +296,8 @@ calls(void)
   timer(500);
   while (came < 100) {
     int before = came;
-    int rc = sigsuspend(&old);
-    CHECK(rc == -1 && errno == EINTR && came > before);
+    int code = sigsuspend(&old);
+    CHECK(code == -1 && errno == EINTR && came > before);
     CHECK(sigprocmask(SIG_BLOCK, NULL, &block) == 0 && sigismember(&block, SIGALRM) == 1);
   }
   timer(0);

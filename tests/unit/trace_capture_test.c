@@ -96,9 +96,9 @@ cut_and_flipped(void **state)
   size_t size = read_file(&m, whole, sizeof(whole)), last = 0;
   for (size_t cut = 0; cut <= size; cut += cut < 500 ? 1 : 13) {
     write_file(&m, whole, cut);
-    int rc = ct_trace_captures(trace, &captures);
-    assert_int_equal(rc, cut < sizeof(struct ct_file_header) ? CT_EFORMAT : 0);
-    if (rc != 0) {
+    int code = ct_trace_captures(trace, &captures);
+    assert_int_equal(code, cut < sizeof(struct ct_file_header) ? CT_EFORMAT : 0);
+    if (code != 0) {
       continue;
     }
     assert_true(captures.count >= last && captures.count <= RECORDS);

@@ -183,9 +183,9 @@ report_text(struct ct_trace *trace, const struct ct_report_options *options)
   struct ct_diag diag = {""};
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   FILE *out = open_memstream(&text, &size);
-  int rc = ct_report_write(trace, options, out, &notes, &diag);
+  int code = ct_report_write(trace, options, out, &notes, &diag);
   fclose(out);
-  if (rc != 0) {
+  if (code != 0) {
     fail_msg("%s", diag.text);
   }
   assert_int_equal(notes.damaged_threads, 0);

@@ -28,9 +28,9 @@ replay_text(struct ct_trace *trace, struct ct_replay_options options)
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   options.struct_size = sizeof(options);
   FILE *out = open_memstream(&text, &size);
-  int rc = ct_replay_write(trace, &options, out, &notes, &diag);
+  int code = ct_replay_write(trace, &options, out, &notes, &diag);
   fclose(out);
-  if (rc != 0) {
+  if (code != 0) {
     fail_msg("%s", diag.text);
   }
   return text;
