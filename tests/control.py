@@ -260,6 +260,19 @@ def pause(scene):
     equal(scene.calls(trace, "third"), (500,), "calls")
 
 
+@case("what came before a pause can be read while it lasts")
+def pause_is_read(scene):
+    program = scene.start()
+    contrail, name, trace = scene.attach(program)
+    program.call("third", 100)
+    scene.run("pause", name)
+    wait_for("the calls before the pause", lambda: scene.calls(trace, "third") == (100,))
+    scene.run("resume", name)
+    scene.run("stop", name)
+    program.call("third", 10)
+    equal(contrail.wait(WAIT), 0, "status of contrail attach")
+
+
 @case("several sessions")
 def several(scene):
     """Each has its own target; none is recorded twice."""

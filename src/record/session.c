@@ -2,6 +2,7 @@
 /* A session as an object, and the calls of session.h, each a command of the session's thread (loop.c). */
 #include "record/session_internal.h"
 
+#include "base/pause_request.h"
 #include "base/sized.h"
 #include "base/test_point.h"
 #include "base/worker.h"
@@ -309,6 +310,10 @@ run_pause(struct ct_session *session, void *argument, struct ct_diag *diag)
   int code = ct_state_go(&state, CT_STEP_PAUSE, diag);
   if (code == 0) {
     code = session_stop_threads(session, diag);
+  }
+  if (code == 0) { /* it may last: the drain reads and writes what came before it */
+    ct_pause_request_end(session->target.stopped.pause_request);
+    session->target.stopped.pause_request = NULL;
   }
   return code == 0 ? session_go(session, CT_STEP_PAUSE, diag) : code;
 }
