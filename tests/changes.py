@@ -261,6 +261,25 @@ def hooked_handler(scene):
     steps_over(scene, "in the handler", "later", hooked="step_over")
 
 
+def hooked_for_a_round(scene, target, answer, *words):
+    """The program plays a round for each byte and writes its answer; the second one with hooks, of which nothing is left after that."""
+    def play(number):
+        target.stdin.write("x")
+        target.stdin.flush()
+        expect(target.stdout.readline() == f"{answer(number)}\n", f"the program is wrong in round {number}")
+        wait_for("the next read", lambda: system_call_of(target.pid) == "0")
+    before = regions_of(target.pid)
+    play(1)
+    with Running([scene.contrail, "attach", "-o", scene.trace, *words[:-1], str(target.pid), words[-1]], stderr=subprocess.PIPE, text=True) as session:
+        expect("attached" in session.stderr.readline(), "not attached")
+        play(2)
+        session.send_signal(signal.SIGINT)
+        expect("detached" in session.communicate(timeout=60)[1], "not detached")
+    killed.check_restored(target.pid, before)
+    play(3)
+    target.stdin.close()
+
+
 @case
 def moved_out(scene):
     """Hooks go while a thread waits in a system call before instructions that have moved out for one of them."""
@@ -269,21 +288,7 @@ def moved_out(scene):
                if row.get("tactic")}
     expect(tactics["small"] == "evict", f"small has the tactic {tactics['small']}")
     with Running([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
-        def say(number):
-            target.stdin.write("x")
-            target.stdin.flush()
-            expect(target.stdout.readline() == f"{number}\n", f"the program is wrong at byte {number}")
-            wait_for("a read", lambda: system_call_of(target.pid) == "0")
-        before = regions_of(target.pid)
-        say(1)
-        with Running([scene.contrail, "attach", "-o", scene.trace, str(target.pid), "evicted!*"], stderr=subprocess.PIPE, text=True) as session:
-            expect("attached" in session.stderr.readline(), "not attached")
-            say(2)
-            session.send_signal(signal.SIGINT)
-            expect("detached" in session.communicate(timeout=60)[1], "not detached")
-        killed.check_restored(target.pid, before)
-        say(3)
-        target.stdin.close()
+        hooked_for_a_round(scene, target, lambda number: number, "evicted!*")
         expect(target.wait(60) == 7, "its end")
     calls = {name: row["calls"] for name, row in report(scene.contrail, scene.trace).items()}
     expect(calls["small"] == 1, f"{calls}")
@@ -325,21 +330,7 @@ def crowded(scene):
     program = scene.path("crowd")
     scene.run("gcc", "-O1", f"-DCOUNT={short + punned}", "-o", program, scene.path("crowd.c"), scene.path("functions.s"))
     with Running([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
-        def say(rounds):
-            target.stdin.write("x")
-            target.stdin.flush()
-            expect(target.stdout.readline() == f"{rounds * (short + punned)}\n", "the program is wrong")
-        before = regions_of(target.pid)
-        say(1)
-        with Running([scene.contrail, "attach", "--deadline", "60s", "-o", scene.trace, str(target.pid), "crowd!*"],
-                     stderr=subprocess.PIPE, text=True) as session:
-            expect("attached" in session.stderr.readline(), "not attached")
-            say(2)
-            session.send_signal(signal.SIGINT)
-            expect("detached" in session.communicate(timeout=60)[1], "not detached")
-        killed.check_restored(target.pid, before)
-        say(3)
-        target.stdin.close()
+        hooked_for_a_round(scene, target, lambda number: number * (short + punned), "--deadline", "60s", "crowd!*")
         expect(target.wait(60) == 0, "its end")
     info = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))
     refused = next(module["refused"] for module in info["modules"] if module["path"] == program)
