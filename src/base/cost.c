@@ -59,7 +59,7 @@ void
 ct_budget_put(FILE *out, const struct ct_budget_status *budget)
 {
   char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS], c[CT_COUNT_CHARS], d[CT_COUNT_CHARS];
-  fprintf(out, "%.3g %%, of late %.2g %% spent; functions: %s in full, %s sampled, %s counted, %s out; ",
+  fprintf(out, "%.3g %%, of late %.1f %% spent; functions: %s in full, %s sampled, %s counted, %s out; ",
           100 * budget->limit, 100 * budget->spent, ct_format_count(a, budget->full),
           ct_format_count(b, budget->sampled), ct_format_count(c, budget->counted), ct_format_count(d, budget->out));
   fprintf(out, "%s step%s", ct_format_count(a, budget->steps), budget->steps == 1 ? "" : "s");

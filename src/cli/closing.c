@@ -132,7 +132,7 @@ ct_report_trace(const char *directory)
   fprintf(stderr, "contrail: %s events of %s thread%s, %s, ", ct_format_count(events, seen),
           ct_format_count(threads, count), count == 1 ? "" : "s", ct_format_bytes(size, ct_trace_bytes(trace)));
   if (lost != 0) {
-    fprintf(stderr, "%.2g %% of all events LOST", 100.0 * (double)lost / ((double)seen + (double)lost));
+    fprintf(stderr, "%.3g %% of all events LOST", 100.0 * (double)lost / ((double)seen + (double)lost));
   } else {
     fputs("nothing lost", stderr);
   }
