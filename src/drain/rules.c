@@ -249,7 +249,7 @@ rules_result(struct drain_thread *thread, const struct ct_frame *frame, uint64_t
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
     const struct ct_rule *rule = &rules->list[slot].rule;
     if (ct_rule_compare(rule->op, number, rule->number)) {
-      ct_rules_mark(rules, slot, thread->encoder->last_tsc, thread->index, thread->rolls, frame->fn);
+      ct_rules_mark(rules, slot, thread->encoder->columns.last_tsc, thread->index, thread->rolls, frame->fn);
     }
   }
 }
@@ -262,7 +262,7 @@ rules_off(struct drain_thread *thread, uint64_t since, uint64_t until)
   if (until - since < rules->least_off) {
     return;
   }
-  for (const struct ct_frame *frame = thread->encoder->top; frame-- > thread->encoder->frames;) {
+  for (const struct ct_frame *frame = thread->encoder->columns.top; frame-- > thread->encoder->columns.frames;) {
     for (uint32_t mask = rules_about(rules, rules->offs, frame->fn) & ~done; mask != 0; mask &= mask - 1) {
       uint32_t slot = (uint32_t)__builtin_ctz(mask);
       const struct drain_rule *at = &rules->list[slot];
@@ -284,7 +284,7 @@ void
 rules_open_calls(struct drain_thread *thread, uint64_t now_tsc)
 {
   struct ct_rules *rules = thread->rules;
-  struct ct_frame *frames = thread->encoder->frames;
+  struct ct_frame *frames = thread->encoder->columns.frames;
   size_t depth = ct_encoder_depth(thread->encoder), at = thread->rules_checked;
   if (rules->slow == 0 || now_tsc < rules->least_slow) {
     return;

@@ -57,7 +57,7 @@ is_outside(uint32_t ra_slot, uint32_t top_ra_slot)
 static inline bool
 is_full(const struct ct_encoder *encoder, uint32_t max_depth)
 {
-  return (size_t)((const char *)encoder->top - (const char *)encoder->frames) >=
+  return (size_t)((const char *)encoder->columns.top - (const char *)encoder->columns.frames) >=
          (size_t)max_depth * sizeof(struct ct_frame);
 }
 
@@ -257,7 +257,7 @@ reconcile_gone(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
   const struct ct_frame *top;
   while ((top = ct_encoder_top(encoder)) != NULL &&
          top->ra_slot - thread->gone_lo < thread->gone_hi - thread->gone_lo) {
-    ct_encode_unwound(encoder, encoder->last_tsc, CT_UNWOUND_SWITCHED);
+    ct_encode_unwound(encoder, encoder->columns.last_tsc, CT_UNWOUND_SWITCHED);
   }
   thread->has_gone = top != NULL && is_outside(thread->gone_lo, top->ra_slot);
   if (!thread->has_gone) {
@@ -312,7 +312,7 @@ value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slo
   thread->hook_events[CT_HOOK_EVENT_VALUE]++;
   uint32_t which = (fn & 0xf) == CT_OTHER_VALUE ? fn >> 4 : (fn & 0xf) - CT_OTHER_ARG_1 + CT_VALUE_ARG_1;
   if (ct_value_is_result(which)) {
-    leave_inside(thread, encoder->last_tsc, ra_slot);
+    leave_inside(thread, encoder->columns.last_tsc, ra_slot);
   }
   const struct ct_frame *top = ct_encoder_top(encoder);
   bool makes_sense = which < CT_VALUE_COUNT && which != CT_VALUE_BEFORE; /* else the target has scribbled over it */
@@ -327,7 +327,7 @@ value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slo
 __attribute__((cold, noinline)) static void
 expect_no_return(struct ct_encoder *encoder, uint32_t ra_slot)
 {
-  for (struct ct_frame *frame = ct_encoder_top(encoder); frame != NULL && frame >= encoder->frames; frame--) {
+  for (struct ct_frame *frame = ct_encoder_top(encoder); frame != NULL && frame >= encoder->columns.frames; frame--) {
     if (is_outside_or_at(frame->ra_slot, ra_slot)) {
       frame->flags |= frame->ra_slot == ra_slot ? DRAIN_FRAME_BEFORE : 0;
       return;
@@ -447,12 +447,91 @@ has_no_ra_slot(struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
                    (fn & 0xf) != CT_OTHER_UNSEEN && !drain_is_value(fn);
 }
 
+/* The two below take events as long as each needs nothing but its op: on the stack at hand, no frame is left without
+ * a return, and there is room. The columns are in registers meanwhile. They return how many they took. */
+
+/* Enters and returns. */
+static inline size_t
+take_calls(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
+{
+  struct ct_columns columns = thread->encoder->columns;
+  const uint32_t low = thread->stack_low, length = thread->stack_length;
+  const size_t full = (size_t)thread->max_depth * sizeof(struct ct_frame);
+  size_t i = 0;
+  for (; i < count && columns.op < columns.op_limit; i++) {
+    /* relaxed: as in take_events */
+    uint64_t word = __atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
+    uint64_t tsc = __atomic_load_n(&events[i].tsc, __ATOMIC_RELAXED);
+    uint32_t ra_slot = (uint32_t)(word >> 32);
+    uint32_t fn = (uint32_t)word >> CT_WORD_FN_SHIFT;
+    unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
+    const struct ct_frame *top = columns.top - 1;
+    if (ra_slot - low >= length && length != UINT32_MAX) {
+      break;
+    }
+    if (kind == CT_KIND_ENTER) {
+      if (fn >= function_count || (columns.top != columns.frames && is_outside_or_at(ra_slot, top->ra_slot)) ||
+          (size_t)((const char *)columns.top - (const char *)columns.frames) >= full) {
+        break;
+      }
+      ct_columns_enter(&columns, tsc, fn, ra_slot);
+    } else {
+      if (kind != CT_KIND_RETURN || columns.top <= columns.floor || top->ra_slot != ra_slot || top->root_fn != fn) {
+        break;
+      }
+      ct_columns_return(&columns, tsc);
+    }
+  }
+  thread->encoder->columns = columns;
+  return i;
+}
+
+/* Calls of sampled hooks, at the interval at hand. */
+static inline size_t
+take_samples(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
+{
+  struct ct_encoder *encoder = thread->encoder;
+  struct ct_columns columns = encoder->columns;
+  const uint32_t low = thread->stack_low, length = thread->stack_length, log2 = encoder->interval_log2;
+  const uint32_t rest = (CT_FN_POINT_BIT | (log2 + 1) << CT_FN_WEIGHT_SHIFT) << CT_WORD_FN_SHIFT;
+  const uint32_t rest_mask = ~CT_FN_MAX << CT_WORD_FN_SHIFT | 3u << CT_WORD_KIND_SHIFT;
+  const uint8_t predicted = log2 == 0 ? CT_TRACE_OP_POINT_PREDICTED : CT_TRACE_OP_SAMPLED_PREDICTED;
+  const bool is_open = columns.top != columns.frames;
+  const uint32_t top_ra_slot = is_open ? columns.top[-1].ra_slot : 0;
+  size_t room = (size_t)(columns.op_limit - columns.op), i = 0;
+  room = is_full(encoder, thread->max_depth) ? 0 : room < count ? room : count;
+  for (; i < room; i++) {
+    /* relaxed: as in take_events */
+    uint64_t word = __atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
+    uint64_t tsc = __atomic_load_n(&events[i].tsc, __ATOMIC_RELAXED);
+    uint32_t ra_slot = (uint32_t)(word >> 32);
+    uint32_t fn = (uint32_t)word >> CT_WORD_FN_SHIFT & CT_FN_MAX;
+    if (((uint32_t)word & rest_mask) != rest || fn >= function_count ||
+        (ra_slot - low >= length && length != UINT32_MAX) || (is_open && is_outside(ra_slot, top_ra_slot))) {
+      break;
+    }
+    ct_columns_point(&columns, tsc, fn, predicted);
+  }
+  encoder->columns = columns;
+  thread->samples += i;
+  thread->hook_events[CT_HOOK_EVENT_SAMPLED] += i;
+  thread->hook_events[CT_HOOK_EVENT_PASSED_OVER] += (i << log2) - i;
+  return i;
+}
+
 __attribute__((always_inline)) static inline void
 take_events(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, const uint8_t *modes,
             uint32_t function_count, const bool ruled)
 {
   struct ct_encoder *encoder = thread->encoder;
   for (size_t i = 0; i < count; i++) {
+    if (!ruled && !thread->has_gone && thread->waiting_details.count == 0) {
+      i += take_calls(thread, events + i, count - i, function_count);
+      i += take_samples(thread, events + i, count - i, function_count);
+      if (i == count) {
+        break;
+      }
+    }
     /* relaxed: each is read once, since the target can still write to it; what is checked is what is used */
     uint64_t word = __atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
     uint64_t tsc = __atomic_load_n(&events[i].tsc, __ATOMIC_RELAXED);
@@ -464,7 +543,7 @@ take_events(struct drain_thread *thread, const struct ct_ring_event *events, siz
       continue; /* scribbled over by the target */
     }
     if (CT_UNLIKELY(!is_on_stack(thread, ra_slot)) && !(kind == CT_KIND_OTHER && has_no_ra_slot(thread, fn, modes))) {
-      find_stack(thread, kind == CT_KIND_OTHER && drain_is_value(fn) ? encoder->last_tsc : tsc, ra_slot);
+      find_stack(thread, kind == CT_KIND_OTHER && drain_is_value(fn) ? encoder->columns.last_tsc : tsc, ra_slot);
     }
     if (CT_UNLIKELY(thread->has_gone) && (kind != CT_KIND_OTHER || (fn & CT_FN_POINT_BIT) != 0)) {
       reconcile_gone(thread, tsc, ra_slot);

@@ -73,7 +73,7 @@ struct drain_thread {
 static inline uint64_t
 drain_thread_last(const struct drain_thread *thread)
 {
-  return thread->encoder->last_tsc != 0 ? thread->encoder->last_tsc : thread->since_tsc;
+  return thread->encoder->columns.last_tsc != 0 ? thread->encoder->columns.last_tsc : thread->since_tsc;
 }
 
 /* In place of the clock the event has a value: an argument or a result, or where a detail record is. */

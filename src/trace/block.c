@@ -63,7 +63,7 @@ ct_buffers_acquire(struct ct_encoder *encoder)
       buffers->owner = encoder;
       return buffers;
     }
-    if (oldest == NULL || buffers->owner->last_tsc < oldest->owner->last_tsc) {
+    if (oldest == NULL || buffers->owner->columns.last_tsc < oldest->owner->columns.last_tsc) {
       oldest = buffers;
     }
   }
@@ -90,7 +90,7 @@ ct_buffers_release(struct ct_encoder *encoder)
   }
   encoder->buffers->owner = NULL;
   encoder->buffers = NULL;
-  encoder->op = encoder->op_limit = NULL;
+  encoder->columns.op = encoder->columns.op_limit = NULL;
 }
 
 /* ---- files ---- */
@@ -617,8 +617,8 @@ put_open_section(struct ct_encoder *encoder)
   uint32_t depth = ct_encoder_depth(encoder);
   uint32_t count = depth < CT_BLOCK_OPEN_MAX ? depth : CT_BLOCK_OPEN_MAX;
   uint8_t *p = ct_varint_put(encoder->buffers->open, encoder->context);
-  encoder->floor = encoder->top - count;
-  for (const struct ct_frame *frame = encoder->floor; frame < encoder->top; frame++) {
+  encoder->columns.floor = encoder->columns.top - count;
+  for (const struct ct_frame *frame = encoder->columns.floor; frame < encoder->columns.top; frame++) {
     p = ct_varint_put(p, frame->fn);
     p = ct_varint_put(p, encoder->first_tsc - frame->enter_tsc);
     *p++ = frame->flags & CT_FRAME_UNCERTAIN ? CT_OPEN_UNCERTAIN : 0;
@@ -632,17 +632,17 @@ void
 ct_block_begin(struct ct_encoder *encoder, uint64_t tsc)
 {
   struct ct_buffers *buffers = encoder->buffers;
-  encoder->op = buffers->ops;
-  encoder->delta = buffers->deltas;
-  encoder->id = buffers->ids;
+  encoder->columns.op = buffers->ops;
+  encoder->columns.delta = buffers->deltas;
+  encoder->columns.id = buffers->ids;
   encoder->extra = buffers->extra;
-  encoder->prediction = buffers->prediction;
+  encoder->columns.prediction = buffers->prediction;
   memset(buffers->prediction, 0, sizeof(buffers->prediction));
-  encoder->last = 0;
-  if (tsc > encoder->last_tsc) {
-    encoder->last_tsc = tsc;
+  encoder->columns.last = 0;
+  if (tsc > encoder->columns.last_tsc) {
+    encoder->columns.last_tsc = tsc;
   }
-  encoder->first_tsc = encoder->last_tsc;
+  encoder->first_tsc = encoder->columns.last_tsc;
   encoder->block_lost = 0;
   encoder->interval_start = encoder->interval_log2;
   encoder->block++;
@@ -653,9 +653,9 @@ uint32_t
 ct_block_room(const struct ct_encoder *encoder)
 {
   const struct ct_buffers *buffers = encoder->buffers;
-  size_t ops = (size_t)(buffers->ops + CT_BLOCK_OPS_MAX - encoder->op);
-  size_t deltas = (size_t)(buffers->deltas + DELTAS_BYTES - encoder->delta) / CT_DELTA_BYTES_MAX;
-  size_t ids = (size_t)(buffers->ids + IDS_BYTES - encoder->id) / CT_ID_BYTES_MAX;
+  size_t ops = (size_t)(buffers->ops + CT_BLOCK_OPS_MAX - encoder->columns.op);
+  size_t deltas = (size_t)(buffers->deltas + DELTAS_BYTES - encoder->columns.delta) / CT_DELTA_BYTES_MAX;
+  size_t ids = (size_t)(buffers->ids + IDS_BYTES - encoder->columns.id) / CT_ID_BYTES_MAX;
   size_t extra = (size_t)(buffers->extra + EXTRA_BYTES - encoder->extra) / CT_EXTRA_BYTES_MAX;
   /* The last few ops that would fit are not worth a call for each of them. */
   if (deltas < 16 || ids < 16 || extra < 1) {
@@ -724,9 +724,9 @@ queue_block(struct ct_encoder *encoder)
   const struct ct_buffers *buffers = encoder->buffers;
   const struct column columns[CT_SECTIONS] = {
       [CT_SECTION_OPEN] = {buffers->open, encoder->open_bytes},
-      [CT_SECTION_OPS] = {buffers->ops, (size_t)(encoder->op - buffers->ops)},
-      [CT_SECTION_IDS] = {buffers->ids, (size_t)(encoder->id - buffers->ids)},
-      [CT_SECTION_DELTAS] = {buffers->deltas, (size_t)(encoder->delta - buffers->deltas)},
+      [CT_SECTION_OPS] = {buffers->ops, (size_t)(encoder->columns.op - buffers->ops)},
+      [CT_SECTION_IDS] = {buffers->ids, (size_t)(encoder->columns.id - buffers->ids)},
+      [CT_SECTION_DELTAS] = {buffers->deltas, (size_t)(encoder->columns.delta - buffers->deltas)},
       [CT_SECTION_EXTRA] = {buffers->extra, (size_t)(encoder->extra - buffers->extra)},
   };
   struct ct_block_header header = {
@@ -734,7 +734,7 @@ queue_block(struct ct_encoder *encoder)
       .header_bytes = sizeof(header),
       .ops = (uint32_t)columns[CT_SECTION_OPS].size,
       .first_tsc = encoder->first_tsc,
-      .last_tsc = encoder->last_tsc,
+      .last_tsc = encoder->columns.last_tsc,
       .lost = encoder->block_lost,
       .depth_start = encoder->depth_start,
       .open_count = encoder->open_count,
@@ -769,13 +769,13 @@ queue_block(struct ct_encoder *encoder)
 void
 ct_block_end(struct ct_encoder *encoder)
 {
-  if (encoder->buffers == NULL || encoder->op == NULL) {
+  if (encoder->buffers == NULL || encoder->columns.op == NULL) {
     return;
   }
-  if (encoder->op > encoder->buffers->ops && ct_writer_error(encoder->writer) == CT_OK) {
+  if (encoder->columns.op > encoder->buffers->ops && ct_writer_error(encoder->writer) == CT_OK) {
     queue_block(encoder);
   }
-  encoder->op = encoder->op_limit = NULL;
+  encoder->columns.op = encoder->columns.op_limit = NULL;
 }
 
 int
@@ -791,8 +791,8 @@ uint64_t
 ct_encoder_events(const struct ct_encoder *encoder)
 {
   uint32_t calls = 0, returns = 0;
-  if (encoder->op != NULL && ct_writer_error(encoder->writer) == CT_OK) {
-    count_ops(encoder->buffers->ops, (size_t)(encoder->op - encoder->buffers->ops), &calls, &returns);
+  if (encoder->columns.op != NULL && ct_writer_error(encoder->writer) == CT_OK) {
+    count_ops(encoder->buffers->ops, (size_t)(encoder->columns.op - encoder->buffers->ops), &calls, &returns);
   }
   /* relaxed: the writer thread only counts */
   uint64_t unwritten = atomic_load_explicit(&encoder->stream->unwritten_events, memory_order_relaxed);

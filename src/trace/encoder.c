@@ -26,22 +26,22 @@ static void
 grow_frames(struct ct_encoder *encoder)
 {
   size_t depth = ct_encoder_depth(encoder);
-  size_t known = (size_t)(encoder->top - encoder->floor);
+  size_t known = (size_t)(encoder->columns.top - encoder->columns.floor);
   size_t capacity = (size_t)encoder->frame_capacity * 2;
-  struct ct_frame *old = encoder->frames, *frames = NULL;
-  encoder->frames = encoder->top = encoder->floor = NULL;
+  struct ct_frame *old = encoder->columns.frames, *frames = NULL;
+  encoder->columns.frames = encoder->columns.top = encoder->columns.floor = NULL;
   if (capacity <= CT_DEPTH_MAX && hold_frames(encoder, (int64_t)encoder->frame_capacity)) {
     frames = realloc(old, capacity * sizeof(*frames));
   }
   if (frames == NULL) {
-    encoder->frames = old;
+    encoder->columns.frames = old;
     ct_writer_fail(encoder->writer, CT_ENOMEM, "out of memory for %zu open frames of thread %u", depth, encoder->tid);
-    encoder->top = encoder->floor = encoder->frames;
+    encoder->columns.top = encoder->columns.floor = encoder->columns.frames;
     return;
   }
-  encoder->frames = frames;
-  encoder->top = frames + depth;
-  encoder->floor = frames + depth - known;
+  encoder->columns.frames = frames;
+  encoder->columns.top = frames + depth;
+  encoder->columns.floor = frames + depth - known;
   encoder->frame_capacity = (uint32_t)capacity;
 }
 
@@ -52,25 +52,25 @@ ct_encoder_make_room(struct ct_encoder *encoder, uint64_t tsc)
   if (encoder->frame_capacity - ct_encoder_depth(encoder) < FRAMES_AT_START / 2) {
     grow_frames(encoder);
   }
-  if (encoder->op != NULL && ct_block_room(encoder) == 0) {
+  if (encoder->columns.op != NULL && ct_block_room(encoder) == 0) {
     ct_block_end(encoder);
   }
   if (encoder->buffers == NULL) {
     encoder->buffers = ct_buffers_acquire(encoder);
   }
-  if (encoder->op == NULL) {
+  if (encoder->columns.op == NULL) {
     ct_block_begin(encoder, tsc);
   }
   uint32_t room = ct_block_room(encoder);
   uint32_t frames = encoder->frame_capacity - ct_encoder_depth(encoder);
-  encoder->op_limit = encoder->op + (room < frames ? room : frames);
+  encoder->columns.op_limit = encoder->columns.op + (room < frames ? room : frames);
 }
 
 /* As ct_encoder_room, for an op with an entry in the extra column. */
 static void
 room_with_extra(struct ct_encoder *encoder, uint64_t tsc)
 {
-  if (encoder->op >= encoder->op_limit || ct_block_room(encoder) == 0) {
+  if (encoder->columns.op >= encoder->columns.op_limit || ct_block_room(encoder) == 0) {
     ct_encoder_make_room(encoder, tsc);
   }
 }
@@ -79,27 +79,27 @@ void
 ct_encode_return_id(struct ct_encoder *encoder, uint64_t tsc)
 {
   /* The caller has made room. */
-  struct ct_frame *frame = encoder->top - 1;
-  *encoder->op++ = CT_TRACE_OP_RETURN_ID;
-  ct_encoder_put_id(encoder, frame->fn, 1);
-  ct_encoder_put_time(encoder, tsc);
-  encoder->last = frame->fn * 2 + 1;
-  encoder->top = encoder->floor = frame;
+  struct ct_frame *frame = encoder->columns.top - 1;
+  *encoder->columns.op++ = CT_TRACE_OP_RETURN_ID;
+  ct_columns_id(&encoder->columns, frame->fn, 1);
+  ct_columns_time(&encoder->columns, tsc);
+  encoder->columns.last = frame->fn * 2 + 1;
+  encoder->columns.top = encoder->columns.floor = frame;
 }
 
 void
 ct_encode_unwound(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason)
 {
   room_with_extra(encoder, tsc);
-  if (encoder->top == encoder->frames) {
+  if (encoder->columns.top == encoder->columns.frames) {
     return;
   }
-  *encoder->op++ = CT_TRACE_OP_UNWOUND;
+  *encoder->columns.op++ = CT_TRACE_OP_UNWOUND;
   *encoder->extra++ = reason;
-  ct_encoder_put_time(encoder, tsc);
-  encoder->top--;
-  if (encoder->top < encoder->floor) {
-    encoder->floor = encoder->top;
+  ct_columns_time(&encoder->columns, tsc);
+  encoder->columns.top--;
+  if (encoder->columns.top < encoder->columns.floor) {
+    encoder->columns.floor = encoder->columns.top;
   }
 }
 
@@ -108,9 +108,9 @@ ct_encode_interval(struct ct_encoder *encoder, uint64_t tsc, uint32_t interval_l
 {
   if (interval_log2 != encoder->interval_log2) {
     room_with_extra(encoder, tsc);
-    *encoder->op++ = CT_TRACE_OP_INTERVAL;
+    *encoder->columns.op++ = CT_TRACE_OP_INTERVAL;
     *encoder->extra++ = (uint8_t)interval_log2;
-    ct_encoder_put_time(encoder, tsc);
+    ct_columns_time(&encoder->columns, tsc);
     encoder->interval_log2 = interval_log2;
   }
 }
@@ -120,40 +120,40 @@ ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_
 {
   ct_encode_interval(encoder, tsc, interval_log2);
   ct_encoder_room(encoder, tsc);
-  ct_encoder_put_call(encoder, fn, interval_log2 == 0 ? CT_TRACE_OP_POINT_PREDICTED : CT_TRACE_OP_SAMPLED_PREDICTED);
-  ct_encoder_put_time(encoder, tsc);
+  ct_columns_point(&encoder->columns, tsc, fn,
+                   interval_log2 == 0 ? CT_TRACE_OP_POINT_PREDICTED : CT_TRACE_OP_SAMPLED_PREDICTED);
 }
 
 void
 ct_encode_counted(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint64_t calls)
 {
   room_with_extra(encoder, tsc);
-  *encoder->op++ = CT_TRACE_OP_COUNTED;
+  *encoder->columns.op++ = CT_TRACE_OP_COUNTED;
   encoder->extra = ct_varint_put(encoder->extra, fn);
   encoder->extra = ct_varint_put(encoder->extra, calls);
-  ct_encoder_put_time(encoder, tsc);
+  ct_columns_time(&encoder->columns, tsc);
 }
 
 void
 ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
 {
-  room_with_extra(encoder, encoder->last_tsc);
+  room_with_extra(encoder, encoder->columns.last_tsc);
   if (which != CT_VALUE_BEFORE) {
-    ct_writer_note_values(encoder->writer, encoder->top[-1].fn);
+    ct_writer_note_values(encoder->writer, encoder->columns.top[-1].fn);
   }
-  *encoder->op++ = CT_TRACE_OP_VALUE;
+  *encoder->columns.op++ = CT_TRACE_OP_VALUE;
   *encoder->extra++ = which;
   encoder->extra = ct_varint_put(encoder->extra, value);
-  ct_encoder_put_time(encoder, encoder->last_tsc);
+  ct_columns_time(&encoder->columns, encoder->columns.last_tsc);
 }
 
 void
 ct_encode_away(struct ct_encoder *encoder, uint64_t since, uint64_t until, uint8_t kind)
 {
   room_with_extra(encoder, until);
-  *encoder->op++ = CT_TRACE_OP_AWAY;
+  *encoder->columns.op++ = CT_TRACE_OP_AWAY;
   *encoder->extra++ = kind;
-  uint64_t now = ct_encoder_put_time(encoder, until);
+  uint64_t now = ct_columns_time(&encoder->columns, until);
   encoder->extra = ct_varint_put(encoder->extra, now - until);
   encoder->extra = ct_varint_put(encoder->extra, until > since ? until - since : 0);
 }
@@ -162,7 +162,7 @@ ct_encode_away(struct ct_encoder *encoder, uint64_t since, uint64_t until, uint8
 static void
 mark_uncertain(struct ct_encoder *encoder)
 {
-  for (struct ct_frame *frame = encoder->top; frame-- > encoder->frames;) {
+  for (struct ct_frame *frame = encoder->columns.top; frame-- > encoder->columns.frames;) {
     if (frame->flags & CT_FRAME_UNCERTAIN) {
       break;
     }
@@ -174,9 +174,9 @@ void
 ct_encode_lost(struct ct_encoder *encoder, uint64_t tsc, uint64_t count)
 {
   room_with_extra(encoder, tsc);
-  *encoder->op++ = CT_TRACE_OP_LOST;
+  *encoder->columns.op++ = CT_TRACE_OP_LOST;
   encoder->extra = ct_varint_put(encoder->extra, count);
-  ct_encoder_put_time(encoder, tsc);
+  ct_columns_time(&encoder->columns, tsc);
   encoder->block_lost += count;
   encoder->losses++;
   mark_uncertain(encoder);
@@ -187,11 +187,11 @@ static void
 save_stack(struct ct_encoder *encoder)
 {
   struct ct_saved_stack saved = {
-      .frames = encoder->frames,
+      .frames = encoder->columns.frames,
       .context = encoder->context,
       .count = ct_encoder_depth(encoder),
       .capacity = encoder->frame_capacity,
-      .floor = (uint32_t)(encoder->floor - encoder->frames),
+      .floor = (uint32_t)(encoder->columns.floor - encoder->columns.frames),
       .block = encoder->block,
       .losses = encoder->losses,
   };
@@ -202,10 +202,10 @@ save_stack(struct ct_encoder *encoder)
   if (fresh == NULL || ct_contexts_put(&encoder->contexts, &saved) != CT_OK) {
     ct_writer_fail(encoder->writer, CT_ENOMEM, "out of memory for the stacks of thread %u", encoder->tid);
     free(fresh);
-    encoder->top = encoder->floor = encoder->frames;
+    encoder->columns.top = encoder->columns.floor = encoder->columns.frames;
     return;
   }
-  encoder->frames = encoder->top = encoder->floor = fresh;
+  encoder->columns.frames = encoder->columns.top = encoder->columns.floor = fresh;
   encoder->frame_capacity = FRAMES_AT_START;
 }
 
@@ -217,13 +217,13 @@ load_stack(struct ct_encoder *encoder, uint32_t context)
   if (!ct_contexts_take(&encoder->contexts, context, &saved)) {
     return;
   }
-  free(encoder->frames);
+  free(encoder->columns.frames);
   hold_frames(encoder, -(int64_t)encoder->frame_capacity);
-  encoder->frames = saved.frames;
+  encoder->columns.frames = saved.frames;
   encoder->frame_capacity = saved.capacity;
-  encoder->top = encoder->frames + saved.count;
+  encoder->columns.top = encoder->columns.frames + saved.count;
   /* A reader that begins with this block has not seen how the frames of another context came about. */
-  encoder->floor = saved.block == encoder->block ? encoder->frames + saved.floor : encoder->top;
+  encoder->columns.floor = saved.block == encoder->block ? encoder->columns.frames + saved.floor : encoder->columns.top;
   if (saved.losses != encoder->losses) {
     mark_uncertain(encoder);
   }
@@ -238,22 +238,22 @@ ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context)
   room_with_extra(encoder, tsc);
   save_stack(encoder);
   load_stack(encoder, context);
-  *encoder->op++ = CT_TRACE_OP_SWITCH;
+  *encoder->columns.op++ = CT_TRACE_OP_SWITCH;
   encoder->extra = ct_varint_put(encoder->extra, context);
   encoder->extra = ct_varint_put(encoder->extra, ct_encoder_depth(encoder));
-  ct_encoder_put_time(encoder, tsc);
-  encoder->op_limit = encoder->op; /* the room for frames is another now */
+  ct_columns_time(&encoder->columns, tsc);
+  encoder->columns.op_limit = encoder->columns.op; /* the room for frames is another now */
 }
 
 void
 ct_encode_exec(struct ct_encoder *encoder, uint64_t tsc)
 {
-  while (encoder->top > encoder->frames) {
+  while (encoder->columns.top > encoder->columns.frames) {
     ct_encode_unwound(encoder, tsc, 2 /* CT_UNWOUND_EXEC */);
   }
   ct_encoder_room(encoder, tsc);
-  *encoder->op++ = CT_TRACE_OP_EXEC;
-  ct_encoder_put_time(encoder, tsc);
+  *encoder->columns.op++ = CT_TRACE_OP_EXEC;
+  ct_columns_time(&encoder->columns, tsc);
   ct_contexts_clear(&encoder->contexts);
   encoder->context = 0;
 }

@@ -40,7 +40,9 @@ struct ct_buffers; /* writer_internal.h: the columns of one block in progress */
 struct ct_stream;  /* writer_internal.h: the file, as the writer thread knows it */
 struct ct_detail_stream;
 
-struct ct_encoder {
+/* What every event changes or looks at. Who takes many events works on a copy, which the compiler keeps in registers.
+ */
+struct ct_columns {
   uint8_t *op;       /* next byte of each column */
   uint8_t *op_limit; /* equal to op, both NULL, while the encoder holds no buffers */
   uint8_t *delta;
@@ -51,6 +53,10 @@ struct ct_encoder {
   struct ct_frame *frames;
   uint64_t last_tsc;
   uint32_t last; /* state of ct_prediction_slot */
+};
+
+struct ct_encoder {
+  struct ct_columns columns;
 
   /* below: slow paths only */
   uint32_t frame_capacity;
@@ -111,14 +117,14 @@ __attribute__((cold, noinline)) void ct_encode_exec(struct ct_encoder *encoder, 
 static inline uint32_t
 ct_encoder_depth(const struct ct_encoder *encoder)
 {
-  return (uint32_t)(encoder->top - encoder->frames);
+  return (uint32_t)(encoder->columns.top - encoder->columns.frames);
 }
 
 /* The innermost frame, NULL when there is none. Valid until the next event. */
 static inline struct ct_frame *
 ct_encoder_top(struct ct_encoder *encoder)
 {
-  return encoder->top == encoder->frames ? NULL : encoder->top - 1;
+  return encoder->columns.top == encoder->columns.frames ? NULL : encoder->columns.top - 1;
 }
 
 static inline uint32_t
@@ -131,70 +137,99 @@ ct_encoder_context(const struct ct_encoder *encoder)
 static inline uint64_t
 ct_encoder_pending_since(const struct ct_encoder *encoder)
 {
-  return encoder->op == NULL ? 0 : encoder->first_tsc;
+  return encoder->columns.op == NULL ? 0 : encoder->first_tsc;
 }
 
 static inline void
 ct_encoder_room(struct ct_encoder *encoder, uint64_t tsc)
 {
-  if (CT_UNLIKELY(encoder->op >= encoder->op_limit)) {
+  if (CT_UNLIKELY(encoder->columns.op >= encoder->columns.op_limit)) {
     ct_encoder_make_room(encoder, tsc);
   }
 }
 
+/* ---- columns: of an op for which there is room ---- */
+
 /* Appends the time; returns it as the reader will see it. One or two bytes without a branch between them. */
 static inline uint64_t
-ct_encoder_put_time(struct ct_encoder *encoder, uint64_t tsc)
+ct_columns_time(struct ct_columns *columns, uint64_t tsc)
 {
-  uint64_t last = encoder->last_tsc;
+  uint64_t last = columns->last_tsc;
   uint64_t now = tsc > last ? tsc : last;
   uint64_t delta = now - last;
-  uint8_t *p = encoder->delta;
-  encoder->last_tsc = now;
+  columns->last_tsc = now;
   if (CT_LIKELY(delta < 1u << 14)) {
     uint32_t more = delta > 0x7f;
     uint16_t word = (uint16_t)((delta & 0x7f) | more << 7 | delta >> 7 << 8);
-    memcpy(p, &word, sizeof(word));
-    encoder->delta = p + 1 + more;
+    memcpy(columns->delta, &word, sizeof(word));
+    columns->delta += 1 + more;
   } else {
-    encoder->delta = ct_varint_put(p, delta);
+    columns->delta = ct_varint_put(columns->delta, delta);
   }
   return now;
 }
 
-/* Writes four bytes always, and keeps as many as the id needs, or none. */
+/* Writes four bytes always, and keeps as many as the id needs, or none (keep 1 or 0): no branch that is hard to
+ * predict. LEB128, its groups of seven bits moved apart by halves. */
 static inline void
-ct_encoder_put_id(struct ct_encoder *encoder, uint32_t fn, uint32_t keep)
+ct_columns_id(struct ct_columns *columns, uint32_t fn, uint32_t keep)
 {
-  uint32_t more = (uint32_t)(fn > 0x7f) + (fn > 0x3fff) + (fn > 0x1fffff);
-  uint32_t word = (fn & 0x7f) | (fn & 0x3f80) << 1 | (fn & 0x1fc000) << 2 | (fn & 0xfe00000) << 3;
-  word |= 0x00808080u >> (8 * (3 - more));
-  memcpy(encoder->id, &word, sizeof(word));
-  encoder->id += (1 + more) & -keep;
+  static_assert(CT_FUNCTION_ID_MAX < 1u << 28, "four bytes hold an id");
+  uint32_t more = (31u - (uint32_t)__builtin_clz(fn | 1)) * 37 >> 8; /* sevenths of a number below 32 */
+  uint32_t word = (fn & 0x3fff) | (fn & ~0x3fffu) << 2;
+  word = (word & 0x007f007f) | (word & 0x3f803f80) << 1 | 0x00808080u >> (24 - 8 * more);
+  memcpy(columns->id, &word, sizeof(word));
+  columns->id += (1 + more) & -keep;
 }
 
 /* Appends op `predicted` or `predicted + 1` with the id. */
 static inline void
-ct_encoder_put_call(struct ct_encoder *encoder, uint32_t fn, uint8_t predicted)
+ct_columns_call(struct ct_columns *columns, uint32_t fn, uint8_t predicted)
 {
-  uint32_t *slot = &encoder->prediction[ct_prediction_slot(encoder->last)];
+  uint32_t *slot = &columns->prediction[ct_prediction_slot(columns->last)];
   uint32_t missed = *slot != fn + 1;
   *slot = fn + 1;
-  encoder->last = fn * 2;
-  *encoder->op++ = (uint8_t)(predicted + missed);
-  ct_encoder_put_id(encoder, fn, missed);
+  columns->last = fn * 2;
+  *columns->op++ = (uint8_t)(predicted + missed);
+  ct_columns_id(columns, fn, missed);
 }
+
+static inline struct ct_frame *
+ct_columns_enter(struct ct_columns *columns, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
+{
+  ct_columns_call(columns, fn, CT_TRACE_OP_ENTER_PREDICTED);
+  uint64_t now = ct_columns_time(columns, tsc);
+  struct ct_frame *frame = columns->top++;
+  *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = ra_slot, .root_fn = fn, .flags = 0};
+  return frame;
+}
+
+/* The top frame returns, which is not below the floor. */
+static inline void
+ct_columns_return(struct ct_columns *columns, uint64_t tsc)
+{
+  *columns->op++ = CT_TRACE_OP_RETURN;
+  ct_columns_time(columns, tsc);
+  columns->top--;
+  columns->last = columns->top->fn * 2 + 1;
+}
+
+/* A call of which nothing but its time is recorded; predicted: of points, or of those that stand for many. */
+static inline void
+ct_columns_point(struct ct_columns *columns, uint64_t tsc, uint32_t fn, uint8_t predicted)
+{
+  ct_columns_call(columns, fn, predicted);
+  ct_columns_time(columns, tsc);
+}
+
+/* ---- events ---- */
 
 /* fn is at most CT_FUNCTION_ID_MAX in all of these. The new frame; it belongs to ra_slot, and fn is its root. */
 static inline struct ct_frame *
 ct_encode_enter(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
   ct_encoder_room(encoder, tsc);
-  ct_encoder_put_call(encoder, fn, CT_TRACE_OP_ENTER_PREDICTED);
-  uint64_t now = ct_encoder_put_time(encoder, tsc);
-  struct ct_frame *frame = encoder->top++;
-  *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = ra_slot, .root_fn = fn, .flags = 0};
-  return frame;
+  return ct_columns_enter(&encoder->columns, tsc, fn, ra_slot);
 }
 
 /* The top frame, if any, ends here and fn takes its place; ra_slot, root_fn and the drain's flags stay as they are. */
@@ -202,18 +237,18 @@ static inline void
 ct_encode_tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
   ct_encoder_room(encoder, tsc);
-  ct_encoder_put_call(encoder, fn, CT_TRACE_OP_TAIL_PREDICTED);
-  uint64_t now = ct_encoder_put_time(encoder, tsc);
-  if (CT_UNLIKELY(encoder->top == encoder->frames)) {
-    *encoder->top++ = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
+  ct_columns_call(&encoder->columns, fn, CT_TRACE_OP_TAIL_PREDICTED);
+  uint64_t now = ct_columns_time(&encoder->columns, tsc);
+  if (CT_UNLIKELY(encoder->columns.top == encoder->columns.frames)) {
+    *encoder->columns.top++ = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
     return;
   }
-  struct ct_frame *frame = encoder->top - 1;
+  struct ct_frame *frame = encoder->columns.top - 1;
   frame->enter_tsc = now;
   frame->fn = fn;
   frame->flags &= ~CT_FRAME_UNCERTAIN;
-  if (frame < encoder->floor) {
-    encoder->floor = frame;
+  if (frame < encoder->columns.floor) {
+    encoder->columns.floor = frame;
   }
 }
 
@@ -222,8 +257,7 @@ static inline void
 ct_encode_point(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
   ct_encoder_room(encoder, tsc);
-  ct_encoder_put_call(encoder, fn, CT_TRACE_OP_POINT_PREDICTED);
-  ct_encoder_put_time(encoder, tsc);
+  ct_columns_point(&encoder->columns, tsc, fn, CT_TRACE_OP_POINT_PREDICTED);
 }
 
 /* The top frame returns. The caller has seen to it that there is one. */
@@ -231,15 +265,11 @@ static inline void
 ct_encode_return(struct ct_encoder *encoder, uint64_t tsc)
 {
   ct_encoder_room(encoder, tsc);
-  struct ct_frame *frame = encoder->top - 1;
-  if (CT_UNLIKELY(frame < encoder->floor)) {
+  if (CT_UNLIKELY(encoder->columns.top <= encoder->columns.floor)) {
     ct_encode_return_id(encoder, tsc);
     return;
   }
-  *encoder->op++ = CT_TRACE_OP_RETURN;
-  ct_encoder_put_time(encoder, tsc);
-  encoder->last = frame->fn * 2 + 1;
-  encoder->top = frame;
+  ct_columns_return(&encoder->columns, tsc);
 }
 
 /* A return whose enter is not in the trace. */
@@ -247,10 +277,10 @@ static inline void
 ct_encode_orphan_return(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
   ct_encoder_room(encoder, tsc);
-  *encoder->op++ = CT_TRACE_OP_RETURN_ORPHAN;
-  ct_encoder_put_id(encoder, fn, 1);
-  ct_encoder_put_time(encoder, tsc);
-  encoder->last = fn * 2 + 1;
+  *encoder->columns.op++ = CT_TRACE_OP_RETURN_ORPHAN;
+  ct_columns_id(&encoder->columns, fn, 1);
+  ct_columns_time(&encoder->columns, tsc);
+  encoder->columns.last = fn * 2 + 1;
 }
 
 #endif

@@ -149,7 +149,7 @@ ct_encoder_free(struct ct_encoder *encoder)
 {
   ct_detail_free(encoder);
   ct_contexts_clear(&encoder->contexts);
-  free(encoder->frames);
+  free(encoder->columns.frames);
   free(encoder->stream);
   free(encoder);
 }
@@ -626,7 +626,7 @@ ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t 
   if (encoder == NULL || stream == NULL || frames == NULL) {
     goto no_memory;
   }
-  encoder->frames = encoder->top = encoder->floor = frames;
+  encoder->columns.frames = encoder->columns.top = encoder->columns.floor = frames;
   encoder->frame_capacity = FRAMES_AT_START;
   encoder->frames_held = FRAMES_AT_START;
   writer->frames_held += FRAMES_AT_START;
@@ -661,8 +661,8 @@ ct_encoder_close(struct ct_encoder *encoder)
   ct_writer_thread_reserve(encoder->writer, 0);
   ct_writer_thread_commit(encoder->writer, CT_WRITER_CLOSE, encoder->stream, 0, 0);
   ct_contexts_clear(&encoder->contexts);
-  free(encoder->frames);
-  encoder->frames = encoder->top = encoder->floor = NULL;
+  free(encoder->columns.frames);
+  encoder->columns.frames = encoder->columns.top = encoder->columns.floor = NULL;
   encoder->frame_capacity = 0;
   encoder->writer->frames_held -= encoder->frames_held;
   encoder->frames_held = 0;
