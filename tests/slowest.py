@@ -245,5 +245,19 @@ def slowest_values(scene):
     expect(tree["args"] == line["args"] and tree["arguments"] == line["arguments"] and "result" in tree, f"{tree}, {line}")
 
 
+@case
+def slowest_numbers(scene):
+    """Values as replay has them, to the letter, in calls inside of others, too; no member twice."""
+    source = scene.write("tenth.c", "__attribute__((noinline)) double tenth(double x) { __asm__ volatile(\"\"); return x / 10; }\n"
+                         "__attribute__((noinline)) double around(double x) { double y = tenth(x); __asm__ volatile(\"\"); return y; }\n"
+                         "int main(void) { return around(1.0) + around(0.3) > 1; }\n")
+    scene.record("-q", "--detail", "--", scene.compile(source, "-g", "-O1"))
+    wanted = [re.search(r'"result":.*(?=})', line)[0] for line in scene.run(scene.contrail, "replay", "--json", scene.trace).splitlines()
+              if '"kind":"return"' in line and re.search('"name":"(tenth|around)"', line)]
+    text = scene.run(scene.contrail, "slowest", "around", "--json", scene.trace)
+    expect(len(wanted) == 4 and '"value":0.1}' in wanted[0] and all(values in text for values in wanted), f"{wanted}, {text}")
+    json.loads(text, object_pairs_hook=lambda pairs: expect(len(dict(pairs)) == len(pairs), f"{pairs}") or dict(pairs))
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

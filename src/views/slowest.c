@@ -558,18 +558,18 @@ id_json(uint64_t id)
   return json_string(text);
 }
 
-/* Members that are text already: ,"args":["0x1"] */
-static void
-put_values(json_t *json, const char *members)
+/* An object without its closing brace: more of its members follow. Takes the json. */
+static int
+put_open(FILE *out, json_t *json)
 {
-  char *text = NULL;
-  if (members == NULL || members[0] != ',' || asprintf(&text, "{%s}", members + 1) < 0) {
-    return;
+  char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+  json_decref(json);
+  if (text == NULL) {
+    return CT_ENOMEM;
   }
-  json_t *values = json_loads(text, 0, NULL);
-  json_object_update_missing(json, values);
-  json_decref(values);
+  fwrite(text, 1, strlen(text) - 1, out);
   free(text);
+  return 0;
 }
 
 static json_t *
@@ -605,26 +605,71 @@ entry_json(const struct slowest *slowest, const struct ct_entry *entry)
   if (entry->kind == CT_ENTRY_AWAY) {
     json_object_set_new(json, "reason", json_string(away_text(entry->end)));
   }
-  if (is_repetition) {
-    json_object_set_new(json, "slowest", entry_json(slowest, entry->slowest));
-  } else if (is_call) {
+  if (is_call && !is_repetition) {
     json_object_set_new(json, "id", id_json(entry->id));
     json_object_set_new(json, "reason", json_string(ct_span_end_text((enum ct_span_end)entry->end)));
     if (entry->before) {
       json_object_set_new(json, "entered_before", json_true());
     }
-    put_values(json, entry->text);
-    put_values(json, entry->result);
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < entry->entry_count; i++) {
-      json_array_append_new(list, entry_json(slowest, entry->entries[i]));
-    }
-    json_object_set_new(json, "calls", list);
-    json_object_set_new(json, "hidden",
-                        json_pack("{s:I, s:I}", "calls", (json_int_t)entry->hidden_calls, "total_ns",
-                                  (json_int_t)ns_of(slowest, entry->hidden_ticks)));
   }
   return json;
+}
+
+static int put_json_entry(const struct slowest *slowest, const struct ct_entry *entry);
+
+/* What only a call has. Its values are text already, as replay has them: ,"args":["0x1"] */
+static int
+put_json_inside(const struct slowest *slowest, const struct ct_entry *entry)
+{
+  FILE *out = slowest->out;
+  int code = 0;
+  fputs(entry->text != NULL ? entry->text : "", out);
+  fputs(entry->result != NULL ? entry->result : "", out);
+  fputs(",\"calls\":[", out);
+  for (uint32_t i = 0; i < entry->entry_count && code == 0; i++) {
+    fputs(i != 0 ? "," : "", out);
+    code = put_json_entry(slowest, entry->entries[i]);
+  }
+  fprintf(out, "],\"hidden\":{\"calls\":%llu,\"total_ns\":%llu}", (unsigned long long)entry->hidden_calls,
+          (unsigned long long)ns_of(slowest, entry->hidden_ticks));
+  return code;
+}
+
+static int
+put_json_entry(const struct slowest *slowest, const struct ct_entry *entry)
+{
+  int code = put_open(slowest->out, entry_json(slowest, entry));
+  if (code == 0 && entry->kind == CT_ENTRY_CALL && entry->count > 1) {
+    fputs(",\"slowest\":", slowest->out);
+    code = put_json_entry(slowest, entry->slowest);
+  } else if (code == 0 && entry->kind == CT_ENTRY_CALL) {
+    code = put_json_inside(slowest, entry);
+  }
+  fputs("}", slowest->out);
+  return code;
+}
+
+static int
+put_json_root(const struct slowest *slowest, const struct ct_slow_call *found, const struct ct_tree_root *root)
+{
+  const struct process *process = &slowest->processes[found->process];
+  const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
+  json_t *json = json_pack("{s:o, s:o, s:I, s:I, s:o, s:I}", "id", id_json(root->id), "name",
+                           ct_json_string(name_of(slowest, found->fn)), "pid", (json_int_t)process->pid, "tid",
+                           (json_int_t)thread->tid, "thread", ct_json_string(thread->name), "ts_ns",
+                           (json_int_t)since_start_ns(slowest, found->enter_tsc));
+  ct_json_put(json, slowest->options->by_off ? "off_ns" : "duration_ns", ns_of(slowest, found->key));
+  bool is_inside = root->call == NULL && root->inside_of != SIZE_MAX;
+  json_object_set_new(json, "inside_of", is_inside ? id_json(process->trees.roots[root->inside_of].id) : json_null());
+  int code = put_open(slowest->out, json);
+  fputs(",\"tree\":", slowest->out);
+  if (root->call == NULL) {
+    fputs("null", slowest->out);
+  } else if (code == 0) {
+    code = put_json_entry(slowest, root->call);
+  }
+  fputs("}", slowest->out);
+  return code;
 }
 
 static int
@@ -642,19 +687,8 @@ put_json(struct slowest *slowest)
           slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->best.passed_over);
   for (size_t i = 0; i < slowest->best.count && code == 0; i++) {
     const struct ct_tree_root *root = root_at(slowest, i);
-    const struct ct_slow_call *found = &slowest->best.heap[i];
-    const struct process *process = &slowest->processes[found->process];
-    const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
-    json_t *json = json_pack("{s:o, s:o, s:I, s:I, s:o, s:I}", "id", id_json(root->id), "name",
-                             ct_json_string(name_of(slowest, found->fn)), "pid", (json_int_t)process->pid, "tid",
-                             (json_int_t)thread->tid, "thread", ct_json_string(thread->name), "ts_ns",
-                             (json_int_t)since_start_ns(slowest, found->enter_tsc));
-    ct_json_put(json, slowest->options->by_off ? "off_ns" : "duration_ns", ns_of(slowest, found->key));
-    bool is_inside = root->call == NULL && root->inside_of != SIZE_MAX;
-    json_object_set_new(json, "inside_of", is_inside ? id_json(process->trees.roots[root->inside_of].id) : json_null());
-    json_object_set_new(json, "tree", root->call != NULL ? entry_json(slowest, root->call) : json_null());
     fputs(i == 0 ? "\n" : ",\n", slowest->out);
-    code = ct_report_put_json(slowest->out, json);
+    code = put_json_root(slowest, &slowest->best.heap[i], root);
   }
   fputs("]}\n", slowest->out);
   return code;
