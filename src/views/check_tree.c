@@ -7,7 +7,6 @@
 #include "views/process_tree.h"
 #include "views/warnings.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,15 +144,6 @@ add_trace(struct ct_check_tree *tree, struct ct_trace *trace, const struct ct_ch
 
 /* ---- the processes ---- */
 
-static void
-warn(struct ct_check_tree *tree, json_int_t pid, const char *what, const char *text)
-{
-  enum { LINE_CHARS = 800 };
-  char line[LINE_CHARS];
-  snprintf(line, sizeof(line), "process %lld%s: %s", (long long)pid, what, text);
-  json_array_append_new(tree->warnings, ct_json_string(line));
-}
-
 /* One that was followed. A trace that cannot be read is reported; something of the tree is missing then. */
 static int
 add_child(struct ct_check_tree *tree, const struct ct_trace *first, const json_t *child, const struct ct_checks *checks,
@@ -163,24 +153,13 @@ add_child(struct ct_check_tree *tree, const struct ct_trace *first, const json_t
   json_int_t pid = json_integer_value(json_object_get(child, "pid"));
   struct ct_diag why = {""};
   struct ct_trace *trace;
-  char path[PATH_MAX];
-  if (directory == NULL) {
-    warn(tree, pid, " is not in it", "it was not recorded");
+  if (directory == NULL || ct_process_tree_open(first, directory, &trace, &why) != 0) {
+    ct_process_tree_warn(tree->warnings, pid, " is not in it", directory == NULL ? "it was not recorded" : why.text);
     tree->losses.is_cut = true;
     return 0;
   }
-  int length = snprintf(path, sizeof(path), "%s/%s", ct_trace_path(first), directory);
-  if (length >= (int)sizeof(path) || ct_trace_open(path, &trace, &why) != 0) {
-    warn(tree, pid, " is not in it", length >= (int)sizeof(path) ? "its path is too long" : why.text);
-    tree->losses.is_cut = true;
-    return 0;
-  }
-  json_t *warnings = ct_view_warnings(trace), *line;
-  size_t n;
-  json_array_foreach(warnings, n, line)
-  {
-    warn(tree, pid, "", json_string_value(line));
-  }
+  json_t *warnings = ct_view_warnings(trace);
+  ct_process_tree_warn_each(tree->warnings, pid, warnings);
   json_decref(warnings);
   int code = add_trace(tree, trace, checks, options, notes, diag);
   ct_trace_close(trace);

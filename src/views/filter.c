@@ -16,7 +16,6 @@
 #include <contrail/span.h>
 #include <contrail/text.h>
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -88,7 +87,6 @@ int
 ct_filter_open_process(struct ct_trace *first, uint32_t pid, struct ct_trace **out, struct ct_diag *diag)
 {
   const json_t *manifest = ct_trace_manifest(first), *child;
-  char path[PATH_MAX];
   size_t i;
   if (json_integer_value(json_object_get(manifest, "pid")) == pid) {
     *out = first;
@@ -103,10 +101,7 @@ ct_filter_open_process(struct ct_trace *first, uint32_t pid, struct ct_trace **o
     if (directory == NULL) {
       return ct_fail(diag, CT_ERANGE, "process %u was not recorded; `contrail info` says why", pid);
     }
-    if (snprintf(path, sizeof(path), "%s/%s", ct_trace_path(first), directory) >= (int)sizeof(path)) {
-      return ct_fail(diag, CT_EINVAL, "the path of the trace of process %u is too long", pid);
-    }
-    int code = ct_trace_open(path, out, diag);
+    int code = ct_process_tree_open(first, directory, out, diag);
     if (code == CT_OK) { /* ids of its calls are those that SQL gives, of the whole process tree */
       ct_trace_set_place(*out, 0, (uint32_t)i + 1);
     }

@@ -6,6 +6,7 @@
 #include "views/process_tree.h"
 
 #include "trace/batch.h"
+#include "base/json.h"
 #include "views/text.h"
 
 #include <limits.h>
@@ -18,6 +19,36 @@ ct_process_tree_directory(const json_t *child)
 {
   const char *name = json_string_value(json_object_get(child, "directory"));
   return name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL ? NULL : name;
+}
+
+int
+ct_process_tree_open(const struct ct_trace *first, const char *directory, struct ct_trace **out, struct ct_diag *diag)
+{
+  char path[PATH_MAX];
+  if (snprintf(path, sizeof(path), "%s/%s", ct_trace_path(first), directory) >= (int)sizeof(path)) {
+    return ct_fail(diag, CT_EINVAL, "the path of its trace, %s, is too long", directory);
+  }
+  return ct_trace_open(path, out, diag);
+}
+
+void
+ct_process_tree_warn(json_t *list, json_int_t pid, const char *what, const char *text)
+{
+  enum { LINE_CHARS = 800 };
+  char line[LINE_CHARS];
+  snprintf(line, sizeof(line), "process %lld%s: %s", (long long)pid, what, text);
+  json_array_append_new(list, ct_json_string(line));
+}
+
+void
+ct_process_tree_warn_each(json_t *list, json_int_t pid, const json_t *texts)
+{
+  const json_t *text;
+  size_t i;
+  json_array_foreach((json_t *)texts, i, text)
+  {
+    ct_process_tree_warn(list, pid, "", json_string_value(text));
+  }
 }
 
 size_t

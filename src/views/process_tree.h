@@ -17,6 +17,12 @@ json_t *ct_process_tree_info(const struct ct_trace *trace);
 size_t ct_process_tree_size(const struct ct_trace *trace);
 /* Of a member of the manifest's children: the name of its trace's directory, in the first one's; NULL: it has none. */
 const char *ct_process_tree_directory(const json_t *child);
+/* That trace, of the family of first. CT_EINVAL: its path is too long; as ct_trace_open. */
+int ct_process_tree_open(const struct ct_trace *first, const char *directory, struct ct_trace **out,
+                         struct ct_diag *diag);
+/* "process 123WHAT: TEXT" for a list of warnings; of each line of a list. */
+void ct_process_tree_warn(json_t *list, json_int_t pid, const char *what, const char *text);
+void ct_process_tree_warn_each(json_t *list, json_int_t pid, const json_t *texts);
 /* As lines; nothing when children were not followed. */
 void ct_process_tree_write(const struct ct_trace *trace, FILE *out);
 

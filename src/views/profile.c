@@ -343,23 +343,6 @@ add_trace(struct ct_trace *trace, const struct ct_profile_wanted *wanted, struct
 
 /* ---- a process tree ---- */
 
-static void
-warn_of(struct ct_profile *profile, json_int_t pid, const json_t *warnings, const char *why_not)
-{
-  char text[800];
-  const json_t *line;
-  size_t i;
-  if (why_not != NULL) {
-    snprintf(text, sizeof(text), "process %lld is not in it: %s", (long long)pid, why_not);
-    json_array_append_new(profile->warnings, ct_json_string(text));
-  }
-  json_array_foreach((json_t *)warnings, i, line)
-  {
-    snprintf(text, sizeof(text), "process %lld: %s", (long long)pid, json_string_value(line));
-    json_array_append_new(profile->warnings, ct_json_string(text));
-  }
-}
-
 static int
 add_child(const json_t *child, const struct ct_profile_wanted *wanted, struct ct_profile *profile, struct ct_diag *diag)
 {
@@ -367,17 +350,15 @@ add_child(const json_t *child, const struct ct_profile_wanted *wanted, struct ct
   json_int_t pid = json_integer_value(json_object_get(child, "pid"));
   struct ct_diag why = {""};
   struct ct_trace *trace;
-  char path[PATH_MAX];
   if (directory == NULL) {
     return 0; /* it was not recorded, which info shows */
   }
-  int length = snprintf(path, sizeof(path), "%s/%s", ct_trace_path(profile->trace), directory);
-  if (length >= (int)sizeof(path) || ct_trace_open(path, &trace, &why) != 0) {
-    warn_of(profile, pid, NULL, length >= (int)sizeof(path) ? "its path is too long" : why.text);
+  if (ct_process_tree_open(profile->trace, directory, &trace, &why) != 0) {
+    ct_process_tree_warn(profile->warnings, pid, " is not in it", why.text);
     return 0;
   }
   json_t *warnings = ct_view_warnings(trace);
-  warn_of(profile, pid, warnings, NULL);
+  ct_process_tree_warn_each(profile->warnings, pid, warnings);
   json_decref(warnings);
   int code = add_trace(trace, wanted, profile, diag);
   ct_trace_close(trace);

@@ -11,7 +11,6 @@
 #include "views/span_filter.h"
 #include "views/warnings.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -575,15 +574,6 @@ ct_view_wants_process(const struct ct_filter *filter, json_int_t pid)
   return wanted;
 }
 
-static void
-warn(json_t *list, json_int_t pid, const char *what, const char *text)
-{
-  enum { LINE_CHARS = 800 };
-  char line[LINE_CHARS];
-  snprintf(line, sizeof(line), "process %lld%s: %s", (long long)pid, what, text);
-  json_array_append_new(list, ct_json_string(line));
-}
-
 /* One that was followed. A trace that cannot be read is reported, and the others are shown. */
 static int
 read_child(struct ct_view_reading *reading, const json_t *child, uint32_t number, struct ct_diag *diag)
@@ -592,13 +582,11 @@ read_child(struct ct_view_reading *reading, const json_t *child, uint32_t number
   json_int_t pid = json_integer_value(json_object_get(child, "pid"));
   struct ct_trace *trace;
   struct ct_diag why = {""};
-  char path[PATH_MAX];
   if (directory == NULL || !ct_view_wants_process(reading->filter, pid)) {
     return 0; /* it was not recorded, which info shows; or it is not asked for */
   }
-  int length = snprintf(path, sizeof(path), "%s/%s", ct_trace_path(reading->trace), directory);
-  if (length >= (int)sizeof(path) || ct_trace_open(path, &trace, &why) != 0) {
-    warn(reading->warnings, pid, " is not in it", length >= (int)sizeof(path) ? "its path is too long" : why.text);
+  if (ct_process_tree_open(reading->trace, directory, &trace, &why) != 0) {
+    ct_process_tree_warn(reading->warnings, pid, " is not in it", why.text);
     return 0;
   }
   ct_trace_set_place(trace, 0, number);
@@ -606,12 +594,8 @@ read_child(struct ct_view_reading *reading, const json_t *child, uint32_t number
     ct_trace_close(trace);
     return ct_fail(diag, CT_ENOMEM, "out of memory for the range of the trace");
   }
-  json_t *damage = ct_view_damage(trace), *item;
-  size_t n;
-  json_array_foreach(damage, n, item)
-  {
-    warn(reading->warnings, pid, "", json_string_value(item));
-  }
+  json_t *damage = ct_view_damage(trace);
+  ct_process_tree_warn_each(reading->warnings, pid, damage);
   json_decref(damage);
   int code = read_trace(reading, trace, diag);
   ct_trace_close(trace);

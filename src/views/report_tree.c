@@ -14,7 +14,6 @@
 #include "views/warnings.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,14 +189,12 @@ add_child(struct tree_report *report, const struct ct_trace *first, const char *
 {
   struct ct_trace *trace;
   struct ct_diag why = {""};
-  char path[PATH_MAX];
   process->directory = strdup(directory);
   if (process->directory == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of processes");
   }
-  int length = snprintf(path, sizeof(path), "%s/%s", ct_trace_path(first), directory);
-  if (length >= (int)sizeof(path) || ct_trace_open(path, &trace, &why) != 0) {
-    process->why_not = strdup(length >= (int)sizeof(path) ? "its path is too long" : why.text);
+  if (ct_process_tree_open(first, directory, &trace, &why) != 0) {
+    process->why_not = strdup(why.text);
     return process->why_not != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory for the list of processes");
   }
   int code = add_trace(report, trace, process, diag);
