@@ -61,7 +61,6 @@ struct firefox {
   uint32_t open_count, open_capacity;
   uint64_t last_ns, cut;
   uint32_t threads;
-  uint32_t lost; /* the frame of lost events; CT_FRAMES_NONE: there is none yet */
 };
 
 /* ---- columns ---- */
@@ -292,10 +291,8 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
   struct firefox *firefox = arg;
   struct ct_sink *out = &firefox->columns[MARKER_DATA].out;
   uint64_t begin = ct_walk_ns(place, tsc - place->gap_ticks), end = ct_walk_ns(place, tsc);
-  if (firefox->lost == CT_FRAMES_NONE) {
-    firefox->lost = ct_export_frames_add_text(&firefox->frames, "(events lost)");
-  }
-  int code = firefox->lost == CT_FRAMES_NONE ? CT_ENOMEM : ct_running_gap(&firefox->running, firefox->lost, begin, end);
+  uint32_t frame = ct_export_frames_lost(&firefox->frames);
+  int code = frame == CT_FRAMES_NONE ? CT_ENOMEM : ct_running_gap(&firefox->running, frame, begin, end);
   if (code != 0) {
     return code;
   }
@@ -573,7 +570,7 @@ write_firefox(const struct ct_export_job *job, struct ct_sink *out, struct ct_di
                                           .switched = switched,
                                           .lost = put_lost,
                                           .end_thread = end_thread};
-  struct firefox firefox = {.out = out, .diag = diag, .lost = CT_FRAMES_NONE};
+  struct firefox firefox = {.out = out, .diag = diag};
   struct ct_walk_sums sums = {0};
   firefox.running.open = open_frame;
   firefox.running.close = close_frame;

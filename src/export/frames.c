@@ -46,9 +46,11 @@ ct_export_frames_add(struct ct_export_frames *frames, uint32_t fn)
 }
 
 uint32_t
-ct_export_frames_add_text(struct ct_export_frames *frames, const char *name)
+ct_export_frames_lost(struct ct_export_frames *frames)
 {
-  return add(frames, name, "", NULL, 0);
+  uint32_t number = frames->lost != 0 ? frames->lost - 1 : add(frames, "(events lost)", "", NULL, 0);
+  frames->lost = number != CT_FRAMES_NONE ? number + 1 : 0;
+  return number;
 }
 
 void

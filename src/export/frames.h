@@ -19,12 +19,13 @@ struct ct_export_frames {
   struct ct_trace *trace; /* the one at hand ... */
   uint32_t *of;           /* ... of its functions: number + 1, 0: none yet */
   uint32_t fn_count;
+  uint32_t lost; /* number + 1 of that of lost events */
 };
 enum { CT_FRAMES_NONE = UINT32_MAX };
 int ct_export_frames_begin(struct ct_export_frames *frames, struct ct_trace *trace); /* 0 or CT_ENOMEM */
 uint32_t ct_export_frames_add(struct ct_export_frames *frames, uint32_t fn);         /* CT_FRAMES_NONE: out of memory */
-/* One that is no function. */
-uint32_t ct_export_frames_add_text(struct ct_export_frames *frames, const char *name);
+/* One that is no function, for lost events; the same each time. */
+uint32_t ct_export_frames_lost(struct ct_export_frames *frames);
 void ct_export_frames_destroy(struct ct_export_frames *frames);
 
 static inline uint32_t

@@ -206,7 +206,7 @@ put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t
 {
   struct parquet *parquet = arg;
   struct ct_parquet *file = parquet->spans;
-  uint32_t function = ct_export_frames_add_text(&parquet->frames, "(events lost)");
+  uint32_t function = ct_export_frames_lost(&parquet->frames);
   if (function == CT_FRAMES_NONE) {
     return CT_ENOMEM;
   }

@@ -14,7 +14,6 @@ struct speedscope {
   struct ct_sink *out;
   struct ct_export_frames frames;
   struct ct_running running;
-  uint32_t lost; /* the frame for lost events */
   uint32_t profiles;
   bool has_event;
 };
@@ -116,13 +115,10 @@ static int
 put_lost(void *arg, const struct ct_walk_place *place, uint64_t events, uint64_t tsc)
 {
   struct speedscope *speedscope = arg;
-  if (speedscope->lost == CT_FRAMES_NONE) {
-    speedscope->lost = ct_export_frames_add_text(&speedscope->frames, "(events lost)");
-  }
-  return speedscope->lost == CT_FRAMES_NONE
-             ? CT_ENOMEM
-             : ct_running_gap(&speedscope->running, speedscope->lost, ct_walk_ns(place, tsc - place->gap_ticks),
-                              ct_walk_ns(place, tsc));
+  uint32_t frame = ct_export_frames_lost(&speedscope->frames);
+  return frame == CT_FRAMES_NONE ? CT_ENOMEM
+                                 : ct_running_gap(&speedscope->running, frame,
+                                                  ct_walk_ns(place, tsc - place->gap_ticks), ct_walk_ns(place, tsc));
 }
 
 static void
@@ -156,7 +152,7 @@ write_speedscope(const struct ct_export_job *job, struct ct_sink *out, struct ct
                                           .switched = switched,
                                           .lost = put_lost,
                                           .end_thread = end_thread};
-  struct speedscope speedscope = {.out = out, .lost = CT_FRAMES_NONE};
+  struct speedscope speedscope = {.out = out};
   struct ct_walk_sums sums = {0};
   speedscope.running.open = put_open;
   speedscope.running.close = put_close;
