@@ -52,7 +52,12 @@ enum {
   ANCESTORS_MAX = 64,
 };
 
-/* What the witness writes and contrail reads, and the other way round. All with sequential consistency: rare. */
+/*
+ * What the witness writes and contrail reads, and the other way round. A count is there when the step after it is seen:
+ * count_one adds to steps with release, reconcile loads them with acquire, and what account and was_for_group load of
+ * the counts comes after that. Between its two looks, and between `stopped` and what each side does about it, is a
+ * system call.
+ */
 struct page {
   _Atomic uint32_t counts[SIGNALS];
   _Atomic uint32_t steps;
@@ -74,7 +79,8 @@ struct ct_signals {
   bool serving;
   ct_signals_unheard *unheard;
   void *context;
-  time_t asked;              /* when SIGTERM was handed on; 0: was not, or has been dealt with */
+  time_t asked; /* when SIGTERM was handed on; 0: was not, or has been dealt with */
+  /* Relaxed: each says all there is; the thread has ended when ct_signals_die_of looks. */
   atomic_bool over;          /* the program has ended */
   atomic_bool enough;        /* and somebody wants contrail to */
   atomic_bool came[SIGNALS]; /* to the group, or to contrail in the program's place */
@@ -140,11 +146,11 @@ static void
 count_one(struct page *page, int fd)
 {
   struct signalfd_siginfo info;
-  atomic_fetch_add(&page->steps, 1);
+  atomic_fetch_add_explicit(&page->steps, 1, memory_order_acq_rel);
   if (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info) && info.ssi_signo < SIGNALS) {
-    atomic_fetch_add(&page->counts[info.ssi_signo], 1);
+    atomic_fetch_add_explicit(&page->counts[info.ssi_signo], 1, memory_order_relaxed);
   }
-  atomic_fetch_add(&page->steps, 1);
+  atomic_fetch_add_explicit(&page->steps, 1, memory_order_release);
 }
 
 /* Not to be taken for contrail by who looks for processes by name or command line. */
@@ -189,7 +195,7 @@ witness_main(struct page *page, pid_t contrail, int pipe_fd)
   struct pollfd wait[2] = {{.fd = pipe_end, .events = POLLIN}, {.fd = signalfd(-1, &all, 0), .events = POLLIN}};
   for (;;) {
     int parent;
-    pid_t stopped = atomic_load(&page->stopped);
+    pid_t stopped = atomic_load_explicit(&page->stopped, memory_order_acquire);
     if (poll(wait, 2, stopped != 0 ? RESUMED_MS : -1) < 0 && errno != EINTR) {
       _exit(0);
     }
@@ -235,9 +241,9 @@ reconcile(const struct ct_signals *signals)
 {
   uint64_t pending = 0;
   for (int i = 0; i < RECONCILE_STEPS; i++) {
-    uint32_t steps = atomic_load(&signals->page->steps);
+    uint32_t steps = atomic_load_explicit(&signals->page->steps, memory_order_acquire);
     pending = pending_of(signals->witness);
-    if (pending == 0 && steps % 2 == 0 && atomic_load(&signals->page->steps) == steps) {
+    if (pending == 0 && steps % 2 == 0 && atomic_load_explicit(&signals->page->steps, memory_order_acquire) == steps) {
       return 0;
     }
     struct timespec wait = {0, 1000 * 1000};
@@ -259,7 +265,7 @@ account(struct ct_signals *signals)
 {
   uint32_t counts[SIGNALS];
   for (int i = 0; i < SIGNALS; i++) {
-    counts[i] = atomic_load(&signals->page->counts[i]);
+    counts[i] = atomic_load_explicit(&signals->page->counts[i], memory_order_acquire);
   }
   if (!has_signal(signals)) {
     memcpy(signals->seen, counts, sizeof(counts));
@@ -276,7 +282,7 @@ was_for_group(struct ct_signals *signals, const struct signalfd_siginfo *info)
     return info->ssi_code == SI_KERNEL || getpgid((pid_t)info->ssi_pid) == getpgrp();
   }
   uint64_t uncounted = reconcile(signals);
-  bool group = atomic_load(&signals->page->counts[n]) != signals->seen[n] ||
+  bool group = atomic_load_explicit(&signals->page->counts[n], memory_order_acquire) != signals->seen[n] ||
                (uncounted != UINT64_MAX && uncounted >> (n - 1) & 1);
   account(signals);
   return group;
@@ -309,7 +315,7 @@ stop_with(struct ct_signals *signals, int signal)
   sigset_t one, mask;
   sigemptyset(&one);
   sigaddset(&one, signal);
-  atomic_store(&signals->page->stopped, signals->program);
+  atomic_store_explicit(&signals->page->stopped, signals->program, memory_order_release);
   if (signals->witness != 0 && write(signals->poke_fd, "s", 1) < 0) {
     signal = SIGSTOP; /* nothing better can be done, and it cannot happen */
   }
@@ -326,7 +332,7 @@ stop_with(struct ct_signals *signals, int signal)
     }
     sigaction(signal, &before, NULL);
   }
-  atomic_store(&signals->page->stopped, 0);
+  atomic_store_explicit(&signals->page->stopped, 0, memory_order_release);
 }
 
 /* The program is stopped, and no SIGCONT waits to be handed on: so is contrail, until it is continued. */
@@ -393,10 +399,10 @@ deal_with(struct ct_signals *signals, const struct signalfd_siginfo *info, bool 
   if (n >= SIGNALS || is_own(info) || info->ssi_pid == (uint32_t)signals->witness) {
     return;
   }
-  atomic_store(&signals->came[n], true);
-  if (atomic_load(&signals->over)) {
+  atomic_store_explicit(&signals->came[n], true, memory_order_relaxed);
+  if (atomic_load_explicit(&signals->over, memory_order_relaxed)) {
     if (ends_programs(n)) {
-      atomic_store(&signals->enough, true);
+      atomic_store_explicit(&signals->enough, true, memory_order_relaxed);
     }
     return;
   }
@@ -419,7 +425,8 @@ static void
 check_for_unheard(struct ct_signals *signals)
 {
   struct pollfd ended = {.fd = signals->pidfd, .events = POLLIN};
-  if (signals->asked != 0 && now_s() - signals->asked >= UNHEARD_S && !atomic_load(&signals->over)) {
+  if (signals->asked != 0 && now_s() - signals->asked >= UNHEARD_S &&
+      !atomic_load_explicit(&signals->over, memory_order_relaxed)) {
     signals->asked = 0;
     if (poll(&ended, 1, 0) == 0) {
       signals->unheard(signals->context);
@@ -449,7 +456,7 @@ serve_main(void *context)
     } else if (signals->page != NULL) {
       account(signals);
     }
-    if (!atomic_load(&signals->over)) {
+    if (!atomic_load_explicit(&signals->over, memory_order_relaxed)) {
       check_for_stop(signals);
       check_for_unheard(signals);
     }
@@ -513,13 +520,13 @@ ct_signals_serve(struct ct_signals *signals, pid_t program, ct_signals_unheard *
 void
 ct_signals_forget_program(struct ct_signals *signals)
 {
-  atomic_store(&signals->over, true);
+  atomic_store_explicit(&signals->over, true, memory_order_relaxed);
 }
 
 bool
 ct_signals_enough(const struct ct_signals *signals)
 {
-  return atomic_load(&signals->enough);
+  return atomic_load_explicit(&signals->enough, memory_order_relaxed);
 }
 
 void
@@ -528,7 +535,7 @@ ct_signals_die_of(const struct ct_signals *signals, int signal)
   struct sigaction action = {.sa_handler = SIG_DFL};
   struct rlimit none = {0, 0};
   sigset_t one;
-  if (signal < 1 || signal >= SIGNALS || !atomic_load(&signals->came[signal])) {
+  if (signal < 1 || signal >= SIGNALS || !atomic_load_explicit(&signals->came[signal], memory_order_relaxed)) {
     return;
   }
   fflush(NULL);

@@ -56,7 +56,7 @@ add_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call)
                                .spaces = {{.fd = -1}, {.fd = -1}},
                                .number = all->made++,
                                .image = all->image,
-                               .changes = atomic_load(&all->changes),
+                               .changes = atomic_load_explicit(&all->changes, memory_order_acquire),
                                .next = all->first};
   tracer->code->process = &tracer->process;
   tracer->space = &tracer->spaces[0];

@@ -65,6 +65,7 @@ OTHER_BYTES = {"base": {'"\\xEF\\xBF\\xBD"', "0xc2", "0xC2", "0xF4", "0x90"},  #
 DECLARED = re.compile(r"^(?!static|typedef)[A-Za-z][\w \t*]*?[ \t*](\w+)\([^;{}]*\)\s*;", re.M)
 DEFINED = re.compile(r"^(?!static\b)[A-Za-z][\w \t*]*\n(\w+)\(", re.M)  # the type has a line of its own
 TYPED = re.compile(r"^(?:typedef )?(?:struct|union|enum) (ct_\w+)\s*\{", re.M)
+ORDERLESS = re.compile(r"\b(?:atomic_(?:load|store|exchange|fetch_\w+?|compare_exchange_\w+?|flag_\w+?)(?<!_explicit)|__sync_\w+)(?=\()")
 LINES_MAX = 800
 LONG = re.compile(r"longer than (?:other files|others)", re.I)  # at the head, with the reason
 CODE = ("src", "include", "tests", "bench", "examples")
@@ -269,6 +270,14 @@ def check_children(_):
         yield f"{', '.join(CHILDREN)} call {len(called - own)} functions of a session: {', '.join(sorted(called - own))}"
 
 
+@check("atomic operations name their order")
+def check_orders(_):
+    """None is sequentially consistent because nothing is said."""
+    for path, text in sources("src", "include"):
+        for name in ORDERLESS.findall(bare(text)):
+            yield f"{path}: {name}: its order is not named"
+
+
 @check("no two types of one name")
 def check_types(_):
     """Of those that are the project's everywhere (ct_), each stands in one place; files may have small ones of their own."""
@@ -329,6 +338,7 @@ FAULTS = {
     "src/plan/plan.c": [(check_zydis, "static ZydisDecoder decoder;"),
                         (check_includes, '#include "process/process.h"')],
     "src/base/json.c": [(check_includes, '#include "trace/batch.h"')],
+    "src/drain/sampling.c": [(check_orders, "static void f(atomic_int *n)\n{\n  atomic_fetch_add(n, 1);\n}")],
     "src/views/report.c": [(check_types, "struct ct_image {\n  int fd;\n};")],
     "src/x86/emit.h": [(check_forms, "static inline void\nct_emit_hlt(struct ct_code *code)\n{\n}")],
     "src/x86/translate.c": [(check_anonymous, "static void f(struct ct_code *out)\n{\n  ct_emit_u8(out, 0xf0);\n}"),
