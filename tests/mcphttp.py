@@ -19,7 +19,7 @@ import time
 
 import harness
 import mcp
-import mcptools
+import mcphunts
 from harness import case, expect, main, wait_for
 from mcp import SDK, STEPS, TICKS, VERSIONS, installed
 
@@ -134,7 +134,7 @@ http.client.HTTPConnection.__exit__ = lambda self, *_: self.close()
 
 
 class Hunter(mcp.Client):
-    """What the hunts of mcptools.py take for their client, by HTTP."""
+    """What the hunts of mcphunts.py take for their client, by HTTP."""
 
     def __init__(self, server):  # pylint: disable=super-init-not-called
         self.client, self.calls, self.tokens = Client(server), 0, 0
@@ -150,8 +150,8 @@ class Hunter(mcp.Client):
 @case
 def hunts(scene):
     """The five hunts by HTTP, as by standard input and output."""
-    return "; ".join(hunt(scene) for hunt in (mcptools.hunt_slow, mcptools.hunt_hot_caller, mcptools.hunt_crash, mcptools.hunt_hang,
-                                             mcptools.hunt_regression))
+    return "; ".join(hunt(scene) for hunt in (mcphunts.hunt_slow, mcphunts.hunt_hot_caller, mcphunts.hunt_crash, mcphunts.hunt_hang,
+                                             mcphunts.hunt_regression))
 
 
 @case

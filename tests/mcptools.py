@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""contrail mcp: its tools on real programs while they run, pages, errors that change nothing, what is allowed, and hunts that use only
-what the answers say.
+"""contrail mcp: its tools on real programs while they run, pages, errors that change nothing, what is allowed.
 
     tests/mcptools.py [--filter PATTERN] [--build DIR]
 """
@@ -14,9 +13,8 @@ import threading
 import time
 
 from harness import Skip, case, expect, main, need_root, wait_for
-from mcp import CRASH, HANG, NOISY, STEPS, TICKS, VERSIONS, Client, Scene, has_patches, tokens_of
+from mcp import HANG, NOISY, STEPS, TICKS, VERSIONS, Client, Scene, has_patches, tokens_of
 
-HUNT_CALLS, HUNT_TOKENS = 10, 20000
 ENDLESS = r"""
 #include <unistd.h>
 __attribute__((noinline)) int leaf(volatile int *x) { return (*x)++; }
@@ -722,81 +720,6 @@ def documents(scene):
     for term in ("tail call", "branch-into", "overwritten", "spans", "callout", "light hooks"):
         expect(client.tool("explain", term=term)["lines"], term)
     expect("nothing about" in client.tool("explain", term="xyzzy")["uncertain"][0], "an unknown word")
-
-
-# ---- hunts, by what the answers say alone ----
-
-def within(client):
-    """All that an agent has to read and to write: the instructions, tools/list, its calls and their answers."""
-    expect(client.calls <= HUNT_CALLS and client.tokens <= HUNT_TOKENS, f"{client.calls} calls, some {client.tokens} tokens")
-    return f"{client.calls} calls, at most {client.tokens} tokens"
-
-
-def named(lines, pattern=r"(\w+)(?:\(\))?$"):
-    """The functions that the lines of a report end with."""
-    return [found[1] for found in (re.search(pattern, line.split("  --")[0].rstrip()) for line in lines) if found]
-
-
-@case
-def hunt_slow(scene):
-    client = scene.hunter()
-    client.tool("launch", program=scene.own(STEPS, "steps", "-DLOOKUPS=3"), wait_s=30)
-    rows = client.tool("query", sql="SELECT function, duration, parent_id FROM spans WHERE module = 'steps' AND function NOT IN ('main') "
-                                    "ORDER BY duration DESC LIMIT 3")["rows"]
-    expect("flush_all" in [row[0] for row in rows[:2]] and rows[1][1] > 5e7, str(rows))
-    slow = client.tool("analyze", view="slowest", filter={"function": "serve"}, count=1, levels=3)
-    expect(any("flush_all" in line for line in slow["lines"]), str(slow["lines"]))
-    return within(client)
-
-
-@case
-def hunt_hot_caller(scene):
-    client = scene.hunter()
-    client.tool("launch", program=scene.own(STEPS, "steps", "-DLOOKUPS=2000"), wait_s=30)
-    report = client.tool("analyze", view="report", sort="calls", filter={"module": "steps"}, limit=6)
-    hot = [name for name in named(report["lines"]) if name in ("leaf", "lookup", "parse", "serve")]
-    expect(hot[:2] in (["leaf", "lookup"], ["lookup", "leaf"]), str(report["lines"]))
-    callers = client.tool("analyze", view="callers", filter={"function": "lookup"})
-    expect("refresh" in callers["lines"][2], str(callers["lines"]))
-    return within(client)
-
-
-@case
-def hunt_crash(scene):
-    client = scene.hunter()
-    done = client.tool("launch", program=scene.own(CRASH, "crash"), wait_s=30)
-    expect("signal 11" in done["end"] and any("view=crash" in one for one in done["next"]), str(done))
-    crash = "\n".join(client.tool("analyze", view="crash")["lines"])
-    expect("SIGSEGV" in crash and "total" in crash and "load" in crash, crash)
-    ended = client.tool("query", sql="SELECT function FROM spans WHERE reason = 'killed' ORDER BY depth DESC")["rows"]
-    expect(ended[:3] == [["total"], ["load"], ["main"]], str(ended))
-    return within(client)
-
-
-@case
-def hunt_hang(scene):
-    client = scene.hunter()
-    client.tool("launch", program=scene.own(HANG, "hang"), wait_s=0.5)
-    expect(client.tool("session", action="status")["threads"] == 2, "threads")
-    lines = client.tool("analyze", view="threads")["lines"]
-    text = "\n".join(lines)
-    expect("take_a_then_b" in text and "take_b_then_a" in text and "mutex_lock" in text, text)
-    waits = [line for line in lines if "mutex_lock" in line and re.search(r"[3-9]\d\d\.\d ms|\d s$", line)]
-    expect(len({line.split()[0] for line in waits}) == 2, text)
-    return within(client)
-
-
-@case
-def hunt_regression(scene):
-    client = scene.hunter()
-    before = client.tool("launch", program=scene.own(STEPS, "before", "-DLOOKUPS=3"), wait_s=30)["session"]
-    after = client.tool("launch", program=scene.own(STEPS, "after", "-DLOOKUPS=300"), wait_s=30)["session"]
-    changed = client.tool("analyze", view="diff", trace=after, other=before, sort="calls", filter={"module": "*"})
-    text = "\n".join(changed["lines"])
-    expect("lookup" in text and "leaf" in text, text)
-    callers = client.tool("analyze", view="callers", filter={"function": "lookup"}, trace=after)
-    expect("refresh" in callers["lines"][2], str(callers["lines"]))
-    return within(client)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,12 @@ def sources(*folders):
                 yield path, text + PLANTED.get(path, "")
 
 
+def scripts():
+    for path in sorted(path for folder in ("tests", "bench", "tools") for path in glob.glob(f"{folder}/**/*.py", root_dir=ROOT, recursive=True)):
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            yield path, file.read()
+
+
 @functools.cache
 def bare(text):
     """Without its comments."""
@@ -231,7 +237,7 @@ def check_circles(_):
 @check(f"files up to {LINES_MAX} lines")
 def check_length(_):
     """Longer ones say why at the head."""
-    for path, text in sources(*CODE):
+    for path, text in [*sources(*CODE), *scripts()]:
         lines = text.count("\n")
         if lines > LINES_MAX and not LONG.search(text[:4000]):
             yield f"{path}: {lines} lines, more than {LINES_MAX}"
