@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "target/lsda.h"
+#include "xorshift.h"
 
 #define TABLE_ADDRESS 0x2000ull /* of the table's first byte; a page that the image's segment begins below */
 #define FUNCTION      0x401000ull
@@ -234,10 +235,7 @@ random_bytes(void **state)
     uint8_t table[64];
     struct pads pads;
     for (size_t i = 0; i < sizeof(table); i++) {
-      random ^= random << 13;
-      random ^= random >> 7;
-      random ^= random << 17;
-      table[i] = (uint8_t)(random >> 32);
+      table[i] = (uint8_t)(xorshift(&random) >> 32);
     }
     if (round % 2 == 0) { /* a head that leads on to the call sites */
       table[0] = table[1] = 0xff;

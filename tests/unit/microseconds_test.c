@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "export/microseconds.h"
+#include "xorshift.h"
 
 enum { RANDOM = 300000 };
 
@@ -19,10 +20,7 @@ static uint64_t seed = 88172645463325252u;
 static uint64_t
 random_below(uint64_t limit)
 {
-  seed ^= seed << 13;
-  seed ^= seed >> 7;
-  seed ^= seed << 17;
-  return seed % limit;
+  return xorshift(&seed) % limit;
 }
 
 static double

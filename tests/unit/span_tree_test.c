@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Calling context trees: their nodes, what is above them, and their bytes, of which nothing is believed. */
 #include "index/index_internal.h"
+#include "xorshift.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,32 +15,23 @@ enum { FUNCTIONS = 7, LIMIT = 500 };
 
 static uint64_t seed = 88172645463325252u;
 
-static uint64_t
-next_random(void)
-{
-  seed ^= seed << 13;
-  seed ^= seed >> 7;
-  seed ^= seed << 17;
-  return seed;
-}
-
 /* Of calls at random, some of them recursive, until it is full. */
 static void
 fill(struct ct_span_tree *tree)
 {
   assert_int_equal(ct_span_tree_init(tree, LIMIT), 0);
   while (!tree->is_broken) {
-    uint32_t parent = CT_TREE_OWN + (uint32_t)(next_random() % (tree->count - CT_TREE_OWN));
-    uint32_t fn = (uint32_t)(next_random() % FUNCTIONS), node = ct_span_tree_child(tree, parent, fn);
+    uint32_t parent = CT_TREE_OWN + (uint32_t)(xorshift(&seed) % (tree->count - CT_TREE_OWN));
+    uint32_t fn = (uint32_t)(xorshift(&seed) % FUNCTIONS), node = ct_span_tree_child(tree, parent, fn);
     struct ct_span span = {.fn = fn,
                            .reserved = node,
-                           .end = next_random() % 5 == 0 ? CT_SPAN_POINT : CT_SPAN_RETURNED,
+                           .end = xorshift(&seed) % 5 == 0 ? CT_SPAN_POINT : CT_SPAN_RETURNED,
                            .calls = 3,
-                           .duration_ticks = next_random() >> 40,
-                           .self_ticks = next_random() >> 50,
-                           .off_ticks = next_random() % 3 == 0 ? next_random() >> 45 : 0,
-                           .fresh_ticks = next_random() >> 41,
-                           .uncertain = next_random() % 9 == 0 ? CT_SPAN_BEFORE : 0};
+                           .duration_ticks = xorshift(&seed) >> 40,
+                           .self_ticks = xorshift(&seed) >> 50,
+                           .off_ticks = xorshift(&seed) % 3 == 0 ? xorshift(&seed) >> 45 : 0,
+                           .fresh_ticks = xorshift(&seed) >> 41,
+                           .uncertain = xorshift(&seed) % 9 == 0 ? CT_SPAN_BEFORE : 0};
     if (node != CT_TREE_NONE) {
       assert_int_equal(ct_span_tree_child(tree, parent, fn), node);
       ct_span_tree_add(tree, &span);
@@ -90,9 +82,9 @@ bytes_are_not_believed(void **state)
     free(exact);
   }
   for (int turn = 0; turn < 5000; turn++) {
-    size_t at = next_random() % bytes.size;
+    size_t at = xorshift(&seed) % bytes.size;
     uint8_t was = bytes.data[at];
-    bytes.data[at] = (uint8_t)next_random();
+    bytes.data[at] = (uint8_t)xorshift(&seed);
     int code = ct_tree_take(bytes.data, bytes.size, &again);
     assert_true(code == 0 || code == CT_EFORMAT);
     for (uint32_t i = CT_TREE_FIRST; code == 0 && i < again.count; i++) {

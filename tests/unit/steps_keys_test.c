@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "steps/keys.h"
+#include "xorshift.h"
 
 enum { AREA = 6000, ROUNDS = 60 };
 
@@ -18,10 +19,7 @@ static uint64_t chance = 88172645463325252ull;
 static uint64_t
 random_number(uint64_t below)
 {
-  chance ^= chance << 13;
-  chance ^= chance >> 7;
-  chance ^= chance << 17;
-  return chance % below;
+  return xorshift(&chance) % below;
 }
 
 /* Packed in as many bytes as it has, so that what reads beyond them is found. */

@@ -10,6 +10,7 @@
 #include "trace/encoder.h"
 #include "trace/batch.h"
 #include "trace/writer.h"
+#include "xorshift.h"
 
 #include <ftw.h>
 #include <setjmp.h>
@@ -43,10 +44,7 @@ struct model {
 static inline uint64_t
 model_random(struct model *m, uint64_t below)
 {
-  m->random ^= m->random << 13;
-  m->random ^= m->random >> 7;
-  m->random ^= m->random << 17;
-  return (m->random >> 11) % below;
+  return (xorshift(&m->random) >> 11) % below;
 }
 
 static inline struct model_stack *

@@ -17,6 +17,7 @@
 #include "target/elf.h"
 #include "target/functions.h"
 #include "x86/decode.h"
+#include "xorshift.h"
 
 /* What op does not say has no meaning. */
 static bool
@@ -141,10 +142,7 @@ test_vector_forms(void **state)
     for (unsigned n = 0; n < (f == 0 ? 1u : 8u) * 256 * rounds[f]; n++) {
       uint8_t code[48];
       for (size_t i = 0; i < sizeof(code); i += 8) {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        memcpy(code + i, &seed, 8);
+        memcpy(code + i, &(uint64_t){xorshift(&seed)}, 8);
       }
       size_t head = f == 0 ? 2 : f == 1 ? 3 : 4, second = f == 0 ? 1 : 2;
       unsigned opcode = n / rounds[f] % 256, map = n / rounds[f] / 256, chance = code[40];
@@ -176,10 +174,7 @@ test_random_bytes(void **state)
   uint8_t code[48];
   for (int n = 0; n < 400000; n++) {
     for (size_t i = 0; i < sizeof(code); i += 8) {
-      seed ^= seed << 13;
-      seed ^= seed >> 7;
-      seed ^= seed << 17;
-      memcpy(code + i, &seed, 8);
+      memcpy(code + i, &(uint64_t){xorshift(&seed)}, 8);
     }
     compare(code, sizeof(code));
   }
