@@ -227,10 +227,9 @@ static void
 add_stores(struct ct_sql_search *search, const struct ct_steps_step *step, const struct ct_steps_state *after)
 {
   uint8_t bytes[CT_STEPS_VECTOR_BYTES];
-  uint64_t all;
   for (unsigned i = 0; i < step->did.store_count; i++) {
     const struct ct_mem_store *store = &step->did.stores[i];
-    all = __builtin_mul_overflow(store->count, store->size, &all) ? UINT64_MAX : all;
+    uint64_t all = ct_mem_store_bytes(store);
     if ((store->count == 0 && store->size != 0) || !is_wanted_store(search->wanted, store->address, all)) {
       continue;
     }

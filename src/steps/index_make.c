@@ -112,8 +112,7 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
   }
   for (unsigned i = 0; i < step->did.store_count; i++) {
     const struct ct_mem_store *store = &step->did.stores[i];
-    uint64_t bytes;
-    note_write(m, store->address, __builtin_mul_overflow(store->count, store->size, &bytes) ? UINT64_MAX : bytes);
+    note_write(m, store->address, ct_mem_store_bytes(store));
   }
   return !m->failed;
 }

@@ -64,7 +64,6 @@ static bool
 writes(const struct ct_steps_step *step, const struct ct_steps_target *target)
 {
   const struct ct_effects *e = step->effects;
-  uint64_t bytes;
   switch (target->kind) {
   case CT_STEPS_REGISTER:
     return e == NULL || (e->writes >> target->reg & 1) != 0;
@@ -75,8 +74,7 @@ writes(const struct ct_steps_step *step, const struct ct_steps_target *target)
   default:
     for (unsigned i = 0; i < step->did.store_count; i++) {
       const struct ct_mem_store *store = &step->did.stores[i];
-      bytes = __builtin_mul_overflow(store->count, store->size, &bytes) ? UINT64_MAX : store->count * store->size;
-      if (overlaps(target, store->address, bytes)) {
+      if (overlaps(target, store->address, ct_mem_store_bytes(store))) {
         return true;
       }
     }

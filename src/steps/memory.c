@@ -44,10 +44,7 @@ note_store(struct memory *m, const struct ct_effects *effects, const struct ct_m
            const struct ct_steps_state *after)
 {
   uint8_t value[CT_STEPS_VECTOR_BYTES];
-  uint64_t bytes;
-  if (__builtin_mul_overflow(store->count, store->size, &bytes)) {
-    bytes = UINT64_MAX;
-  }
+  uint64_t bytes = ct_mem_store_bytes(store);
   if (store->address >= m->address + m->size || bytes == 0 ||
       (store->address < m->address && bytes <= m->address - store->address)) {
     return;

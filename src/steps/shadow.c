@@ -133,10 +133,7 @@ note_store(struct ct_steps_shadow *s, const struct ct_effects *effects, const st
            const struct ct_steps_state *after)
 {
   uint8_t value[CT_STEPS_VECTOR_BYTES];
-  uint64_t bytes;
-  if (__builtin_mul_overflow(store->count, store->size, &bytes)) {
-    bytes = UINT64_MAX;
-  }
+  uint64_t bytes = ct_mem_store_bytes(store);
   size_t known = bytes != 0 ? ct_steps_stored(effects, store, after, value) : 0;
   if (known == 0 || bytes > STORE_MAX) {
     note(s, store->address, bytes, NULL, 0);

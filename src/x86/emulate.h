@@ -33,6 +33,14 @@ struct ct_mem_store {
   bool part;      /* perhaps not all of its bytes, or none, were written */
 };
 
+/* Of all its elements; what no 64 bits hold is UINT64_MAX. */
+static inline uint64_t
+ct_mem_store_bytes(const struct ct_mem_store *store)
+{
+  uint64_t bytes;
+  return __builtin_mul_overflow(store->count, store->size, &bytes) ? UINT64_MAX : bytes;
+}
+
 enum ct_emulated {
   CT_EMULATED,
   CT_EMULATED_NOT_DERIVABLE,
