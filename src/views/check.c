@@ -641,18 +641,19 @@ ct_checks_write(struct ct_trace *trace, const struct ct_checks *checks, const st
   struct ct_view_notes own = {0};
   enum ct_check_result all;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
-  if (code == 0 && options.family && (options.tid_count != 0 || ct_trace_has_range(trace))) {
-    code = ct_fail(diag, CT_EINVAL, "checks of a family are of whole traces: leave out threads and the piece");
-  }
   if (code != 0) {
     return code;
   }
+  if (options.family && (options.tid_count != 0 || ct_trace_has_range(trace))) {
+    return ct_fail(diag, CT_EINVAL, "checks of a family are of whole traces: leave out threads and the piece");
+  }
   struct checking checking = {.trace = trace, .options = &options};
   code = answer_all(&checking, checks, out, &all, &own, diag);
-  own.shown = checks->count;
-  if (code == 0 && notes != NULL) {
-    code = ct_sized_give(notes, &own, sizeof(own), diag);
+  if (code != 0) {
+    return code;
   }
+  own.shown = checks->count;
+  code = notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : 0;
   if (code == 0) {
     *result = all;
   }

@@ -372,22 +372,27 @@ ct_diff_write(struct ct_trace *before, struct ct_trace *after, const struct ct_d
     return code;
   }
   code = ct_filter_take(options.calls, &calls, diag);
-  if (code == 0 && (calls.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
-    code = ct_fail(diag, CT_EINVAL, "the difference is of calls (call) and points (point)");
-  }
   if (code != 0) {
     return code;
   }
+  if ((calls.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
+    return ct_fail(diag, CT_EINVAL, "the difference is of calls (call) and points (point)");
+  }
   options.calls = &calls;
   code = read_both(before, after, &options, &calls, profiles, diag);
-  if (code == 0) {
-    code = ct_diff_make(profiles, &options, &diff);
-    code = code != 0 ? ct_fail(diag, code, "out of memory for the difference") : 0;
+  if (code != 0) {
+    goto free_profiles;
   }
-  if (code == 0) {
-    code = ct_diff_put(profiles, &diff, &options, out);
-    code = code != 0 ? ct_fail(diag, code, "cannot write the difference: %s", strerror(errno)) : 0;
+  code = ct_diff_make(profiles, &options, &diff);
+  if (code != 0) {
+    ct_fail(diag, code, "out of memory for the difference");
+    goto free_profiles;
   }
+  code = ct_diff_put(profiles, &diff, &options, out);
+  if (code != 0) {
+    ct_fail(diag, code, "cannot write the difference: %s", strerror(errno));
+  }
+free_profiles:
   own.shown = diff.shown;
   for (int i = 0; i < 2; i++) {
     own.first_damaged_tid = own.damaged_threads == 0 ? profiles[i].first_damaged_tid : own.first_damaged_tid;

@@ -479,13 +479,17 @@ ct_graph_write(struct ct_trace *trace, const struct ct_graph_options *given, FIL
   struct ct_view_notes own = {0};
   struct ct_filter filter;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
-  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
+  if (code != 0) {
+    return code;
+  }
+  code = ct_filter_take(options.filter, &filter, diag);
+  if (code != 0) {
+    return code;
+  }
   options.filter = &filter;
-  if (code == 0 && (filter.types != 0 || filter.levels != 0)) {
-    code = ct_fail(diag, CT_EINVAL, "paths are made of calls of all types and levels: leave out types and levels");
+  if (filter.types != 0 || filter.levels != 0) {
+    return ct_fail(diag, CT_EINVAL, "paths are made of calls of all types and levels: leave out types and levels");
   }
-  if (code == 0) {
-    code = write_graph(trace, &options, out, &own, diag);
-  }
+  code = write_graph(trace, &options, out, &own, diag);
   return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

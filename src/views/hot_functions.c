@@ -172,13 +172,17 @@ ct_hot_functions_write(struct ct_trace *trace, const struct ct_hot_functions_opt
   struct ct_view_notes own = {0};
   struct ct_filter filter;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
-  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
+  if (code != 0) {
+    return code;
+  }
+  code = ct_filter_take(options.filter, &filter, diag);
+  if (code != 0) {
+    return code;
+  }
   options.filter = &filter;
-  if (code == 0 && (options.percent < 1 || options.percent > 100)) {
-    code = ct_fail(diag, CT_EINVAL, "percent is 1 to 100, not %u", options.percent);
+  if (options.percent < 1 || options.percent > 100) {
+    return ct_fail(diag, CT_EINVAL, "percent is 1 to 100, not %u", options.percent);
   }
-  if (code == 0) {
-    code = write_hot_functions(trace, &options, out, &own, diag);
-  }
+  code = write_hot_functions(trace, &options, out, &own, diag);
   return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

@@ -322,13 +322,20 @@ add_trace(struct ct_trace *trace, const struct ct_profile_wanted *wanted, struct
   uint64_t events, dropped;
   size_t count = 0;
   int code = choose_threads(&reading, &threads, &count, diag);
-  code = code == 0 ? read_index(&reading, count, &index, diag) : code;
-  if (code == 0 && index != NULL) {
+  if (code != 0) {
+    goto free_threads;
+  }
+  code = read_index(&reading, count, &index, diag);
+  if (code != 0) {
+    goto free_threads;
+  }
+  if (index != NULL) {
     reading.stats = ct_index_stats(index);
-  } else if (code == 0) {
+  } else {
     code = read_threads(&reading, threads, count, diag);
   }
   code = code == 0 ? add_functions(&reading, diag) : code;
+free_threads:
   ct_view_event_sums(trace, &events, &dropped);
   profile->dropped += dropped;
   profile->threads += count;

@@ -623,31 +623,51 @@ check_processes(const struct ct_view_reading *reading, const json_t *manifest, s
   return 0;
 }
 
+static int
+read_family(struct ct_view_reading *reading, const json_t *manifest, struct ct_diag *diag)
+{
+  const json_t *child;
+  size_t i;
+  if (ct_view_wants_process(reading->filter, json_integer_value(json_object_get(manifest, "pid")))) {
+    int code = read_trace(reading, reading->trace, diag);
+    if (code != 0) {
+      return code;
+    }
+  }
+  json_array_foreach(json_object_get(manifest, "children"), i, child)
+  {
+    int code = read_child(reading, child, (uint32_t)i + 1, diag);
+    if (code != 0) {
+      return code;
+    }
+  }
+  return 0;
+}
+
 int
 ct_view_read(struct ct_view_reading *reading, struct ct_diag *diag)
 {
-  const json_t *manifest = ct_trace_manifest(reading->trace), *child;
-  size_t i;
+  const json_t *manifest = ct_trace_manifest(reading->trace);
   int code = reading->family ? check_processes(reading, manifest, diag) : 0;
-  reading->warnings = code != 0         ? NULL
-                      : reading->family ? ct_view_damage(reading->trace)
-                                        : ct_view_warnings(reading->trace);
-  if (code == 0 && reading->warnings == NULL) {
+  reading->warnings = NULL;
+  if (code != 0) {
+    goto end;
+  }
+  reading->warnings = reading->family ? ct_view_damage(reading->trace) : ct_view_warnings(reading->trace);
+  if (reading->warnings == NULL) {
     code = ct_fail(diag, CT_ENOMEM, "out of memory for the calls of the trace");
+    goto end;
   }
-  bool first =
-      !reading->family || ct_view_wants_process(reading->filter, json_integer_value(json_object_get(manifest, "pid")));
-  code = code == 0 && first ? read_trace(reading, reading->trace, diag) : code;
-  json_array_foreach(json_object_get(manifest, "children"), i, child)
-  {
-    code = code == 0 && reading->family ? read_child(reading, child, (uint32_t)i + 1, diag) : code;
+  code = reading->family ? read_family(reading, manifest, diag) : read_trace(reading, reading->trace, diag);
+  if (code != 0) {
+    goto end;
   }
-  if (code == 0 && reading->threads == 0 && reading->filter->tid_count != 0) {
+  if (reading->threads == 0 && reading->filter->tid_count != 0) {
     code = ct_fail(diag, CT_ERANGE, "%s has no thread %u", ct_trace_path(reading->trace), reading->filter->tids[0]);
-  }
-  if (code == 0 && reading->family) {
+  } else if (reading->family) {
     ct_view_add_lost(reading->warnings, reading->events, reading->all_dropped);
   }
+end:
   if (reading->progress != NULL && reading->progress->finish != NULL) {
     reading->progress->finish(reading->progress->arg);
   }

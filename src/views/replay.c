@@ -15,15 +15,11 @@
 
 #include "base/sized.h"
 #include "views/filter.h"
-#include "views/select.h"
-#include "views/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { KEEP_OPEN_LANES = 16 };
 
 /* ---- Lines ---- */
 
@@ -643,64 +639,66 @@ replay_merge(struct replay *r, struct ct_diag *diag)
   return 0;
 }
 
-static void
-name_lanes(struct replay *r, size_t *columns)
+/* All that it reads besides calls, and its lines. */
+static int
+open_replay(struct replay *r, struct ct_view_pattern *pattern, bool follows, FILE *out, struct ct_diag *diag)
 {
-  *columns = strlen("thread");
-  for (size_t i = 0; i < r->lane_count; i++) {
-    replay_name_lane(r, &r->lanes[i]);
-    size_t length = ct_text_columns(r->lanes[i].column);
-    *columns = length > *columns ? length : *columns;
+  if (!follows) {
+    int code = replay_load_captures(r);
+    code = code == 0 ? replay_load_crash(r) : code;
+    if (code != 0) {
+      return ct_fail(diag, code, "out of memory for what the program wrote");
+    }
+    code = replay_index_open(r, pattern, diag);
+    if (code != 0) {
+      return code;
+    }
+    code = replay_make_lanes(r, diag);
+    if (code != 0) {
+      return code;
+    }
   }
-  for (size_t i = 0; i < r->lane_count && !r->options->json; i++) {
-    replay_pad_lane(&r->lanes[i], *columns);
+  if (ct_labels_init(&r->labels, r->trace, pattern) != 0 || ct_unwind_reason_init(&r->unwind_reason, r->trace) != 0 ||
+      ct_lines_init(&r->lines, r->trace, out, r->options->json) != 0) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
+  r->labels.source = r->options->source;
+  r->labels.short_names = r->options->short_names;
+  return 0;
 }
 
 static int
-make_lanes(struct replay *r, struct ct_diag *diag)
+give_lines(struct replay *r, bool follows, struct ct_diag *diag)
 {
-  uint32_t *threads;
-  int code = ct_choose_threads(r->trace, r->options->filter->tids, r->options->filter->tid_count, &threads,
-                               &r->lane_count, diag);
-  if (code != 0) {
-    return code;
+  if (follows) {
+    return replay_live(r, diag);
   }
-  r->lanes = calloc(r->lane_count + 1, sizeof(*r->lanes));
-  r->heap = malloc((r->lane_count + 1) * sizeof(struct lane *));
-  if (r->lanes == NULL || r->heap == NULL) {
-    code = ct_fail(diag, CT_ENOMEM, "out of memory for the threads of the trace");
+  if (r->sink == NULL) {
+    size_t columns;
+    replay_name_lanes(r, &columns);
+    ct_lines_warnings(&r->lines);
+    ct_lines_heading(&r->lines, columns);
   }
-  for (size_t i = 0; i < r->lane_count && code == 0; i++) {
-    struct lane *lane = &r->lanes[i];
-    lane->thread = threads[i];
-    ct_span_lane_init(&lane->ids, r->trace, threads[i]);
-    ct_span_clock_init(&lane->clock, r->trace, r->options->time);
-    lane->capture = replay_first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
-    lane->crash_tsc = replay_crash_of(r, ct_trace_thread(r->trace, lane->thread)->tid);
-    r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
-    code = replay_index_lane(r, lane, diag);
-    code = code == 0 ? replay_open_lane(r, lane, diag) : code;
-    if (code != 0) {
-      break;
-    }
-    if (lane->count == 0 && lane->capture == NO_CAPTURE && lane->crash_tsc == 0) {
-      replay_close_lane(r, lane);
-      continue;
-    }
-    r->heap[r->heap_count++] = lane;
-    if (r->heap_count > KEEP_OPEN_LANES) {
-      ct_cursor_close(lane->cursor);
-      ct_details_close(lane->details);
-      lane->cursor = NULL;
-      lane->details = NULL;
-    }
+  int code = replay_merge(r, diag);
+  return code == 0 && r->sink_code != 0 ? ct_fail(diag, r->sink_code, "out of memory for the calls") : code;
+}
+
+/* Of one whose lines have been given: whether they are all that was asked for. */
+static int
+judge(const struct replay *r, struct ct_diag *diag)
+{
+  if (r->is_cancelled) {
+    return ct_fail(diag, CT_ECANCELED, "cancelled");
   }
-  free(threads);
-  for (size_t i = r->heap_count; i-- > 0;) {
-    replay_sift_down(r, i);
+  if (r->lines.failed) {
+    errno = r->lines.failed_errno;
+    return ct_fail(diag, CT_EIO, "cannot write the replay: %s", strerror(errno));
   }
-  return code;
+  if (r->is_before_after) {
+    return ct_fail(diag, CT_ERANGE, "no line that is asked for is of a call with the id %" PRIu64,
+                   r->options->filter->after);
+  }
+  return 0;
 }
 
 static int
@@ -718,45 +716,17 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     return code;
   }
   r.pattern = &pattern;
-  if (!follows) {
-    code = replay_load_captures(&r);
-    code = code == 0 ? replay_load_crash(&r) : code;
-    code = code != 0 ? ct_fail(diag, code, "out of memory for what the program wrote")
-                     : replay_index_open(&r, &pattern, diag);
-    code = code == 0 ? make_lanes(&r, diag) : code;
+  code = open_replay(&r, &pattern, follows, out, diag);
+  if (code != 0) {
+    goto close;
   }
-  if (code == 0 &&
-      (ct_labels_init(&r.labels, trace, &pattern) != 0 || ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||
-       ct_lines_init(&r.lines, trace, out, options->json) != 0)) {
-    code = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
-  }
-  r.labels.source = options->source;
-  r.labels.short_names = options->short_names;
-  if (code == 0 && follows) {
-    code = replay_live(&r, diag);
-  } else if (code == 0 && sink != NULL) {
-    code = replay_merge(&r, diag);
-    code = code == 0 && r.sink_code != 0 ? ct_fail(diag, r.sink_code, "out of memory for the calls") : code;
-  } else if (code == 0) {
-    size_t columns;
-    name_lanes(&r, &columns);
-    ct_lines_warnings(&r.lines);
-    ct_lines_heading(&r.lines, columns);
-    code = replay_merge(&r, diag);
-  }
-  code = code == 0 && r.is_cancelled ? ct_fail(diag, CT_ECANCELED, "cancelled") : code;
+  code = give_lines(&r, follows, diag);
+close:
   notes->shown = r.line_count;
   for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++) {
     replay_close_lane(&r, &r.lanes[i]);
   }
-  if (code == 0 && r.is_before_after && !r.lines.failed) {
-    code =
-        ct_fail(diag, CT_ERANGE, "no line that is asked for is of a call with the id %" PRIu64, options->filter->after);
-  }
-  if (code == 0 && r.lines.failed) {
-    errno = r.lines.failed_errno;
-    code = ct_fail(diag, CT_EIO, "cannot write the replay: %s", strerror(errno));
-  }
+  code = code == 0 ? judge(&r, diag) : code;
   replay_index_close(&r);
   ct_lines_destroy(&r.lines);
   ct_labels_destroy(&r.labels);
@@ -786,10 +756,14 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *given, F
   struct ct_view_notes own = {0};
   struct ct_filter filter;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
-  code = code == 0 ? ct_filter_take_after(options.filter, &filter, diag) : code;
-  options.filter = &filter;
-  if (code == 0) {
-    code = write_replay(trace, &options, NULL, out, &own, diag);
+  if (code != 0) {
+    return code;
   }
+  code = ct_filter_take_after(options.filter, &filter, diag);
+  if (code != 0) {
+    return code;
+  }
+  options.filter = &filter;
+  code = write_replay(trace, &options, NULL, out, &own, diag);
   return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

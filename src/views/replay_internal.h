@@ -180,6 +180,10 @@ int replay_load_captures(struct replay *r);
 size_t replay_first_capture(const struct replay *r, uint32_t tid);
 /* After a change of what the lane shows next (capture, event_tsc): brings next_tsc up to date. */
 void replay_note_next(const struct replay *r, struct lane *lane);
+/* Those of the threads that are chosen, in a heap by when they are due. */
+int replay_make_lanes(struct replay *r, struct ct_diag *diag);
+/* What stands before their lines; *columns: the widest. */
+void replay_name_lanes(struct replay *r, size_t *columns);
 /* 0, or an error of ct_cursor_open. */
 int replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag);
 /* Of a lane that has no events at hand: looks for more. */

@@ -2,10 +2,14 @@
 /* Lanes: a thread's events one by one with their values, and which lane is due; see replay_internal.h. */
 #include "views/replay_internal.h"
 
+#include "views/select.h"
 #include "views/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { KEEP_OPEN_LANES = 16 };
 
 void
 replay_note_next(const struct replay *r, struct lane *lane)
@@ -376,4 +380,64 @@ replay_pad_lane(struct lane *lane, size_t columns)
     lane->column[bytes++] = ' ';
   }
   lane->column[bytes] = '\0';
+}
+
+void
+replay_name_lanes(struct replay *r, size_t *columns)
+{
+  *columns = strlen("thread");
+  for (size_t i = 0; i < r->lane_count; i++) {
+    replay_name_lane(r, &r->lanes[i]);
+    size_t length = ct_text_columns(r->lanes[i].column);
+    *columns = length > *columns ? length : *columns;
+  }
+  for (size_t i = 0; i < r->lane_count && !r->options->json; i++) {
+    replay_pad_lane(&r->lanes[i], *columns);
+  }
+}
+
+int
+replay_make_lanes(struct replay *r, struct ct_diag *diag)
+{
+  uint32_t *threads;
+  int code = ct_choose_threads(r->trace, r->options->filter->tids, r->options->filter->tid_count, &threads,
+                               &r->lane_count, diag);
+  if (code != 0) {
+    return code;
+  }
+  r->lanes = calloc(r->lane_count + 1, sizeof(*r->lanes));
+  r->heap = malloc((r->lane_count + 1) * sizeof(struct lane *));
+  if (r->lanes == NULL || r->heap == NULL) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the threads of the trace");
+  }
+  for (size_t i = 0; i < r->lane_count && code == 0; i++) {
+    struct lane *lane = &r->lanes[i];
+    lane->thread = threads[i];
+    ct_span_lane_init(&lane->ids, r->trace, threads[i]);
+    ct_span_clock_init(&lane->clock, r->trace, r->options->time);
+    lane->capture = replay_first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
+    lane->crash_tsc = replay_crash_of(r, ct_trace_thread(r->trace, lane->thread)->tid);
+    r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
+    code = replay_index_lane(r, lane, diag);
+    code = code == 0 ? replay_open_lane(r, lane, diag) : code;
+    if (code != 0) {
+      break;
+    }
+    if (lane->count == 0 && lane->capture == NO_CAPTURE && lane->crash_tsc == 0) {
+      replay_close_lane(r, lane);
+      continue;
+    }
+    r->heap[r->heap_count++] = lane;
+    if (r->heap_count > KEEP_OPEN_LANES) {
+      ct_cursor_close(lane->cursor);
+      ct_details_close(lane->details);
+      lane->cursor = NULL;
+      lane->details = NULL;
+    }
+  }
+  free(threads);
+  for (size_t i = r->heap_count; i-- > 0;) {
+    replay_sift_down(r, i);
+  }
+  return code;
 }

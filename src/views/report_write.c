@@ -652,27 +652,36 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
 {
   struct ct_report_options options;
   struct ct_view_notes own = {0};
+  struct ct_view_pattern pattern;
   struct ct_filter filter;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
-  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
+  if (code != 0) {
+    return code;
+  }
+  code = ct_filter_take(options.filter, &filter, diag);
+  if (code != 0) {
+    return code;
+  }
   options.filter = &filter;
-  if (code == 0) { /* before all of the trace is read */
-    struct ct_view_pattern pattern;
-    code = ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, diag);
-    ct_view_pattern_destroy(&pattern);
+  code = ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, diag);
+  ct_view_pattern_destroy(&pattern);
+  if (code != 0) { /* before all of the trace is read */
+    return code;
   }
-  if (code == 0 && (filter.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
-    code = ct_fail(diag, CT_EINVAL, "a report is of calls: its types are call and point");
+  if ((filter.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
+    return ct_fail(diag, CT_EINVAL, "a report is of calls: its types are call and point");
   }
-  if (code == 0 && options.rows > CT_ROWS_CALLERS && ct_filter_limits_calls(&filter)) {
-    code = ct_fail(diag, CT_EINVAL, "these rows are sums of all calls: leave out durations, depths, reasons and types");
+  if (options.rows > CT_ROWS_CALLERS && ct_filter_limits_calls(&filter)) {
+    return ct_fail(diag, CT_EINVAL, "these rows are sums of all calls: leave out durations, depths, reasons and types");
   }
-  if (code == 0 && options.rows != CT_ROWS_FUNCTIONS) {
-    code = options.rows <= CT_ROWS_CALLEES ? ct_report_write_edges(trace, &options, out, &own, diag)
-                                           : ct_report_write_groups(trace, &options, out, &own, diag);
-  } else if (code == 0) {
-    code = options.family ? ct_report_write_tree(trace, &options, out, &own, diag)
-                          : write_report(trace, &options, out, &own, diag);
+  if (options.rows > CT_ROWS_CALLEES) {
+    code = ct_report_write_groups(trace, &options, out, &own, diag);
+  } else if (options.rows != CT_ROWS_FUNCTIONS) {
+    code = ct_report_write_edges(trace, &options, out, &own, diag);
+  } else if (options.family) {
+    code = ct_report_write_tree(trace, &options, out, &own, diag);
+  } else {
+    code = write_report(trace, &options, out, &own, diag);
   }
   return code == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : code;
 }

@@ -725,14 +725,18 @@ ct_slowest_write(struct ct_trace *trace, const struct ct_slowest_options *given,
   struct ct_slowest_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
+  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_filter_take(options.filter, &filter, diag);
+  if (code != 0) {
+    return code;
+  }
+  options.filter = &filter;
   struct slowest slowest = {
       .options = &options, .first = trace, .trace = trace, .start_ns = ct_trace_start_ns(trace), .out = out};
-  int code = ct_sized_take(&options, sizeof(options), given, diag);
-  code = code == 0 ? ct_filter_take(options.filter, &filter, diag) : code;
-  options.filter = &filter;
-  if (code == 0) {
-    code = write_slowest(&slowest, &own, diag);
-  }
+  code = write_slowest(&slowest, &own, diag);
   for (size_t i = 0; i < slowest.process_count; i++) {
     free_process(&slowest, &slowest.processes[i]);
   }
