@@ -253,17 +253,17 @@ static int
 convert(struct conversion *c, struct ct_diag *diag)
 {
   int code = 0;
-  for (size_t i = 0; i < c->job->count && code == 0; i++) {
+  for (size_t i = 0; i < c->job->count; i++) {
     code = convert_thread(c, (uint32_t)i, diag);
+    if (code != 0) {
+      goto end;
+    }
   }
-  json_t *manifest = code == 0 ? make_manifest(c) : NULL;
-  if (code == 0) {
-    code = ct_trace_writer_flush_functions(c->writer);
-  }
-  if (code == 0) {
-    code = ct_trace_writer_manifest(c->writer, manifest);
-  }
+  json_t *manifest = make_manifest(c);
+  code = ct_trace_writer_flush_functions(c->writer);
+  code = code == 0 ? ct_trace_writer_manifest(c->writer, manifest) : code;
   json_decref(manifest);
+end:
   c->job->summary->processes = 1;
   c->job->summary->bytes = ct_trace_writer_bytes(c->writer);
   return code == 0 || diag == NULL || diag->text[0] != '\0' ? code : ct_fail(diag, code, "%s", ct_err_text(code));

@@ -616,17 +616,21 @@ check_once(struct undo *undo, bool last, bool *done)
   }
   undo->undone->patches = undo->undone->strange = 0;
   bool guards = last || undo->wait != NULL; /* who waits may take gs, which guards need as all hooks do */
-  if (code == 0 && guards) {
-    code = undo_put_back_returns(undo, false); /* before the guards go */
+  if (code != 0) {
+    goto end;
   }
-  if (code == 0) {
-    code = take_back_patches(undo, guards);
+  code = guards ? undo_put_back_returns(undo, false) : 0; /* before the guards go */
+  if (code != 0) {
+    goto end;
   }
-  if (code == 0) {
-    check_threads(undo);
-    note_pending(undo);
-    code = undo_put_back_returns(undo, !last);
+  code = take_back_patches(undo, guards);
+  if (code != 0) {
+    goto end;
   }
+  check_threads(undo);
+  note_pending(undo);
+  code = undo_put_back_returns(undo, !last);
+end:
   if (undo_is_late(undo)) { /* not all has been looked at */
     *done = false;
     return code;

@@ -155,16 +155,21 @@ ct_process_open(pid_t pid, struct ct_process *process, struct ct_diag *diag)
     return ct_fail(diag, CT_EUNSUPPORTED, "%s", OTHER_PROC);
   }
   int code = open_pidfd(process, diag);
-  process->own_pid = code == 0 ? ct_process_own_id(pid, NULL) : 0;
-  if (code == 0 && process->own_pid == 0) {
-    code = ct_fail(diag, CT_ESRCH, "there is no process %d", (int)pid);
-  }
-  if (code == 0) {
-    code = open_memory(process, diag);
-  }
   if (code != 0) {
-    ct_process_close(process, false);
+    goto close;
   }
+  process->own_pid = ct_process_own_id(pid, NULL);
+  if (process->own_pid == 0) {
+    code = ct_fail(diag, CT_ESRCH, "there is no process %d", (int)pid);
+    goto close;
+  }
+  code = open_memory(process, diag);
+  if (code != 0) {
+    goto close;
+  }
+  return 0;
+close:
+  ct_process_close(process, false);
   return code;
 }
 

@@ -308,14 +308,17 @@ run_pause(struct ct_session *session, void *argument, struct ct_diag *diag)
   (void)argument;
   enum ct_session_state state = session->sync.status.state;
   int code = ct_state_go(&state, CT_STEP_PAUSE, diag);
-  if (code == 0) {
-    code = session_stop_threads(session, diag);
+  if (code != 0) {
+    return code;
   }
-  if (code == 0) { /* it may last: the drain reads and writes what came before it */
-    ct_pause_request_end(session->target.stopped.pause_request);
-    session->target.stopped.pause_request = NULL;
+  code = session_stop_threads(session, diag);
+  if (code != 0) {
+    return code;
   }
-  return code == 0 ? session_go(session, CT_STEP_PAUSE, diag) : code;
+  /* It may last: the drain reads and writes what came before it. */
+  ct_pause_request_end(session->target.stopped.pause_request);
+  session->target.stopped.pause_request = NULL;
+  return session_go(session, CT_STEP_PAUSE, diag);
 }
 
 int

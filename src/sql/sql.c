@@ -169,17 +169,22 @@ set_range(struct ct_trace *trace, const struct ct_trace_form *form, struct ct_di
   int code = form->window != 0    ? ct_filter_choose_window(&filter, trace, form->window, diag)
              : form->from != NULL ? ct_filter_parse_time(trace, form->from, &filter.from_tsc, diag)
                                   : 0;
-  if (code == 0 && form->to != NULL) {
+  if (code != 0) {
+    return code;
+  }
+  if (form->to != NULL) {
     code = ct_filter_parse_time(trace, form->to, &filter.to_tsc, diag);
+    if (code != 0) {
+      return code;
+    }
     filter.to_tsc += filter.to_tsc == 0;
   }
-  if (code == 0 && filter.to_tsc != 0 && filter.from_tsc > filter.to_tsc) {
-    code = ct_fail(diag, CT_EINVAL, "the piece ends before it begins: %.100s..%.100s", form->from, form->to);
+  if (filter.to_tsc != 0 && filter.from_tsc > filter.to_tsc) {
+    return ct_fail(diag, CT_EINVAL, "the piece ends before it begins: %.100s..%.100s", form->from, form->to);
   }
-  if (code == 0 && ct_filter_set_range(&filter, trace) != 0) {
-    code = ct_fail(diag, CT_ENOMEM, "out of memory for a piece of %s", form->directory);
-  }
-  return code;
+  return ct_filter_set_range(&filter, trace) == 0
+             ? 0
+             : ct_fail(diag, CT_ENOMEM, "out of memory for a piece of %s", form->directory);
 }
 
 /* What is said of the traces from that source on. Where there are several, each line begins with the trace. */
@@ -206,6 +211,22 @@ add_warnings(struct ct_sql *sql, size_t first)
   return sql->warnings != NULL ? 0 : CT_ENOMEM;
 }
 
+/* Of the sources from that one on: what the form asks for. */
+static int
+choose_pieces(struct ct_sql *sql, size_t first, const struct ct_trace_form *form, struct ct_diag *diag)
+{
+  bool found = !form->has_tid;
+  for (size_t i = first; i < sql->source_count; i++) {
+    if (choose_threads(&sql->sources[i], form, &found) != 0) {
+      return ct_fail(diag, CT_ENOMEM, "out of memory for threads");
+    }
+  }
+  if (!found) {
+    return ct_fail(diag, CT_ERANGE, "no thread %u in the trace; `contrail info` lists its threads", form->tid);
+  }
+  return add_warnings(sql, first) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory for what is said of the traces");
+}
+
 static int
 add_form(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *diag)
 {
@@ -216,23 +237,19 @@ add_form(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *d
     return code;
   }
   code = add_source(sql, trace, 0, ct_trace_start_ns(trace), diag);
-  if (code == 0) {
-    code = set_range(trace, form, diag);
+  if (code != 0) {
+    goto count;
   }
-  if (code == 0) {
-    code = add_children(sql, trace, diag);
+  code = set_range(trace, form, diag);
+  if (code != 0) {
+    goto count;
   }
-  bool found = !form->has_tid;
-  for (size_t i = first; i < sql->source_count && code == 0; i++) {
-    code =
-        choose_threads(&sql->sources[i], form, &found) != 0 ? ct_fail(diag, CT_ENOMEM, "out of memory for threads") : 0;
+  code = add_children(sql, trace, diag);
+  if (code != 0) {
+    goto count;
   }
-  if (code == 0 && !found) {
-    code = ct_fail(diag, CT_ERANGE, "no thread %u in the trace; `contrail info` lists its threads", form->tid);
-  }
-  if (code == 0 && add_warnings(sql, first) != 0) {
-    code = ct_fail(diag, CT_ENOMEM, "out of memory for what is said of the traces");
-  }
+  code = choose_pieces(sql, first, form, diag);
+count: /* its number is that of the sources there are by now */
   sql->trace_count++;
   return code;
 }

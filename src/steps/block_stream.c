@@ -356,35 +356,47 @@ ct_steps_stream_end(struct ct_steps_stream *s, struct ct_steps_streamed *streame
   fill(s, streamed);
 }
 
+/* The code, or what closing has come to; a file that is not whole goes. */
+static int
+close_output(FILE *out, const char *path, int code, struct ct_diag *diag)
+{
+  bool failed = fflush(out) != 0 || ferror(out) != 0;
+  int saved = errno;
+  failed = fclose(out) != 0 || failed;
+  if (failed && code == 0) {
+    code = ct_fail(diag, saved == ENOSPC ? CT_ENOSPC : CT_EIO, "cannot write %s: %s", path, strerror(saved));
+  }
+  if (code != 0) {
+    unlink(path);
+  }
+  return code;
+}
+
 int
 ct_steps_stream_write(const char *file, const char *path, struct ct_steps_streamed *streamed, struct ct_diag *diag)
 {
-  struct ct_steps_reader *reader = NULL;
+  struct ct_steps_reader *reader;
   struct ct_steps_stream *s = NULL;
-  FILE *out = NULL;
+  FILE *out;
   int code = ct_steps_reader_open(file, &reader, diag);
-  if (code == 0) {
-    code = open_output(path, &out, diag);
+  if (code != 0) {
+    return code;
   }
-  if (code == 0) {
-    code = ct_steps_stream_create(reader, out, &s);
+  code = open_output(path, &out, diag);
+  if (code != 0) {
+    goto close_reader;
   }
-  if (code == 0) {
-    ct_steps_stream_more(s);
-    ct_steps_stream_end(s, streamed);
+  code = ct_steps_stream_create(reader, out, &s);
+  if (code != 0) {
+    ct_fail(diag, code, "out of memory for the stream");
+    goto close_out;
   }
-  if (out != NULL) {
-    bool failed = fflush(out) != 0 || ferror(out) != 0;
-    int saved = errno;
-    failed = fclose(out) != 0 || failed;
-    if (failed && code == 0) {
-      code = ct_fail(diag, saved == ENOSPC ? CT_ENOSPC : CT_EIO, "cannot write %s: %s", path, strerror(saved));
-    }
-    if (code != 0) {
-      unlink(path);
-    }
-  }
+  ct_steps_stream_more(s);
+  ct_steps_stream_end(s, streamed);
+close_out:
+  code = close_output(out, path, code, diag);
   ct_steps_stream_free(s);
+close_reader:
   ct_steps_reader_close(reader);
-  return code == CT_ENOMEM ? ct_fail(diag, code, "out of memory for the stream") : code;
+  return code;
 }
