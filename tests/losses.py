@@ -89,8 +89,8 @@ def waits(scene):
 
 @case
 def killed(scene):
-    """The program goes on soon when contrail is killed while it waits, also when nobody has waited for contrail."""
-    recorder = scene.start("--ring-size", "4", rounds=30_000_000)
+    """The program goes on soon when contrail is killed while it waits, also when nobody has waited for contrail, up to its end."""
+    recorder = scene.start("--ring-size", "4", rounds=3_000_000)
     wait_for("events", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
     program = child_of(recorder.pid)
     recorder.send_signal(signal.SIGSTOP)

@@ -58,7 +58,7 @@ def hooks_taken_out(scene):
     call = inside + (costs["enter_before"] + costs["return_after"]) * ns
     calls = rows["empty"]["calls"] + rows["parent"]["calls"]
     expect(calls == 202000, f"{calls}")
-    own = sum(line["duration_ns"] for line in scene.lines() if line["kind"] == "away" and line["reason"] in ("held", "room"))
+    own = sum(line["duration_ns"] for line in scene.lines("--type", "switch") if line["kind"] == "away" and line["reason"] in ("held", "room"))
     got = raw["parents"]["total_ns"] - rows["parents"]["total_ns"]
     expect(got <= calls * call * 1.02 + own + 1e4, f"{got} taken out, {calls} calls of {call} ns, {own}")
     expect(got >= calls * call * 0.5, f"{got} taken out, {calls} calls of {call} ns")
@@ -97,14 +97,14 @@ def off_the_processor(scene):
     if switches["source"] == "totals":
         raise Skip(f"perf_event_open: {switches['because']}")
     row = scene.rows()["turns"]
-    own = sum(line["duration_ns"] for line in scene.lines() if line["kind"] == "away" and line["reason"] in ("held", "room"))
+    own = sum(line["duration_ns"] for line in scene.lines("--type", "switch") if line["kind"] == "away" and line["reason"] in ("held", "room"))
     expect(near(row["total_ns"] + own, wall, 0.01, own), f"total {row['total_ns']}, {wall} by the program")
     expect(near(row["off_ns"], wall - cpu, 0.02, 1e6 + own + taken), f"off {row['off_ns']}, {wall - cpu} by the program")
     on = scene.rows("--time", "cpu")["turns"]["total_ns"]
     some = taken + 1e6 + 5e3 * sum(line["kind"] == "away" for line in scene.lines())  # the switch itself is the thread's to the kernel
     expect(near(on, cpu, 0.02, some), f"on the processor {on}, {cpu} by the program")
     expect(near(row["off_ns"], wall - scheduled, 0.03, 2e6 + own + taken), f"off {row['off_ns']}, {wall - scheduled} by schedstat")
-    reasons = {line["reason"] for line in scene.lines() if line["kind"] == "away"}
+    reasons = {line["reason"] for line in scene.lines("--type", "switch") if line["kind"] == "away"}
     expect("blocked" in reasons and reasons <= {"blocked", "preempted", "held", "room"}, f"{reasons}")
     text = scene.run(scene.contrail, "replay", "--function", "rest", scene.trace)
     expect(" off: blocked --" in text, text[:500])
@@ -114,7 +114,7 @@ def off_the_processor(scene):
 def hooks_put_in(scene):
     """The time in which a library's hooks are put in is nobody's."""
     scene.record("load", arguments=["libz.so.1"])
-    held = [line for line in scene.lines() if line["kind"] == "away" and line["reason"] == "held"]
+    held = [line for line in scene.lines("--type", "switch") if line["kind"] == "away" and line["reason"] == "held"]
     rows, raw = scene.rows(), scene.rows("--raw")
     expect(held, "nothing was held")
     total = sum(line["duration_ns"] for line in held)
