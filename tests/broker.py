@@ -182,7 +182,7 @@ def many(scene):
     """Two from the begin, one that comes when half of it was sent, and one after the end: all have all of it."""
     scene.serve()
     receivers, recorder = scene.two_follow()
-    time.sleep(0.5)
+    streams.more_arrives(scene, "first")
     receivers["late"] = scene.listen("late")
     wait_for("calls at the late one", lambda: scene.rows(trace=scene.path("late")).get("quick", {}).get("calls", 0) > 0
              if os.path.exists(scene.path("late", "manifest.json")) else False)
@@ -251,9 +251,10 @@ def server_killed(scene):
     server = scene.serve()
     receivers, recorder = scene.two_follow()
     scene.stop(server)
-    time.sleep(3)
+    time.sleep(3)  # it is the duration that is tried
     scene.serve()
-    time.sleep(1)
+    for name in receivers:
+        streams.more_arrives(scene, name)
     said = scene.end(recorder)
     expect("connection was lost 1 time" in said, f"no word of the cut: {said}")
     for text in scene.ended(receivers).values():
@@ -265,7 +266,7 @@ def receiver_killed(scene):
     """Started again in its directory it goes on, and is one receiver; damage there does not stay."""
     scene.serve()
     receivers, recorder = scene.two_follow()
-    time.sleep(0.3)
+    streams.more_arrives(scene, "second")
     receivers["second"].kill()
     receivers["second"].wait()
     with open(scene.path("second", "functions.tsv"), "r+b") as file:
@@ -273,7 +274,7 @@ def receiver_killed(scene):
         file.write(b"!!!")
     with open(scene.path("second", "thread_0", "index.ctb"), "ab") as file:
         file.write(b"x" * 100000)
-    time.sleep(0.5)
+    streams.more_arrives(scene, "first")
     receivers["second"] = scene.listen("second")
     said = scene.end(recorder)
     scene.ended(receivers)

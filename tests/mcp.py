@@ -366,8 +366,9 @@ def cancelled(scene):
     expect(steps == sorted(set(steps)) and all(note["params"]["progressToken"] == "w" for note in client.notes), str(client.notes))
     client.note("notifications/cancelled", requestId=wait, reason="enough")
     long_query = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    used = ticks_of(client.server)
     query = client.begin("tools/call", {"name": "query", "arguments": {"sql": long_query}})
-    time.sleep(0.3)
+    wait_for("the query to run", lambda: ticks_of(client.server) > used + 5)
     client.note("notifications/cancelled", requestId=query)
     begun = time.monotonic()
     expect(client.tool("query", sql="SELECT 1 AS one")["rows"] == [[1]], "the database is still in use")

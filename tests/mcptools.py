@@ -677,7 +677,7 @@ def limits(scene):
     ended = client.tool("session", action="wait", session=limited)
     expect(ended["stopped"] == "its time limit was over" and ended["state"] == "done", str(ended))
     client.tool("launch", program=ticks, patterns=["tick"], last="1M,2s")
-    time.sleep(0.3)
+    wait_for("calls of tick", lambda: client.tool("session", action="status")["events"] > 0)
     for tool, arguments in (("query", {"sql": "SELECT count(*) FROM spans"}), ("query", {"filter": {"function": "tick"}}), ("analyze", {"view": "report"})):
         answer = client.tool(tool, **arguments)
         expect("action=dump" in answer["next"][0] and "in memory" in str(answer["uncertain"]), str(answer))

@@ -229,6 +229,16 @@ def more_files(scene):
     expect({"output.cto", "crash.json", "thread_0/detail.ctd"} <= set(names), f"too few files: {sorted(names)}")
 
 
+def arrived(scene, where="there"):
+    """Bytes of events that are there."""
+    return sum(map(os.path.getsize, glob.glob(scene.path(where, "thread_*", "index.ctb"))))
+
+
+def more_arrives(scene, where="there", bytes_more=1):
+    had = arrived(scene, where)
+    wait_for(f"more events in {where}", lambda: arrived(scene, where) >= had + bytes_more)
+
+
 @case("receiver killed")
 def receiver_killed(scene):
     """Killed in the middle, twice, and started again after some seconds: nothing is missing."""
@@ -236,12 +246,12 @@ def receiver_killed(scene):
     recorder = scene.start("--to", scene.unix)
     for pause in (0.3, 5):
         wait_for("events", lambda: os.path.exists(scene.path("there", "thread_1", "index.ctb")))
-        time.sleep(0.3)
+        more_arrives(scene)
         receiver.kill()
         receiver.wait()
-        time.sleep(pause)
+        time.sleep(pause)  # it is for how long that is tried
         receiver = scene.receive()
-    time.sleep(0.5)
+    more_arrives(scene)
     errors = scene.end(recorder)
     expect("the connection was lost 2 times" in errors, f"no word of the cuts: {errors}")
     scene.end(receiver)
@@ -254,7 +264,7 @@ def damaged(scene):
     receiver = scene.receive()
     recorder = scene.start("--to", scene.unix)
     wait_for("events", lambda: os.path.exists(scene.path("there", "thread_1", "index.ctb")))
-    time.sleep(0.5)
+    more_arrives(scene)
     receiver.kill()
     receiver.wait()
     with open(scene.path("there", "functions.tsv"), "r+b") as file:
@@ -292,11 +302,11 @@ def cut_of_seconds(scene):
     receiver = scene.receive(port=port)
     proxy = scene.proxy(port)
     recorder = scene.start("--token", TOKEN, "--to", f"tcp://127.0.0.1:{proxy.port}")
-    time.sleep(0.5)
+    more_arrives(scene)
     proxy.cut(True)
-    time.sleep(5)
+    time.sleep(5)  # it is the duration that is tried
     proxy.cut(False)
-    time.sleep(0.5)
+    more_arrives(scene)
     errors = scene.end(recorder)
     expect("the connection was lost 1 time\n" in errors, f"no word of the cut: {errors}")
     scene.end(receiver)
@@ -350,7 +360,7 @@ def sender_killed(scene):
     receiver = scene.receive("--wait", "1")
     recorder = scene.start("--to", scene.unix)
     wait_for("events", lambda: os.path.exists(scene.path("there", "thread_1", "index.ctb")))
-    time.sleep(1)
+    wait_for("calls", lambda: scene.rows(trace=scene.there).get("quick", {}).get("calls", 0) > 100)
     recorder.kill()
     recorder.wait()
     errors = scene.end(receiver, 1)
@@ -362,11 +372,6 @@ def sender_killed(scene):
     expect(len(there["thread_1/index.ctb"]) > 200, "nothing has arrived")
     scene.run(scene.contrail, "recover", scene.there)
     expect(scene.rows(trace=scene.there)["quick"]["calls"] > 100, "the calls are not there")
-
-
-def arrived(scene):
-    """Bytes of events that are there."""
-    return sum(map(os.path.getsize, glob.glob(scene.path("there", "thread_*", "index.ctb"))))
 
 
 @case("attach --to")
@@ -396,7 +401,7 @@ def sent_later(scene):
     receiver = scene.receive("--wait", "60")
     recorder = scene.start("--to", scene.unix)
     wait_for("events", lambda: arrived(scene) > 5000)
-    time.sleep(1)
+    more_arrives(scene)
     index = max((path for path in glob.glob(scene.path("there", "thread_*", "index.ctb"))), key=os.path.getsize)
     mark = files_of(scene.trace)[".sending"]
     result = scene.execute(scene.contrail, "send", "--to", scene.unix, scene.trace)
@@ -486,7 +491,7 @@ def pipe_slow(scene):
     os.close(writer)
     expect(recorder.stdout.readline() == "36\n", "the program's output")
     wait_for("the end of the recording", lambda: os.path.exists(scene.path("trace", "manifest.json")) and scene.manifest()["state"] == "complete")
-    time.sleep(12)
+    time.sleep(12)  # it is the duration that is tried
     expect(recorder.poll() is None, "it does not wait for the reader")
     os.set_blocking(reader, True)
     receiver = subprocess.run([scene.contrail, "receive", "-q", "-o", scene.there, "-"], stdin=reader, capture_output=True, check=False)
