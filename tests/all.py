@@ -8,8 +8,8 @@ A group is one or more programs that print what they like and, as their last lin
 unit tests are cmocka programs and are counted here from their TAP output.
 
 As many programs run side by side as there are processors, and beside them as many that mostly wait; a group can be played
-in several parts. What has deadlines that a busy machine would miss comes after that, each with a processor of its own, and beside
-them one that hardly uses any; what measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
+in several parts. What has deadlines that a busy machine would miss comes after that, hardly more of them than processors, and beside
+them what hardly uses any; what measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
 shown when all of it has ended; what has failed is said once more, just before the last line.
 """
 import argparse
@@ -278,7 +278,8 @@ class Board:
             left[job.how].append(job)
         # Who finds nothing of what keeps a processor any more plays what waits, and one the other way round: no processor is to be idle.
         self.phase(left, PROCESSORS * [("busy", "waits")] + [("waits", "busy")] + (PROCESSORS - 1) * [("waits",)])
-        self.phase(left, PROCESSORS * [("late", "quiet")] + [("quiet",)])
+        # Of the late ones most wait for half of the time: one more of them is played when nothing quiet is left.
+        self.phase(left, PROCESSORS * [("late", "quiet")] + [("quiet", "late")] + (PROCESSORS - 1) * [("quiet",)])
         self.phase(left, [("alone",)])
 
     def phase(self, left, players):
