@@ -137,7 +137,7 @@ def hung_before(scene):
         expect(words in client.refused("query", sql=sql), sql)
     for sql in ("SELECT 1;", "SELECT 1; -- done", "SELECT ';' || 1 ;;", "SELECT 1 /* ; */", "; -- here;\nSELECT 1; /* ; */ ;-- there"):
         expect(client.tool("query", sql=sql)["shown"] == 1, sql)
-    expect(client.end() == 0 and process.poll() is None and not has_patches(scene, process), "it was not let go")
+    expect(client.end() == 0 and process.poll() is None and not has_patches(scene, process), "it was not released")
 
 
 LEAK = r"""

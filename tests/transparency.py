@@ -254,7 +254,7 @@ class Runner:
         result.status, out, err, result.late, result.left_over = self.execute(self.case.script, timeout)
         result.seconds = time.monotonic() - begin
         with open(os.path.join(self.scratch, "attaching"), "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # until all have let go
+            fcntl.flock(file, fcntl.LOCK_EX)  # until all have unlocked it
         ends = [f"time is up after {timeout} s"] if result.late else [f"status {result.status}"]
         result.parts["end"] = ends + ([f"{result.left_over} processes left behind"] if result.left_over else [])
         if traced and self.case.notes:

@@ -436,7 +436,7 @@ test_fifty_clients(void **state)
   ct_runtime_dir_close(&runtime_dir);
 }
 
-/* More than there is room for: those that have said nothing for long give way. */
+/* More than there is room for: those that have said nothing for long are closed. */
 static void
 test_too_many(void **state)
 {

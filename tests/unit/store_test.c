@@ -209,7 +209,7 @@ test_killed(void **state)
   }
 }
 
-/* Records before those: small ones, which give way, and large ones up to some bytes before the end of the log. */
+/* Records before those: small ones, which are overwritten, and large ones up to some bytes before the end of the log. */
 enum { STEPPED_SMALL = 8, STEPPED_LARGE = 24, STEPPED_BEFORE = STEPPED_SMALL + STEPPED_LARGE + 1, STEPPED = 5 };
 
 static const uint32_t stepped_rests[] = {128, 96, 0};
