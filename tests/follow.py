@@ -352,6 +352,42 @@ def stopped_late(scene):
         check_detached(scene, after)
 
 
+@case
+def filtered(scene):
+    """A child whose seccomp filter kills for whatever it does not use: contrail comes, and goes again before it ends, and it
+    never knows. Where the filter can be suspended nothing of contrail's is left in it."""
+    need_root()
+    need("setpriv")
+    program, contrail = scene.compile("programs/filtered.c", "-O1"), scene.path("contrail")
+    shutil.copy(scene.contrail, contrail)
+    os.chmod(scene.folder, 0o777)
+    for prefix in ([], ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]):
+        trace = scene.path(f"filtered{len(prefix)}")
+        parent = subprocess.Popen([*prefix, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        try:
+            recorder = subprocess.Popen([*prefix, contrail, "attach", "--follow", "-o", trace, str(parent.pid)], cwd=scene.folder,
+                                        stderr=subprocess.PIPE, text=True)
+            assert "attached" in recorder.stderr.readline()
+            parent.stdin.write(b"x")
+            child = int(parent.stdout.readline())
+            recorder.send_signal(signal.SIGINT)
+            assert recorder.wait(60) == 0, recorder.stderr.read()
+            recorder.stderr.close()
+            with open(f"/proc/{child}/maps", encoding="utf-8") as file:
+                assert ("memfd:contrail" in file.read()) == bool(prefix), "what is left in the child"
+            parent.stdin.write(b"x")
+            assert parent.stdout.readline() == b"1792\n", "the child's status"
+        finally:
+            parent.kill()
+            parent.communicate()
+        with open(os.path.join(trace, f"process-{child}", "manifest.json"), encoding="utf-8") as file:
+            manifest = json.load(file)
+        assert any("seccomp filter" in note for note in manifest["notes"]), manifest["notes"]
+        assert any("stays mapped" in note for note in manifest["notes"]) == bool(prefix), manifest["notes"]
+        manifest["path"] = os.path.join(trace, f"process-{child}")
+        assert scene.calls(manifest, "work") == 100
+
+
 def check_detached(scene, stop_after=None):
     trace = os.path.join(scene.folder, "detached")
     shutil.rmtree(trace, ignore_errors=True)

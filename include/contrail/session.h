@@ -417,6 +417,7 @@ struct ct_clean_report {
   bool kept;
   uint64_t itrace_bytes; /* address space of a recorder of instructions that was taken out */
   bool itrace_kept;      /* a thread is still in its code, or is to come back to it: nothing of it is taken out */
+  bool is_filtered;      /* kept, but for a seccomp filter that we may not suspend: the hooks are out all the same */
 };
 int ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag);
 

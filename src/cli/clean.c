@@ -50,7 +50,10 @@ run_clean(int argc, char **argv)
   fprintf(stderr, "contrail: process %d is clean: %s patches and %s return addresses put back, held for %.1f ms\n",
           (int)pid, ct_format_count(patches, report.patches), ct_format_count(frames, report.frames),
           (double)report.pause_ns / 1e6);
-  if (report.kept) {
+  if (report.is_filtered) {
+    fprintf(stderr, "contrail: note: its seccomp filter may forbid to unmap what the hooks used: that is still there, "
+                    "out of use; clean as root takes it out\n");
+  } else if (report.kept) {
     fprintf(stderr,
             "contrail: note: a thread has not left a hook yet (a signal handler runs above it, or others have the "
             "processors): what it goes back to is still there; clean again later\n");

@@ -696,7 +696,10 @@ give_back_signals(struct undo *undo)
 {
   const struct ct_inside *inside = &undo->found->header->inside;
   struct ct_remote remote = {.process = process_of(undo), .syscall = stopped_syscall, .context = undo->stopped};
-  return inside->config == 0 ? 0 : ct_signals_give_back(&remote, inside->config, inside->agent, inside->agent_bytes);
+  /* Before the filter came the agent has given them back itself (agent/watch.c). */
+  return inside->config == 0 || undo->undone->is_filtered
+             ? 0
+             : ct_signals_give_back(&remote, inside->config, inside->agent, inside->agent_bytes);
 }
 
 /* The hooks go out, and the threads with them. */
@@ -742,11 +745,13 @@ undo_all(struct undo *undo, struct ct_diag *diag)
   }
   int code = ct_process_write(process_of(undo), undo->found->ring + offsetof(struct ct_ring_header, closed), &closed,
                               sizeof(closed));
+  undo->undone->is_filtered = !ct_stopped_may_call(undo->stopped);
   if (code != 0 || (code = undo_hooks(undo, &stopped_since, diag)) != 0) {
     goto measure_pause;
   }
   undo->undone->threads = undo->stopped->thread_count;
   code = send_who_waits(undo);
+  undo->undone->kept |= undo->undone->is_filtered;
   if (code == 0 && !undo->undone->kept) {
     code = undo_mappings(undo);
   }

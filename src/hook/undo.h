@@ -23,6 +23,7 @@ struct ct_undone {
   size_t threads;
   uint64_t pause_ns; /* how long the process was stopped, the longest time */
   bool kept;         /* a signal handler will go on in our code: that stays mapped, out of use */
+  bool is_filtered;  /* kept, since no system call may be made in its name (ct_stopped_may_call) */
 };
 
 /*

@@ -12,6 +12,9 @@
  * With a living tracer the thread stops (PTRACE_SYSCALL) before and after its system call and goes no further:
  * its registers and mask are put back by ptrace. No single step: a tracer that dies would leave the trap flag behind,
  * and SIGTRAP with it. All signals are blocked meanwhile, so that no handler runs while other threads stand still.
+ *
+ * A seccomp filter may end the process for a call of ours. With CAP_SYS_ADMIN it is suspended for the thread meanwhile;
+ * else no call is made. When the tracer dies the filter is there again at once.
  */
 #include "process/injection.h"
 
@@ -172,14 +175,39 @@ ct_injection_sweep(const struct ct_process *process, const uint64_t *pcs, size_t
   return code;
 }
 
+/* What the thread has forbidden itself it is not forbidden from here on. */
+static int
+suspend_filter(struct ct_injection *injection)
+{
+  if (ct_process_seccomp(injection->tid) == 0) {
+    return 0;
+  }
+  if (ptrace(PTRACE_SETOPTIONS, injection->tid, NULL, (void *)(injection->options | PTRACE_O_SUSPEND_SECCOMP)) != 0) {
+    return errno == ESRCH ? CT_ESRCH : CT_EUNSUPPORTED;
+  }
+  injection->is_suspended = true;
+  return 0;
+}
+
+/* The thread is stopped. One that is lost has its filter again when it is let go. */
+static void
+resume_filter(struct ct_injection *injection)
+{
+  if (injection->is_suspended) {
+    ptrace(PTRACE_SETOPTIONS, injection->tid, NULL, (void *)injection->options);
+    injection->is_suspended = false;
+  }
+}
+
 int
-ct_injection_begin(struct ct_injection *injection, struct ct_process *process, pid_t tid, uint64_t area, int signal,
-                   const uint64_t *mask)
+ct_injection_begin(struct ct_injection *injection, struct ct_process *process, pid_t tid, long options, uint64_t area,
+                   int signal, const uint64_t *mask)
 {
   struct restore_stub stub;
   memset(injection, 0, sizeof(*injection));
   injection->process = process;
   injection->tid = tid;
+  injection->options = options;
   injection->area = area;
   if (area == 0) {
     return CT_EUNSUPPORTED;
@@ -192,7 +220,12 @@ ct_injection_begin(struct ct_injection *injection, struct ct_process *process, p
   injection->mask = mask != NULL ? *mask : injection->mask;
   make_restore_stub(injection, &stub);
   int code = ct_process_read(process, area, injection->under, sizeof(injection->under));
-  return code != 0 ? code : ct_process_write(process, area, stub.code, sizeof(stub.code));
+  code = code == 0 ? suspend_filter(injection) : code;
+  code = code == 0 ? ct_process_write(process, area, stub.code, sizeof(stub.code)) : code;
+  if (code != 0) {
+    resume_filter(injection);
+  }
+  return code;
 }
 
 struct patience {
@@ -347,6 +380,7 @@ ct_injection_end(struct ct_injection *injection, int *signal)
     *signal = 0;
     return CT_ETIMEOUT;
   }
+  resume_filter(injection);
   int put_back = ct_process_write(injection->process, injection->area, injection->under, sizeof(injection->under));
   if (injection->stop_again) {
     send(injection, SIGSTOP);

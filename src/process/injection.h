@@ -22,6 +22,8 @@ struct ct_injection {
   struct user_regs_struct saved;
   uint8_t under[CT_INJECTION_BYTES]; /* what the area held */
   siginfo_t signal;                  /* that the thread was about to get; si_signo 0: none */
+  long options;                      /* of ptrace, that the thread is traced with */
+  bool is_suspended;                 /* its seccomp filter is, until the end */
   bool gone;                         /* the thread is on its way: not where it stopped */
   bool stop_again;                   /* a SIGSTOP came meanwhile */
   bool lost;                         /* the thread did not come back from a system call in time: it does so by itself */
@@ -35,11 +37,12 @@ uint64_t ct_injection_area(const struct ct_process *process);
  */
 int ct_injection_sweep(const struct ct_process *process, const uint64_t *pcs, size_t count);
 /*
- * Makes ready. The thread is stopped, in a stop for that signal if it is not 0. mask: its own one when it is already
- * replaced, else NULL.
+ * Makes ready. The thread is stopped, in a stop for that signal if it is not 0. options: of ptrace, that it is traced
+ * with. mask: its own one when it is already replaced, else NULL. CT_EUNSUPPORTED: there is no area, or the thread is
+ * under a seccomp filter, which may forbid the calls, and that we may not suspend.
  */
-int ct_injection_begin(struct ct_injection *injection, struct ct_process *process, pid_t tid, uint64_t area, int signal,
-                       const uint64_t *mask);
+int ct_injection_begin(struct ct_injection *injection, struct ct_process *process, pid_t tid, long options,
+                       uint64_t area, int signal, const uint64_t *mask);
 /*
  * CT_ESRCH when the thread died over it. CT_ETIMEOUT: it waits in there for something that does not come; it is not
  * held any more, and goes on from where it stopped when it comes. No further call is made then.

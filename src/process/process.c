@@ -591,8 +591,8 @@ ct_process_syscall(struct ct_process *process, long number, const uint64_t args[
     if (process->injection == NULL) {
       return CT_ENOMEM;
     }
-    int code = ct_injection_begin(process->injection, process, process->pid, ct_process_injection_area(process), 0,
-                                  &process->signal_mask);
+    int code = ct_injection_begin(process->injection, process, process->pid, TRACE_OPTIONS,
+                                  ct_process_injection_area(process), 0, &process->signal_mask);
     if (code != 0) {
       free(process->injection);
       process->injection = NULL;

@@ -26,6 +26,7 @@
 #include <time.h>
 #include <ucontext.h>
 
+#define TRACE_OPTIONS  PTRACE_O_TRACESYSGOOD
 #define ROUNDS_MAX     64
 #define LATE_MS        2000       /* for threads that did not stop in time, before others see to them */
 #define SLICE_MS       100        /* of the first attempt to stop all threads; further ones take twice as long ... */
@@ -173,7 +174,7 @@ stop_new_threads(struct ct_stopped *stopped, size_t *fresh)
     if (tid <= 0 || is_stopped(stopped, tid)) {
       continue;
     }
-    if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)PTRACE_O_TRACESYSGOOD) != 0) {
+    if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)TRACE_OPTIONS) != 0) {
       code = errno == ESRCH || is_dead(stopped, tid) ? 0 : CT_EPERM_PTRACE;
       continue;
     }
@@ -552,32 +553,49 @@ ct_process_stop(struct ct_process *process, int deadline_ms, struct ct_stopped *
   return code != 0 ? ct_fail(diag, code, "%s", why.text) : 0;
 }
 
-/* One that is not about to get a signal, if there is one. */
+/* A thread that is to make system calls of ours; CT_EUNSUPPORTED: its filter may forbid them. */
 static int
-lend_thread(struct ct_stopped *stopped)
+try_to_lend(struct ct_stopped *stopped, size_t index)
 {
-  stopped->lender = 0;
-  for (size_t i = 0; i < stopped->thread_count; i++) {
-    if (stopped->threads[i].signal == 0) {
-      stopped->lender = i;
-      break;
-    }
-  }
-  if (stopped->thread_count == 0) {
-    return CT_ESRCH;
-  }
   stopped->injection = calloc(1, sizeof(*stopped->injection));
   if (stopped->injection == NULL) {
     return CT_ENOMEM;
   }
-  const struct ct_stopped_thread *thread = &stopped->threads[stopped->lender];
-  int code = ct_injection_begin(stopped->injection, stopped->process, thread->tid,
+  const struct ct_stopped_thread *thread = &stopped->threads[index];
+  stopped->lender = index;
+  int code = ct_injection_begin(stopped->injection, stopped->process, thread->tid, TRACE_OPTIONS,
                                 ct_process_injection_area(stopped->process), thread->signal, NULL);
   if (code != 0) {
     free(stopped->injection);
     stopped->injection = NULL;
   }
   return code;
+}
+
+/* One that is not about to get a signal, if there is one; but each has a seccomp filter of its own, or none. */
+static int
+lend_thread(struct ct_stopped *stopped)
+{
+  size_t first = 0;
+  while (first < stopped->thread_count && stopped->threads[first].signal != 0) {
+    first++;
+  }
+  first = first < stopped->thread_count ? first : 0;
+  int code = stopped->thread_count == 0 ? CT_ESRCH : try_to_lend(stopped, first);
+  if (code == CT_EUNSUPPORTED && ct_process_injection_area(stopped->process) != 0) {
+    for (size_t i = 0; i < stopped->thread_count && code == CT_EUNSUPPORTED; i++) {
+      code = i != first ? try_to_lend(stopped, i) : code;
+    }
+  }
+  return code;
+}
+
+bool
+ct_stopped_may_call(struct ct_stopped *stopped)
+{
+  bool may = stopped->injection != NULL || lend_thread(stopped) != CT_EUNSUPPORTED;
+  end_injection(stopped);
+  return may;
 }
 
 int

@@ -52,8 +52,13 @@ int ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, s
                         struct ct_inner_stacks inner);
 /* Takes out what earlier tracers left that were killed, where no thread is; after ct_stopped_find_pcs. */
 int ct_stopped_sweep(struct ct_stopped *stopped);
-/* A system call in the name of one of the threads; a call that it was in is restarted when it goes on. */
+/*
+ * A system call in the name of one of the threads; a call that it was in is restarted when it goes on. CT_EUNSUPPORTED:
+ * none may be made, as all are under a seccomp filter that we may not suspend (ct_stopped_may_call), or there is no
+ * room for the code.
+ */
 int ct_stopped_syscall(struct ct_stopped *stopped, long number, const uint64_t args[6], int64_t *result);
+bool ct_stopped_may_call(struct ct_stopped *stopped);
 /* The base of gs of all threads: any that is not 0, or 0. */
 int ct_stopped_gs_base(struct ct_stopped *stopped, uint64_t *base);
 int ct_stopped_set_gs_base(struct ct_stopped *stopped, uint64_t base);

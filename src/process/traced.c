@@ -350,7 +350,7 @@ ct_traced_borrow(struct ct_process *process, pid_t tid, struct ct_diag *diag)
   if (process->injection == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  int code = ct_injection_begin(process->injection, process, tid, area, 0, NULL);
+  int code = ct_injection_begin(process->injection, process, tid, OPTIONS, area, 0, NULL);
   if (code != 0) {
     free(process->injection);
     process->injection = NULL;

@@ -489,6 +489,7 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
     report->pause_ns = undone.pause_ns > report->pause_ns ? undone.pause_ns : report->pause_ns;
     if (undone.kept) {
       report->kept = true;
+      report->is_filtered = undone.is_filtered;
       break;
     }
   }
@@ -593,6 +594,10 @@ session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struc
       session_serve_handshakes(session); /* who waits is refused */
     }
     code = take_out(session, wait, &undone, diag);
+    if (code == 0 && undone.is_filtered) {
+      session_note(session,
+                   "the hooks are out of the program; what they used stays mapped: its seccomp filter may forbid more");
+    }
   }
   ct_test_point("detach-unhooked");
   uint64_t pause = session_resume_threads(session);
@@ -609,7 +614,7 @@ session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struc
   session_end_image(session, false);
   pthread_mutex_lock(&session->sync.guard);
   session->sync.status.detach_ns = undone.pause_ns > pause ? undone.pause_ns : pause;
-  session->sync.status.kept = undone.kept;
+  session->sync.status.kept = undone.kept && !undone.is_filtered;
   pthread_mutex_unlock(&session->sync.guard);
   return code;
 }
