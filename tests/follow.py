@@ -386,6 +386,9 @@ def filtered(scene):
         assert any("stays mapped" in note for note in manifest["notes"]) == bool(prefix), manifest["notes"]
         manifest["path"] = os.path.join(trace, f"process-{child}")
         assert scene.calls(manifest, "work") == 100
+        first = scene.info(trace)
+        assert first.get("notes") is None and first["children"][0]["notes"] == manifest["notes"], first
+        assert f"note of {child}: the program is under a seccomp filter" in scene.run(contrail, "info", trace)
 
 
 def check_detached(scene, stop_after=None):

@@ -59,7 +59,7 @@ SHELL_NOTICE = re.compile(r"(?m)^(\S*/script\.sh: line \d+: +\d+ [A-Z][^\n]*|Ter
 # Drops are judged by the counts in the traces.
 DROP_NOTICE = re.compile(r"(?m)^contrail: [\d,]+ events were dropped [^\n]*\n")
 # So does the trace of how much of a program was recorded.
-PART_NOTICE = re.compile(r"(?m)^contrail: note: only [^\n]* of the text of [^\n]* belongs to known functions; [^\n]*\n")
+PART_NOTICE = re.compile(r"(?m)^contrail: note: (?:a child: )?only [^\n]* of the text of [^\n]* belongs to known functions; [^\n]*\n")
 WAITED_IN_VAIN = 99
 PREAMBLE = """set -u
 wait_for() {

@@ -37,7 +37,7 @@ has_note(const json_t *notes, const char *text)
   return false;
 }
 
-/* Once each: a child may have the same notes, and then some, when the recording of the first process has ended. */
+/* Once each. */
 static void
 add_to_line(char *line, size_t size, const char *text)
 {
@@ -66,6 +66,19 @@ session_note(struct ct_session *session, const char *text)
     session->recording.manifest_is_old = true;
   }
   pthread_mutex_unlock(&session->sync.guard);
+}
+
+/* Of a line of the child's session. Its own trace has it, where info finds it. */
+void
+session_note_child(struct ct_session *first, const char *text)
+{
+  char note[sizeof(first->sync.status.note)];
+  snprintf(note, sizeof(note), "a child: %s", text);
+  pthread_mutex_lock(&first->sync.guard);
+  if (strstr(first->sync.status.note, text) == NULL) {
+    add_to_line(first->sync.status.note, sizeof(first->sync.status.note), note);
+  }
+  pthread_mutex_unlock(&first->sync.guard);
 }
 
 void

@@ -258,7 +258,7 @@ close_child(struct ct_session *first, struct ct_session *session)
     first->recording.why = diag;
   }
   if (status.note[0] != '\0') {
-    session_note(first, status.note);
+    session_note_child(first, status.note);
   }
   pthread_mutex_lock(&first->sync.guard);
   first->sync.status.child_events += status.events;

@@ -293,6 +293,8 @@ void *session_main(void *context);
 
 /* notes.c: what the user should know although all is well; once. */
 void session_note(struct ct_session *session, const char *text);
+/* What it should know of a child of the first process. */
+void session_note_child(struct ct_session *first, const char *text);
 /* A note for each module of whose text little belongs to known functions. */
 void session_note_unknown(struct ct_session *session);
 /* Debug files that were asked for and could not be fetched. */

@@ -108,6 +108,9 @@ child_info(const struct ct_trace *trace, const json_t *child)
   json_object_set_new(info, "complete", json_boolean(state != NULL && strcmp(state, "complete") == 0));
   json_object_set_new(info, "events", sum_of(manifest, "events"));
   copy(info, manifest, "dropped_total");
+  if (json_is_array(json_object_get(manifest, "notes"))) {
+    copy(info, manifest, "notes");
+  }
   if (json_object_get(child, "not_recorded_because") != NULL) {
     copy(info, child, "not_recorded_because");
   }
@@ -163,6 +166,47 @@ write_command(FILE *out, const json_t *child)
   putc('\n', out);
 }
 
+/* Of each note how many children have it, and the first one's id, by its text. */
+static json_t *
+find_notes(const json_t *children)
+{
+  json_t *found = json_object(), *child, *note;
+  size_t i, n;
+  json_array_foreach((json_t *)children, i, child)
+  {
+    json_array_foreach(json_object_get(child, "notes"), n, note)
+    {
+      const char *text = json_string_value(note);
+      json_t *entry = json_object_get(found, text);
+      if (entry != NULL) {
+        json_integer_set(json_array_get(entry, 0), json_integer_value(json_array_get(entry, 0)) + 1);
+      } else if (text != NULL && json_object_size(found) < SHOWN) {
+        json_object_set_new(found, text, json_pack("[i, O?]", 1, json_object_get(child, "pid")));
+      }
+    }
+  }
+  return found;
+}
+
+static void
+write_notes(FILE *out, const json_t *children)
+{
+  json_t *found = find_notes(children), *entry;
+  const char *text;
+  json_object_foreach(found, text, entry)
+  {
+    long long others = (long long)json_integer_value(json_array_get(entry, 0)) - 1;
+    fprintf(out, "%*s note of %lld", LABEL_COLUMNS, "", (long long)json_integer_value(json_array_get(entry, 1)));
+    if (others > 0) {
+      fprintf(out, " and %lld other%s", others, others == 1 ? "" : "s");
+    }
+    fputs(": ", out);
+    ct_put_printable(out, text, SIZE_MAX);
+    putc('\n', out);
+  }
+  json_decref(found);
+}
+
 void
 ct_process_tree_write(const struct ct_trace *trace, FILE *out)
 {
@@ -198,6 +242,7 @@ ct_process_tree_write(const struct ct_trace *trace, FILE *out)
   if (count > SHOWN) {
     fprintf(out, "%*s ... and %zu more; --json has all\n", LABEL_COLUMNS, "", count - SHOWN);
   }
+  write_notes(out, children);
   json_int_t lost = json_integer_value(json_object_get(ct_trace_manifest(trace), "children_lost"));
   if (lost > 0) {
     fprintf(out, "%*s %lld more %s not recorded: nobody answered in time\n", LABEL_COLUMNS, "", (long long)lost,
