@@ -139,6 +139,19 @@ take_groups(struct ct_taking *t, struct ct_tree_sums *sums)
   }
 }
 
+/* What was folded is a path's end: who walks the paths asks for the names of what is above a function. */
+static bool
+ends_where_folded(const struct ct_span_tree *paths)
+{
+  for (uint32_t i = CT_TREE_FIRST; i < paths->count; i++) {
+    uint32_t parent = paths->nodes[i].parent;
+    if (parent >= CT_TREE_FIRST && paths->nodes[parent].fn == CT_FN_OTHER) {
+      return false;
+    }
+  }
+  return true;
+}
+
 int
 ct_tree_sums_take(const uint8_t *bytes, size_t size, struct ct_tree_sums *sums)
 {
@@ -160,6 +173,7 @@ ct_tree_sums_take(const uint8_t *bytes, size_t size, struct ct_tree_sums *sums)
     ct_span_tree_destroy(&sums->paths);
     t.code = ct_tree_take(t.at, (size_t)(t.end - t.at), &sums->paths);
     t.at = t.end;
+    t.code = t.code == 0 && !ends_where_folded(&sums->paths) ? CT_EFORMAT : t.code;
   }
   t.code = t.code == 0 && t.at != t.end ? CT_EFORMAT : t.code;
   if (t.code != 0) {

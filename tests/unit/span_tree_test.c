@@ -99,6 +99,29 @@ bytes_are_not_believed(void **state)
   free(bytes.data);
 }
 
+/* Nothing is below paths that were folded: names are looked up for what is above a function. */
+static void
+folded_is_the_end(void **state)
+{
+  (void)state;
+  for (int is_below = 0; is_below < 2; is_below++) {
+    struct ct_tree_sums sums, again;
+    struct ct_span_bytes bytes = {0};
+    assert_int_equal(ct_tree_sums_init(&sums, UINT32_MAX), 0);
+    uint32_t outer = ct_span_tree_child(&sums.paths, CT_TREE_OWN, 1);
+    uint32_t folded = ct_span_tree_child(&sums.paths, outer, CT_FN_OTHER);
+    assert_int_not_equal(ct_span_tree_child(&sums.paths, is_below ? folded : outer, 2), CT_TREE_NONE);
+    sums.has_paths = true;
+    assert_int_equal(ct_tree_sums_put(&sums, &bytes), 0);
+    assert_int_equal(ct_tree_sums_take(bytes.data, bytes.size, &again), is_below ? CT_EFORMAT : 0);
+    if (!is_below) {
+      ct_tree_sums_destroy(&again);
+    }
+    ct_tree_sums_destroy(&sums);
+    free(bytes.data);
+  }
+}
+
 static void
 what_is_above(void **state)
 {
@@ -140,6 +163,7 @@ main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bytes_are_the_tree),
       cmocka_unit_test(bytes_are_not_believed),
+      cmocka_unit_test(folded_is_the_end),
       cmocka_unit_test(what_is_above),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
