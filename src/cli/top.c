@@ -246,7 +246,7 @@ put_table(const struct ct_top *top)
                  width > strlen(line) ? width - strlen(line) : SIZE_MAX);
   }
   if (top->limit != 0 && top->row_count > top->limit) {
-    printf("%zu more functions\n", top->row_count - top->limit);
+    printf("%zu more function%s\n", top->row_count - top->limit, top->row_count == top->limit + 1 ? "" : "s");
   }
   putchar('\n');
 }

@@ -579,7 +579,8 @@ write_crash(struct ct_trace *trace, enum ct_view_time time, FILE *out, const jso
   }
   if (count > OTHERS_SHOWN + 1) {
     begin_line(out, "");
-    fprintf(out, "... and %zu more threads; --json has all\n", count - OTHERS_SHOWN - 1);
+    fprintf(out, "... and %zu more thread%s; --json has all\n", count - OTHERS_SHOWN - 1,
+            count == OTHERS_SHOWN + 2 ? "" : "s");
   }
   return code;
 }
@@ -608,7 +609,8 @@ write_killed(struct ct_trace *trace, enum ct_view_time time, FILE *out, int numb
   }
   if (count > OTHERS_SHOWN) {
     begin_line(out, "");
-    fprintf(out, "... and %u more threads; --json has all\n", count - OTHERS_SHOWN);
+    fprintf(out, "... and %u more thread%s; --json has all\n", count - OTHERS_SHOWN,
+            count == OTHERS_SHOWN + 1 ? "" : "s");
   }
   return code;
 }
@@ -651,6 +653,7 @@ ct_stacks_write(const struct ct_trace *trace, FILE *out)
   }
   if (count > OTHERS_SHOWN) {
     begin_line(out, "");
-    fprintf(out, "... and %zu more threads; --json has all\n", count - OTHERS_SHOWN);
+    fprintf(out, "... and %zu more thread%s; --json has all\n", count - OTHERS_SHOWN,
+            count == OTHERS_SHOWN + 1 ? "" : "s");
   }
 }

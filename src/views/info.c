@@ -615,7 +615,8 @@ write_reasons(FILE *out, const json_t *modules)
   }
   if (count > REASONS_SHOWN) {
     label(out, "");
-    fprintf(out, "... and %zu more reasons; --json has all\n", count - REASONS_SHOWN);
+    fprintf(out, "... and %zu more reason%s; --json has all\n", count - REASONS_SHOWN,
+            count == REASONS_SHOWN + 1 ? "" : "s");
   }
   free(reasons);
   json_decref(all);

@@ -338,7 +338,8 @@ put_text(const struct edges_view *view, FILE *out)
     put_section(out, view, &view->sections[i]);
   }
   if (shown < view->count) {
-    fprintf(out, "\n... and %s more functions; --limit 0 shows all\n", ct_format_count(text, view->count - shown));
+    fprintf(out, "\n... and %s more function%s; --limit 0 shows all\n", ct_format_count(text, view->count - shown),
+            view->count == shown + 1 ? "" : "s");
   } else if (view->count == 0) {
     fputs("no calls\n", out);
   }
