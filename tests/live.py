@@ -90,6 +90,7 @@ def top_json(scene):
     first, last = lines[0], lines[-1]
     expect(all(row["last"] is None for row in first["functions"]) and first["last_ns"] is None,
            "the first look has a last second")
+    expect(first["events_per_second"] is None, f"nor events a second: {first['events_per_second']}")
     told = [line for line in lines[1:5] if line["last_ns"] is not None]
     # What is not known is null: a look that had no time to read all there was, and the one after it. It says so.
     late = [line for line in lines[1:5] if line["last_ns"] is None]
@@ -117,7 +118,8 @@ def top_json(scene):
     for name, row in report.items():
         same = [r for r in last["functions"] if (r["name"], r["module"]) == (name, row["module"])]
         expect(sum(r["calls"] for r in same) >= row["calls"], f"{name}: report {row['calls']}, top {same}")
-    for line in lines:
+    for line in lines:  # half a second of them at least, and so no more than there are
+        expect((line["events_per_second"] or 0) / 2 <= line["events"] + 1, f"events a second: {line}")
         nameless = [r for r in line["functions"] if r["name"] == "?" or r["name"].startswith("(function ")]
         expect(not nameless, f"functions without a name: {nameless}")
     for name in ("quick", "slow", "main"):

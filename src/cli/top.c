@@ -44,10 +44,12 @@ take_status(struct ct_top *top, json_t *status)
   const json_t *cost = json_object_get(status, "cost");
   uint64_t now = ct_top_now_ns(), events = ct_number_of(status, "events"), dropped = ct_number_of(status, "dropped");
   uint64_t hooks = ct_number_of(cost, "hooks_ns"), cpu_ns = ct_number_of(cost, "program_cpu_ns");
-  top->last_ns = top->asked_ns != 0 ? now - top->asked_ns : 0;
+  /* Counts come in blocks. So a moment after another answer they say nothing, as at the first look (run). */
+  bool is_later = top->asked_ns != 0 && (double)(now - top->asked_ns) >= top->interval_s * 1e9 / 2;
+  top->last_ns = is_later ? now - top->asked_ns : 0;
   top->events_last = events > top->events ? events - top->events : 0;
   top->dropped_last = dropped > top->dropped ? dropped - top->dropped : 0;
-  bool is_known = top->asked_ns != 0 && cpu_ns > top->cpu_ns && hooks >= top->hooks;
+  bool is_known = is_later && cpu_ns > top->cpu_ns && hooks >= top->hooks;
   top->overhead_last = is_known ? (double)(hooks - top->hooks) / (double)(cpu_ns - top->cpu_ns) : -1;
   top->asked_ns = now;
   top->events = events;
