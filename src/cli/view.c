@@ -388,6 +388,20 @@ choose_moment(const struct ct_command *command, const struct ct_trace *trace, co
   return CT_EXIT_OK;
 }
 
+/* A piece of a time that the trace does not have: what is shown of it is nothing, and that looks like an answer. */
+static void
+warn_outside(const struct ct_command *command, const struct ct_trace *trace, const struct ct_filter *filter)
+{
+  uint64_t start_ns = ct_trace_start_ns(trace), end_tsc = ct_trace_end_tsc(trace);
+  bool is_after = filter->from_tsc > end_tsc;
+  bool is_before = filter->to_tsc != 0 && filter->to_tsc < ct_trace_tsc(trace, start_ns);
+  if (ct_trace_is_complete(trace) && (is_after || is_before)) {
+    ct_command_failed(command, "nothing: the piece is %s the trace, which is of 0 to %.3f s",
+                      is_after ? "after the end of" : "before the begin of",
+                      (double)(ct_trace_ns(trace, end_tsc) - start_ns) / 1e9);
+  }
+}
+
 static int
 choose_range(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_selection *selected,
              const struct ct_trace_form *form, struct ct_filter *filter)
@@ -406,6 +420,9 @@ choose_range(const struct ct_command *command, struct ct_trace *trace, const str
   if (code == CT_EXIT_OK && from != NULL && to != NULL && filter->from_tsc > filter->to_tsc) {
     code = is_named ? ct_usage_error(command, "the piece ends before it begins: %.100s..%.100s", from, to)
                     : ct_usage_error(command, "--from %.100s is after --to %.100s", from, to);
+  }
+  if (code == CT_EXIT_OK) {
+    warn_outside(command, trace, filter);
   }
   if (code == CT_EXIT_OK && ct_filter_set_range(filter, trace) != CT_OK) {
     code = ct_command_failed(command, "out of memory");
