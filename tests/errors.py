@@ -553,8 +553,12 @@ def attach_heir(scene):
 
 @case
 def attach_under_seccomp(scene):
-    with Odd(scene, "seccomp") as odd:
-        judge(odd.attach(), 125, words=["seccomp"])
+    """Of the first thread, or of another one, whose filter kills for what we would have it do."""
+    for kind in ("seccomp", "seccomp-thread"):
+        with Odd(scene, kind) as odd:
+            judge(odd.attach(), 125, words=["seccomp"])
+            time.sleep(0.3)
+            assert odd.process.poll() is None, f"{kind}: ended with {odd.process.poll()}"
 
 
 @case

@@ -249,9 +249,27 @@ status_number(pid_t pid, const char *key)
 }
 
 int
-ct_process_seccomp(pid_t pid)
+ct_process_seccomp(pid_t tid)
 {
-  return status_number(pid, "Seccomp");
+  return status_number(tid, "Seccomp");
+}
+
+pid_t
+ct_process_seccomp_thread(pid_t pid)
+{
+  char path[64];
+  pid_t found = 0;
+  const struct dirent *task;
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+  DIR *tasks = opendir(path);
+  while (found == 0 && tasks != NULL && (task = readdir(tasks)) != NULL) {
+    pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);
+    found = tid > 0 && ct_process_seccomp(tid) != 0 ? tid : 0;
+  }
+  if (tasks != NULL) {
+    closedir(tasks);
+  }
+  return found;
 }
 
 pid_t

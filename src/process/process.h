@@ -189,8 +189,10 @@ char ct_process_state(pid_t pid);
 pid_t ct_process_tracer(pid_t pid);
 /* The soft limit on the stack in bytes, UINT64_MAX when unlimited. */
 uint64_t ct_process_stack_limit(pid_t pid);
-/* Nonzero when the process runs under seccomp (Seccomp: in /proc/PID/status). */
-int ct_process_seccomp(pid_t pid);
+/* Nonzero when the thread runs under seccomp (Seccomp: in /proc/TID/status). Others of its process may not. */
+int ct_process_seccomp(pid_t tid);
+/* The id of a thread of the process that does, 0: none. */
+pid_t ct_process_seccomp_thread(pid_t pid);
 /* The command name of a thread; empty when it is gone. */
 void ct_process_thread_name(pid_t pid, pid_t tid, char *name, size_t size);
 

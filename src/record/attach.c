@@ -154,6 +154,19 @@ session_resume_threads(struct ct_session *session)
 
 /* ---- attach ---- */
 
+/* Each thread has a filter of its own, or none. What registers with us under one may be killed for it. */
+static int
+check_filters(pid_t pid, struct ct_diag *diag)
+{
+  pid_t tid = ct_process_seccomp_thread(pid);
+  return tid == 0     ? 0
+         : tid == pid ? ct_fail(diag, CT_EUNSUPPORTED,
+                                "process %d runs under seccomp, which may forbid what recording needs", (int)pid)
+                      : ct_fail(diag, CT_EUNSUPPORTED,
+                                "thread %d of process %d runs under seccomp, which may forbid what recording needs",
+                                (int)tid, (int)pid);
+}
+
 /* What speaks against it before anything is touched. */
 static int
 check_target(pid_t pid, struct ct_diag *diag)
@@ -193,9 +206,9 @@ check_target(pid_t pid, struct ct_diag *diag)
     return ct_fail(diag, CT_EPERM_PTRACE, "process %d is being traced by process %d (a debugger?); end that first",
                    (int)pid, (int)tracer);
   }
-  if (ct_process_seccomp(pid) != 0) {
-    return ct_fail(diag, CT_EUNSUPPORTED, "process %d (%s) runs under seccomp, which may forbid what recording needs",
-                   (int)pid, target);
+  int code = check_filters(pid, diag);
+  if (code != 0) {
+    return code;
   }
   struct ct_diag why = {""};
   if (ct_program_check(path, &unused, &why) != 0 && unused == 0) {
@@ -417,7 +430,7 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     goto drop_trace;
   }
   ct_test_point("attach-stopped");
-  if ((code = take_over(session, diag)) != 0) {
+  if ((code = check_filters(pid, diag)) != 0 || (code = take_over(session, diag)) != 0) {
     goto drop_trace;
   }
   if (has_leftovers) { /* they are in nobody's way, should that fail */

@@ -4,10 +4,12 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +61,32 @@ heir(void *ms)
   return NULL;
 }
 
+/* Under a filter that kills for whatever the thread does not do itself. */
+static int
+forbid(void)
+{
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_nanosleep, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+  };
+  struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0;
+}
+
+static void *
+forbidden(void *unused)
+{
+  char line[32];
+  int length = snprintf(line, sizeof(line), "%d\n", (int)getpid());
+  if (forbid() || write(1, line, (size_t)length) != length) {
+    exit(1);
+  }
+  return forever(unused);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -104,6 +132,9 @@ main(int argc, char **argv)
       return 1;
     }
     ready();
+    forever(NULL);
+  } else if (strcmp(kind, "seccomp-thread") == 0) { /* the first thread has none */
+    pthread_create(&thread, NULL, forbidden, NULL);
     forever(NULL);
   }
   return 2;
