@@ -152,7 +152,7 @@ choose_syscalls(struct ct_itrace_space *space)
 {
   static const uint16_t seen[] = {SYS_rt_sigreturn,  SYS_clone,  SYS_fork,       SYS_vfork,    SYS_clone3, SYS_execve,
                                   SYS_execveat,      SYS_munmap, SYS_mmap,       SYS_mprotect, SYS_mremap, SYS_shmat,
-                                  SYS_pkey_mprotect, SYS_shmdt,  SYS_arch_prctl, SYS_rseq};
+                                  SYS_pkey_mprotect, SYS_shmdt,  SYS_arch_prctl, SYS_rseq,     SYS_prctl,  SYS_seccomp};
   uint8_t *bytes = (uint8_t *)space->slots + CT_ITRACE_SYSCALLS_AT;
   for (uint32_t i = 0; i < CT_ITRACE_SYSCALLS; i++) {
     bytes[i] = space->block_bytes != 0 && ct_writes_memory(i) ? CT_ITRACE_CALL_WRITES : CT_ITRACE_CALL_QUIET;

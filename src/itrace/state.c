@@ -698,6 +698,10 @@ answer_syscall(struct ct_tracer *tracer, uint32_t number)
   for (int i = 0; i < 16; i++) {
     regs[i] = __atomic_load_n(&slots->regs[i], __ATOMIC_RELAXED);
   }
+  if (ct_tracer_begins_filter(regs)) {
+    tracer->wants_end = true;
+    return ct_traced_interrupt(tracer->tid);
+  }
   if (tracer->watch != NULL && tracer->looks_again) { /* what has been mapped is there now */
     struct ct_code_cache_stats before, after;
     tracer->looks_again = false;

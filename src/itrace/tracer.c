@@ -147,10 +147,10 @@ choose_space(struct ct_tracer *tracer, struct ct_itrace_space *space)
 
 /* The thread has stopped, and makes system calls for us until give_back; others wait meanwhile. */
 static int
-borrow(struct ct_tracer *tracer, struct ct_diag *diag)
+borrow(struct ct_tracer *tracer, bool is_to_stay, struct ct_diag *diag)
 {
   pthread_mutex_lock(&tracer->all->borrowing);
-  int code = ct_traced_borrow(&tracer->process, tracer->tid, diag);
+  int code = ct_traced_borrow(&tracer->process, tracer->tid, is_to_stay, diag);
   if (code != 0) {
     pthread_mutex_unlock(&tracer->all->borrowing);
     return code;
@@ -179,52 +179,13 @@ give_back(struct ct_tracer *tracer)
   return code;
 }
 
-static int
-begin_watch(struct ct_tracer *tracer)
-{
-  const struct ct_itrace_options *options = &tracer->all->options;
-  if (tracer->all->is_calls) {
-    return ct_watch_create_call(tracer->wanted.place, &tracer->stretches, &tracer->watch, &tracer->diag);
-  }
-  if (options->function == NULL && (options->from == NULL || options->to == NULL)) {
-    return 0;
-  }
-  return ct_watch_create(options->function, options->from, options->to, options->condition, options->stretches,
-                         &tracer->all->stretches, &tracer->watch, &tracer->diag);
-}
-
-static int
-begin_records(struct ct_tracer *tracer)
-{
-  char path[PATH_MAX];
-  const struct ct_itrace_options *wanted = &tracer->all->options;
-  struct ct_recorder_options options = {
-      .path = path, .has_vectors = !wanted->no_vectors, .is_lossless = wanted->is_lossless};
-  if (wanted->directory == NULL) {
-    return 0;
-  }
-  if (tracer->all->is_calls) {
-    tracer->recorder = ct_calls_take_recorder(tracer->all, tracer->tid);
-    tracer->first_step = tracer->recorder != NULL ? ct_recorder_steps(tracer->recorder) : 0;
-    if (tracer->recorder != NULL) {
-      return 0;
-    }
-  }
-  snprintf(path, sizeof(path), "%s/steps.%d", wanted->directory, (int)tracer->tid);
-  if ((tracer->number != 0 || tracer->all->is_calls) && access(path, F_OK) == 0) {
-    return ct_fail(&tracer->diag, CT_EEXIST, "thread %d has the id of an earlier one, whose records are kept",
-                   (int)tracer->tid);
-  }
-  return ct_recorder_create(&options, tracer->process.pid, tracer->tid, &tracer->recorder, &tracer->diag);
-}
-
 int
 ct_tracer_make(struct ct_tracer *tracer)
 {
   bool no_vectors = tracer->all->options.no_vectors;
-  int code = tracer->watch == NULL ? begin_watch(tracer) : 0;
-  code = code == 0 && tracer->recorder == NULL ? begin_records(tracer) : code;
-  code = code != 0 ? code : borrow(tracer, &tracer->diag);
+  int code = tracer->watch == NULL ? ct_tracer_begin_watch(tracer) : 0;
+  code = code == 0 && tracer->recorder == NULL ? ct_tracer_begin_records(tracer) : code;
+  code = code != 0 ? code : borrow(tracer, true, &tracer->diag);
   if (code != 0) {
     return code;
   }
@@ -295,7 +256,7 @@ release(struct ct_tracer *tracer)
     ct_tracer_note_mappings(tracer);
     ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
-  if (tracer->space->slots != NULL && borrow(tracer, NULL) == 0) {
+  if (tracer->space->slots != NULL && borrow(tracer, false, NULL) == 0) {
     ct_space_remove(&tracer->spaces[0]);
     ct_space_remove(&tracer->spaces[1]);
     give_back(tracer);
@@ -323,6 +284,20 @@ end_stretch(struct ct_tracer *tracer)
     return release(tracer);
   }
   tracer->state = CT_TRACER_NATIVE; /* up to the program's end, which is waited for */
+  return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
+}
+
+/* It stands before the call that puts it under a filter. One that is waited for runs on by itself, all others are let
+ * go. */
+static int
+leave_filtered(struct ct_tracer *tracer)
+{
+  tracer->is_filtered = true;
+  if (tracer->number != 0 || tracer->all->options.pid != 0 || tracer->all->is_calls) {
+    return release(tracer);
+  }
+  ct_tracer_note_mappings(tracer);
+  tracer->state = CT_TRACER_NATIVE;
   return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
 }
 
@@ -400,11 +375,12 @@ interrupted(struct ct_tracer *tracer)
   bool is_step = tracer->wants_step, is_watched = tracer->wants_watched, is_room = tracer->wants_room;
   bool is_flush = tracer->wants_flush && tracer->state == CT_TRACER_TRANSLATED, is_first = tracer->is_parked;
   tracer->wants_flush = false;
-  bool is_sequence = tracer->wants_sequence, is_back = tracer->wants_back;
-  if (!is_step && !is_room && !is_watched && !is_flush && !is_first && !is_sequence && !is_back) {
+  bool is_sequence = tracer->wants_sequence, is_back = tracer->wants_back, is_end = tracer->wants_end;
+  if (!is_step && !is_room && !is_watched && !is_flush && !is_first && !is_sequence && !is_back && !is_end) {
     return ct_tracer_go_on(tracer, 0);
   }
   tracer->wants_step = tracer->wants_room = tracer->wants_watched = tracer->wants_sequence = tracer->wants_back = false;
+  tracer->wants_end = false;
   unpark(tracer);
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
@@ -427,6 +403,9 @@ interrupted(struct ct_tracer *tracer)
   if (is_watched) {
     return at_watched(tracer, &regs);
   }
+  if (is_end) {
+    return leave_filtered(tracer);
+  }
   if (!is_room) {
     tracer->reason = is_first ? CT_CONTEXT_BEGIN : CT_CONTEXT_SEGMENT;
     return ct_tracer_enter(tracer);
@@ -444,6 +423,9 @@ static int
 has_exec(struct ct_tracer *tracer)
 {
   struct ct_process fresh;
+  if (tracer->is_filtered) { /* it has the filter still */
+    return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
+  }
   if (ct_tracer_has_left(tracer)) {
     ct_tracer_is_back(tracer, &(struct user_regs_struct){.rip = 0});
     tracer->flushes_after = false;
@@ -598,7 +580,8 @@ all_is_recorded(const struct ct_tracer *tracer)
 static bool
 is_asked_to_stop(const struct ct_tracer *tracer)
 {
-  return tracer->wants_step || tracer->wants_watched || tracer->wants_room || tracer->wants_sequence;
+  return tracer->wants_step || tracer->wants_watched || tracer->wants_room || tracer->wants_sequence ||
+         tracer->wants_end;
 }
 
 static int
@@ -723,7 +706,7 @@ int
 ct_tracer_begin_thread(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
-  int code = begin_watch(tracer);
+  int code = ct_tracer_begin_watch(tracer);
   code = code != 0 ? code
                    : ct_process_open(tracer->all->is_calls ? tracer->wanted.pid : tracer->all->options.pid,
                                      &tracer->process, &tracer->diag);
@@ -752,7 +735,7 @@ ct_tracer_begin_program(struct ct_tracer *tracer)
   } else {
     pthread_sigmask(SIG_SETMASK, NULL, &setup.mask);
   }
-  int code = begin_watch(tracer);
+  int code = ct_tracer_begin_watch(tracer);
   if (code != 0) {
     return code;
   }

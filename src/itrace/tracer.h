@@ -133,6 +133,8 @@ struct ct_tracer {
   bool wants_room;               /* has been interrupted for that: the segment of records is full */
   bool wants_sequence;           /* has been interrupted for that: it comes from a restartable sequence */
   bool wants_watched;            /* has been interrupted for that: it is at a watched address */
+  bool wants_end;                /* has been interrupted for that: it is about to go under a seccomp filter */
+  bool is_filtered;              /* it was, and is not recorded from there on */
   bool wants_step; /* has been interrupted for that: the instruction where it waits is executed where it is */
   bool steps_call; /* the instruction is a system call */
   bool is_in_call; /* and has begun */
@@ -205,6 +207,12 @@ ct_tracer_records(const struct ct_tracer *tracer)
 {
   return tracer->recorder != NULL && tracer->space->slots != NULL && tracer->space->block_bytes != 0;
 }
+/* wanted.c. 0 or an error, with its line in the tracer's diag. */
+int ct_tracer_begin_watch(struct ct_tracer *tracer);
+int ct_tracer_begin_records(struct ct_tracer *tracer);
+/* The system call with these registers puts the thread under a seccomp filter, or strict mode, which may end the
+ * process for what translated code does besides (futex). */
+bool ct_tracer_begins_filter(const uint64_t regs[16]);
 bool ct_tracer_is_syscall(const struct ct_tracer *tracer, uint64_t pc);
 /* Code has changed: in both spaces nothing of it is left. */
 void ct_tracer_flush(struct ct_tracer *tracer);

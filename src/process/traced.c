@@ -343,8 +343,12 @@ ct_traced_before_syscall(struct user_regs_struct *regs)
 }
 
 int
-ct_traced_borrow(struct ct_process *process, pid_t tid, struct ct_diag *diag)
+ct_traced_borrow(struct ct_process *process, pid_t tid, bool is_to_stay, struct ct_diag *diag)
 {
+  if (is_to_stay && ct_process_seccomp(tid) != 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "thread %d runs under seccomp, which may forbid what recording needs",
+                   (int)tid);
+  }
   uint64_t area = ct_process_injection_area(process);
   process->injection = calloc(1, sizeof(*process->injection));
   if (process->injection == NULL) {

@@ -89,8 +89,9 @@ int ct_traced_detach(pid_t tid, int signal);
  */
 bool ct_traced_before_syscall(struct user_regs_struct *regs);
 
-/* System calls in its name, between the two. The thread has stopped, and not for a signal. */
-int ct_traced_borrow(struct ct_process *process, pid_t tid, struct ct_diag *diag);
+/* System calls in its name, between the two. The thread has stopped, and not for a signal. CT_EUNSUPPORTED: it is under
+ * a seccomp filter that we may not suspend, or code of ours is_to_stay in it, which the filter may end it for. */
+int ct_traced_borrow(struct ct_process *process, pid_t tid, bool is_to_stay, struct ct_diag *diag);
 int ct_traced_syscall(struct ct_process *process, long number, const uint64_t args[6], int64_t *result);
 int ct_traced_return(struct ct_process *process);
 
