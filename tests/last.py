@@ -182,6 +182,23 @@ def open_calls(scene):
 
 
 @case
+def checks(scene):
+    """What was not kept is not taken for what was not called: a check has a bound. A piece of what is there is all there."""
+    not_kept = scene.last("1M", "--", scene.build(COUNT), "20000")
+    expect(not_kept > 0, "all was kept")
+    answers = {
+        "program!step.calls > 3": "holds", "program!step.calls <= 3": "fails", "program!step.calls < 100G": "unanswered", "program!step.p99 < 100s": "unanswered",
+        "program!step.total > 1ns": "holds", "program!step.min < 1s": "holds", "_init.calls == 0": "unanswered", "no losses": "fails"}
+    if json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["dropped"] == 0:
+        told = json.loads(scene.run(scene.contrail, "check", "--json", scene.trace, *answers, status=1))["checks"]
+        expect({answer["check"]: answer["result"] for answer in told} == answers, told)
+        expect(told[0]["bound"] == "at least", told)
+    piece = f"{scene.trace}@{scene.begin_ns() / 1e9 + 0.001:.9f}.."
+    if "lost" not in scene.run(scene.contrail, "report", piece):
+        scene.run(scene.contrail, "check", piece, "program!step.calls > 3", "program!step.calls < 100G", "program!step.p99 < 100s", "_init.calls == 0", "no losses")
+
+
+@case
 def by_time(scene):
     """--last TIME: nothing much older than that."""
     program = scene.build("#include <unistd.h>\nint tick(long n) { usleep(1000); return n; }\n"

@@ -26,6 +26,7 @@
 #include "base/scopes.h"
 #include "base/sized.h"
 #include "target/inlined.h"
+#include "trace/batch.h"
 #include "views/check_tree.h"
 #include "views/filter.h"
 #include "views/pattern.h"
@@ -66,9 +67,11 @@ static enum ct_check_bound
 bound_of(const struct checking *checking, enum ct_check_field field, const struct ct_report_row *row)
 {
   bool has_lost = checking->losses.dropped != 0 || checking->losses.is_cut;
-  bool is_seen_in_part = row->was_out || row->counted != 0;
+  bool has_earlier = checking->losses.not_kept != 0, is_seen_in_part = row->was_out || row->counted != 0 || has_earlier;
   if (field == CT_FIELD_CALLS) {
-    return row->passed_over != 0 ? CT_BOUND_NONE : has_lost || row->was_out ? CT_BOUND_AT_LEAST : CT_BOUND_EXACT;
+    return row->passed_over != 0                     ? CT_BOUND_NONE
+           : has_lost || has_earlier || row->was_out ? CT_BOUND_AT_LEAST
+                                                     : CT_BOUND_EXACT;
   }
   if (field == CT_FIELD_OPEN) {
     return row->enter_only ? CT_BOUND_NONE : has_lost || row->was_out ? CT_BOUND_AT_LEAST : CT_BOUND_EXACT;
@@ -108,12 +111,15 @@ has_value(enum ct_check_field field, const struct ct_report_row *row)
   return field <= CT_FIELD_SELF || row->timed != 0 || (field == CT_FIELD_MAX && row->partial != 0);
 }
 
+#define NOT_KEPT "events before the last stretch were not kept (a piece of it, TRACE@FROM..TO, can be asked)"
+
 /* Why a value of the row is not known well enough. */
 static const char *
 doubt_of(const struct checking *checking, enum ct_check_field field, const struct ct_report_row *row)
 {
   return checking->losses.dropped != 0                      ? "events were lost"
          : checking->losses.is_cut                          ? "the trace is not whole"
+         : checking->losses.not_kept != 0                   ? NOT_KEPT
          : field == CT_FIELD_CALLS && row->passed_over != 0 ? "its calls were sampled"
          : row->enter_only && field != CT_FIELD_CALLS       ? "it was recorded without times (a light hook)"
          : row->was_out                                     ? "for some time its calls were not seen (--budget)"
@@ -335,9 +341,11 @@ answer_losses(const struct checking *checking, struct answer *answer)
   answer->has_value = true;
   answer->value = (double)checking->losses.dropped;
   answer->bound = CT_BOUND_EXACT;
-  answer->result = checking->losses.dropped != 0 || checking->losses.is_cut ? CT_CHECK_FAILS : CT_CHECK_HOLDS;
+  answer->result = checking->losses.dropped != 0 ? CT_CHECK_FAILS : CT_CHECK_HOLDS;
   if (checking->losses.dropped == 0 && checking->losses.is_cut) {
     say(answer, CT_CHECK_FAILS, "the trace is not whole");
+  } else if (checking->losses.dropped == 0 && checking->losses.not_kept != 0) {
+    say(answer, CT_CHECK_FAILS, NOT_KEPT);
   }
 }
 
@@ -560,6 +568,17 @@ write_answers(const struct checking *checking, const struct ct_checks *checks, F
 
 /* ---- the trace ---- */
 
+/* Of a piece that begins where everything is there nothing is missing. */
+static uint64_t
+not_kept(const struct ct_trace *trace)
+{
+  struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
+  uint64_t from, to;
+  bool is_there = ct_trace_get_kept(trace, &kept) != 0 || !kept.is_kept ||
+                  (ct_trace_range(trace, &from, &to) && from >= kept.begin_tsc);
+  return is_there ? 0 : kept.not_kept;
+}
+
 static void
 add_losses(struct ct_trace *trace, const struct ct_stats *stats, struct ct_check_losses *losses)
 {
@@ -569,6 +588,7 @@ add_losses(struct ct_trace *trace, const struct ct_stats *stats, struct ct_check
     dropped = stats->lost; /* of a range, only what was lost in it */
   }
   losses->dropped += dropped + ct_trace_missing_events(trace);
+  losses->not_kept += not_kept(trace);
   losses->is_cut |= !ct_trace_is_complete(trace) || ct_trace_is_recovered(trace) || ct_trace_failure(trace) != NULL ||
                     ct_trace_damage_count(trace) != 0;
 }

@@ -14,8 +14,9 @@
 
 /* What is known of how whole a trace is, or several. */
 struct ct_check_losses {
-  uint64_t dropped; /* and what is missing of the files */
-  bool is_cut;      /* a recording ended early, or something of it is gone */
+  uint64_t dropped;  /* and what is missing of the files */
+  uint64_t not_kept; /* events before a last stretch (--last, --max-size), as far as they are asked for */
+  bool is_cut;       /* a recording ended early, or something of it is gone */
 };
 
 struct ct_check_function {
