@@ -8,6 +8,7 @@ for itself.
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -413,6 +414,10 @@ def by_hand(scene):
     expect([reason.get("name") for reason in window["reasons"]] == ["first one", "second", None], f"{window}")
     expect({reason["rule"] for reason in window["reasons"]} == {"by hand"}, f"{window}")
     scene.run(scene.contrail, "mark", status=3)
+    text = scene.run(scene.contrail, "info", scene.trace)
+    expect(re.search(r", by hand \(first one\) at [\d.]+ s, by hand \(second\) at [\d.]+ s, by hand at [\d.]+ s\n", text), text)
+    told = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["windows"][0]["reasons"]
+    expect([(reason["reason"], reason["name"]) for reason in told] == [("by hand", name) for name in ("first one", "second", None)], told)
 
 
 @case

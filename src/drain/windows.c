@@ -55,9 +55,38 @@ ct_windows_destroy(struct ct_windows *windows)
   free(windows);
 }
 
+static bool
+has_rule(const struct ct_marked_window *window, uint32_t count, uint32_t rule)
+{
+  bool has = false;
+  for (uint32_t i = 0; i < count && !has; i++) {
+    has = window->reasons[i].rule == rule;
+  }
+  return has;
+}
+
+/* Where several marks are of one rule, the last of these goes. */
+static void
+drop_repeated(struct ct_marked_window *window)
+{
+  uint32_t last = window->reason_count - 1;
+  while (last != 0 && !has_rule(window, last, window->reasons[last].rule)) {
+    last--;
+  }
+  if (last != 0) {
+    window->reason_count--;
+    memmove(window->reasons + last, window->reasons + last + 1,
+            (window->reason_count - last) * sizeof(*window->reasons));
+  }
+}
+
+/* The first ones, and the first one of each rule. */
 static void
 add_reason(struct ct_marked_window *window, const struct ct_mark *mark)
 {
+  if (window->reason_count == CT_WINDOW_REASONS && !has_rule(window, CT_WINDOW_REASONS, mark->rule)) {
+    drop_repeated(window);
+  }
   if (window->reason_count < CT_WINDOW_REASONS) {
     window->reasons[window->reason_count++] = *mark;
   }

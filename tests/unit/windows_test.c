@@ -149,6 +149,16 @@ test_reasons(void **state)
   assert_int_equal(window.marks, 100);
   assert_int_equal(window.reason_count, CT_WINDOW_REASONS);
   assert_int_equal(window.reasons[CT_WINDOW_REASONS - 1].tsc, 1000 + CT_WINDOW_REASONS - 1);
+  /* A crash after a hundred marks of another rule is a reason, too. */
+  for (uint32_t rule = 2; rule < CT_WINDOW_REASONS + 5; rule++) {
+    assert_true(ct_windows_mark(windows, &(struct ct_mark){.tsc = 1100 + rule, .thread = 3, .rule = rule}));
+  }
+  assert_int_equal(ct_windows_get(windows, 0, &window, 1), 1);
+  assert_int_equal(window.reason_count, CT_WINDOW_REASONS);
+  for (uint32_t i = 0; i < CT_WINDOW_REASONS; i++) {
+    assert_int_equal(window.reasons[i].rule, i + 1);
+    assert_int_equal(window.reasons[i].tsc, i == 0 ? 1000 : 1101 + i);
+  }
   ct_windows_destroy(windows);
 }
 
