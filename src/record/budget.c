@@ -39,7 +39,7 @@ session_begin_budget(struct ct_session *session)
   budget->measured = 0;
   budget->is_measuring = false;
   budget->modules_seen = budget->whole_ns = budget->tick_cpu_ns = 0;
-  budget->has_decided = budget->asked = false;
+  budget->has_decided = budget->has_opened = budget->asked = false;
   budget->is_long = false;
   budget->switches = 0;
   budget->switch_share = 0;

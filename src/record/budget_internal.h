@@ -52,6 +52,7 @@ struct session_budget {
   size_t last_steps;           /* of the last tick, but those of functions that went out */
   bool asked;                  /* the drain, for a tick */
   bool has_decided;            /* once at least */
+  bool has_opened;             /* what nobody has called is recorded when it is called */
   bool failed;                 /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */

@@ -21,7 +21,9 @@
 #define PROMOTE_NS    1000000000ull /* ... and so long after its last step */
 #define SETTLED_NS    10000000000ull
 #define RETRY_NS      4000000000ull /* the first time; each time in a row that it fails twice as long */
-#define OUT_NS        300000000ull  /* so long a function is only counted before it may go out */
+#define OUT_NS        300000000ull  /* so long a function is only counted before it may go out, ... */
+#define DEAR_SHARE    0.05          /* ... but not one that takes so much of the limit from its begin on, ... */
+#define HOTTEST       64            /* ... and is one of so many, the most called ones */
 #define STOP_SOON_NS  150000000ull  /* between two stops where much is to be saved: */
 #define SOON_SHARE    0.3           /* of the limit */
 #define UNPATCH_SHARE 0.02          /* of the limit: what patches of functions that are out must cost for a stop */
@@ -191,14 +193,16 @@ choose_probes(struct ct_budget_function **functions, size_t count, const struct 
 /* What becomes of a function that is seen somehow. */
 static uint8_t
 choose_one(struct ct_budget_function *const *functions, size_t count, size_t at, const struct thresholds *to,
-           const struct ct_budget_costs *costs, bool too_much, uint64_t now, bool is_first)
+           const struct ct_budget_costs *costs, double allowed, bool too_much, uint64_t now, bool is_first)
 {
   const struct ct_budget_function *function = functions[at];
   uint8_t best = by_thresholds(function, at, to);
   uint64_t age = now - function->since_ns;
   if (best > function->seen) {
+    bool is_dear = function->since_ns == 0 && function->seen == CT_SEEN_SAMPLED && at + HOTTEST >= count &&
+                   spent(costs, function, CT_SEEN_COUNTED) > DEAR_SHARE * allowed;
     bool counts_first =
-        best == CT_SEEN_OUT && function->has_counter && (function->seen != CT_SEEN_COUNTED || age < OUT_NS);
+        best == CT_SEEN_OUT && function->has_counter && !is_dear && (function->seen != CT_SEEN_COUNTED || age < OUT_NS);
     return !too_much ? function->seen : counts_first ? CT_SEEN_COUNTED : best;
   }
   if (best == function->seen || too_much) {
@@ -223,7 +227,7 @@ ct_budget_choose(struct ct_budget_function **functions, size_t count, const stru
   bool too_much = now_spent > allowed_ns * TOO_MUCH;
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
-    function->wanted = choose_one(functions, count, i, &to, costs, too_much, now_ns, is_first);
+    function->wanted = choose_one(functions, count, i, &to, costs, allowed_ns, too_much, now_ns, is_first);
     if (function->wanted == CT_SEEN_OUT && function->seen != CT_SEEN_OUT) {
       function->retry_ns = now_ns + (RETRY_NS << function->backoff);
     } else if (function->seen != CT_SEEN_OUT && now_ns - function->since_ns > SETTLED_NS) {

@@ -8,8 +8,9 @@
  * function that is out still costs, a jump there and back, is saved by taking its patch out, many at once, with one
  * stop; so is putting it in again. In a process tree no patch is taken out: a forked child would not know of it.
  *
- * A hook begins counting, one of 64 calls is recorded (CT_LEVEL_MASK_FIRST). The first tick is soon after the begin:
- * what is not hot is recorded from then on, and also what has not been called at all.
+ * A hook begins counting, one of 64 calls is recorded (CT_LEVEL_MASK_FIRST). The first ticks are close together, since
+ * a short program has no time to lose: what was called and is not hot is recorded from then on. What nobody has called
+ * for a second is recorded, too, when it is called; where the limit is far, that is so after 50 ms.
  *
  * Costs are those that were measured when the recording began, times a factor that is found in the program itself
  * (budget_factor.c). The drain's time is what its clock says.
@@ -24,13 +25,15 @@
 #include <unistd.h>
 
 #define TICK_NS             100000000ull
-#define FIRST_TICK_NS       50000000ull
+#define FIRST_TICK_NS       10000000ull   /* the least; at the begin a tick takes half of the time until then */
 #define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
 #define IDLE_NS             1000000000ull /* ... until so long a time is over */
 #define FULL_NS_LEAST       15.0          /* of a hook, whatever was measured: two readings of the clock, ... */
 #define COUNTED_NS_LEAST    1.0
 #define OUT_NS_LEAST        0.7
-#define ASKED_MS            3            /* until the drain has answered */
+#define ASKED_MS            3   /* until the drain has answered */
+#define SPARE               0.5 /* of the limit: with less spent, what is not called yet is to be recorded ... */
+#define SPARE_NS            50000000ull  /* ... from then on */
 #define RATE_LEAST          0.2          /* calls a second: with less it is not called */
 #define STEADY_STEPS        20u          /* in a tick: with more of them there is no experiment */
 #define EXPERIMENT_NS_LEAST 20000000.0   /* of processor time in each of its ticks */
@@ -43,7 +46,9 @@
 #define MEASURE_NS          20000000ull /* own times are measured for so long, ... */
 #define MEASURE_CPU_NS      5000000ull  /* ... and for so long of the process's time, ... */
 #define MEASURE_NS_MOST     500000000ull
-#define MEASURE_SOON        3u /* the first times, at the begin and then ... */
+#define MEASURE_COST        0.8           /* of that time it is what hooks take, which is to be within the limit ... */
+#define MEASURE_WAIT_NS     1000000000ull /* ... by then */
+#define MEASURE_SOON        3u            /* the first times, at the begin and then ... */
 #define MEASURE_SOON_NS     700000000ull
 #define MEASURE_LATER_NS    20000000000ull
 #define MEASURE_CALLS       8u /* or the time of one says little */
@@ -235,6 +240,12 @@ read_rate(struct session_budget *budget, const struct ct_drain_tally *tally, str
   return function->rate != 0 || function->seen == CT_SEEN_OUT || function->is_unpatched;
 }
 
+static uint64_t
+later(uint64_t a, uint64_t b)
+{
+  return a > b ? a : b;
+}
+
 /*
  * Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. Most are
  * neither: of a program with 66,000 functions a look at all of them takes longer than all else that is done in a tick,
@@ -263,7 +274,8 @@ read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_i
       if (read_rate(budget, &tallies[fn], function, used_ns)) {
         budget->is_alive[run] = 1;
         budget->sorted[count++] = function;
-      } else if (function->has_gate && function->seen != CT_SEEN_FULL && now - function->since_ns >= IDLE_NS) {
+      } else if (function->has_gate && function->seen != CT_SEEN_FULL &&
+                 (function->since_ns == 0 ? budget->has_opened : now - function->since_ns >= IDLE_NS)) {
         function->wanted = CT_SEEN_FULL; /* nobody calls it */
         *has_idle = true;
       }
@@ -272,6 +284,30 @@ read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_i
   qsort(budget->sorted, count, sizeof(struct ct_budget_function *), compare_rates);
   ct_budget_cold_costs(&budget->cold, budget->sorted, count);
   return count;
+}
+
+/*
+ * Functions that nobody has called yet are to be recorded from their first call on: after a second, or when less than a
+ * part of the limit is spent. True when that begins.
+ */
+static bool
+open_uncalled(struct ct_session *session, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  uint64_t age = now - budget->begun_ns;
+  bool is_time =
+      age >= IDLE_NS || (age >= SPARE_NS && budget->spent_ns < SPARE * session->options.budget * budget->own_ns);
+  if (budget->has_opened || !is_time) {
+    return false;
+  }
+  for (size_t fn = 0; fn < budget->function_count; fn++) {
+    struct ct_budget_function *function = &budget->functions[fn];
+    if (function->has_gate && function->rate == 0 && function->since_ns == 0) {
+      function->wanted = CT_SEEN_FULL;
+    }
+  }
+  budget->has_opened = true;
+  return true;
 }
 
 /* What hooks have cost in this tick, in ns; of that *drain_ns the drain. */
@@ -298,6 +334,8 @@ take_step(struct session_budget *budget, struct ct_budget_function *function, ui
   uint32_t fn = (uint32_t)(function - budget->functions);
   if (budget->has_decided) {
     budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = (struct budget_step){now, fn, function->seen, function->wanted};
+  }
+  if (budget->has_decided || function->wanted > function->seen) {
     function->since_ns = now;
   }
   budget->was_out[fn] |= function->wanted == CT_SEEN_OUT;
@@ -516,8 +554,8 @@ take_steps(struct ct_session *session, size_t count, bool has_idle, uint64_t now
   budget->last_steps = 0;
   for (size_t i = 0; i < count; i++) {
     const struct ct_budget_function *function = budget->sorted[i];
-    bool is_step = function->wanted != function->seen;
-    budget->last_steps += is_step && function->wanted != CT_SEEN_OUT;
+    bool is_step = function->wanted != function->seen, is_first = function->since_ns == 0;
+    budget->last_steps += is_step && !is_first && function->wanted != CT_SEEN_OUT;
     any |= is_step;
   }
   if (!any && !has_idle) {
@@ -565,9 +603,19 @@ read_own_time(struct ct_budget_function *function, const struct ct_drain_own *ow
   }
 }
 
+/* The first time: it is not to cost more than the limit has allowed until then. */
+static bool
+may_measure(const struct ct_session *session, uint64_t now)
+{
+  const struct session_budget *budget = session->budget;
+  double age = (double)(now - budget->begun_ns);
+  return budget->measured != 0 || age >= MEASURE_WAIT_NS ||
+         age * session->options.budget >= MEASURE_COST * (double)MEASURE_NS;
+}
+
 /*
- * Own times of calls are seen where callees are recorded too. So for a moment all that is patched is recorded: at the
- * begin, some more times soon after, when a program has come to its work, and rarely then. True while that goes on:
+ * Own times of calls are seen where callees are recorded too. So for a moment all that is patched is recorded: soon
+ * after the begin, some more times, when a program has come to its work, and rarely then. True while that goes on:
  * nothing is decided then.
  */
 static bool
@@ -576,7 +624,8 @@ measure(struct ct_session *session, size_t count, uint64_t now)
   struct session_budget *budget = session->budget;
   struct ct_drain *drain = session->recording.drain;
   if (!budget->is_measuring) {
-    if (now < budget->measure_ns || (budget->has_decided && budget->last_steps >= STEADY_STEPS)) {
+    if (now < budget->measure_ns || !may_measure(session, now) ||
+        (budget->has_decided && budget->last_steps >= STEADY_STEPS)) {
       return false;
     }
     ct_drain_measure_own(drain, true);
@@ -670,8 +719,10 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
     ct_budget_cold_after(&budget->cold, budget->sorted, count, budget->points, used);
   } else if ((!budget->is_measuring && experiment(session, count, used, was_long, now)) ||
              measure(session, count, now)) {
+    budget->whole_ns = 0; /* what was to be done about all is still to be done */
     return;
   }
+  has_idle |= open_uncalled(session, now);
   bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= CT_BUDGET_STOP_NS;
   ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided, may_try);
   take_steps(session, count, has_idle, now);
@@ -693,6 +744,14 @@ find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most
   *most = budget->cold.goes_on ? COLD_NS_MOST : IDLE_NS;
 }
 
+/* Of the time by the clock. */
+static uint64_t
+tick_length(const struct session_budget *budget, uint64_t now)
+{
+  uint64_t length = budget->is_measuring ? MEASURE_NS : later(FIRST_TICK_NS, (now - budget->begun_ns) / 2);
+  return length < TICK_NS ? length : TICK_NS;
+}
+
 static uint64_t
 thread_cpu_ns(void)
 {
@@ -708,7 +767,7 @@ session_serve_budget(struct ct_session *session, int ms)
   if (budget == NULL || budget->failed || ct_drain_tallies(session->recording.drain) == NULL) {
     return ms;
   }
-  uint64_t each = budget->is_measuring ? MEASURE_NS : budget->has_decided ? TICK_NS : FIRST_TICK_NS, least, most;
+  uint64_t each = tick_length(budget, now), least, most;
   find_length(budget, &least, &most);
   if (now - budget->tick_ns < each ||
       !ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) ||
