@@ -6,6 +6,7 @@
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -309,6 +310,32 @@ def short_program(scene):
     spent = row["recorded"] * 20e-9  # two events, of which none takes less
     expect(spent < 0.04 * cpu, f"{row['recorded']:,} of {calls:,} calls were recorded: more than {100 * spent / cpu:.1f} % of {cpu:.3f} s")
     return f"{row['recorded']:,} of {calls:,} calls were recorded, {100 * spent / cpu:.1f} % of {cpu:.3f} s"
+
+
+COPIES = """#include <string.h>
+#include <time.h>
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+static char from[4096], to[4096];
+int main(void) {
+  void *(*volatile copy)(void *, const void *, size_t) = memcpy;
+  double end = now() + 2;
+  while (now() < end) for (int i = 0; i < 1000; i++) copy(to + (i & 63), from, 40);
+  return 0;
+}
+"""
+
+
+@case
+def patches_that_stay(scene):
+    """What memcpy costs although it is out, since it keeps its patch, is told with the rest."""
+    program = scene.compile(scene.write("copies.c", COPIES), "-O2", name="copies")
+    scene.execute(scene.contrail, "record", "-q", "-o", scene.trace, "--budget", "2%", "--", program)
+    left = scene.budget()["patches_left"]
+    text = scene.run(scene.contrail, "info", scene.trace)
+    found = re.search(r"out, but with their patches, which take some ([\d.]+) % of the processor time: (\w+) \(([\d.]+) %\)\n", text)
+    expect(found and ("mem" in found[2]) and float(found[1]) > 2, f"{left} {text[:1500]}")
+    expect(abs(100 * left["share"] - float(found[1])) < 1 and len(left["functions"]) == 1, f"{left}")
+    return found[0]
 
 
 @case(alone=True)

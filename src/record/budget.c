@@ -4,10 +4,13 @@
 #include "base/clock.h"
 #include "record/budget_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define OUT_KEPT           10000u /* functions listed in the manifest */
-#define SPENT_OWN_NS_LEAST 1e7    /* of the last two seconds or so */
+#define PATCHES_KEPT       3u
+#define PATCH_SHARE_LEAST  0.001
+#define SPENT_OWN_NS_LEAST 1e7 /* of the last two seconds or so */
 
 static const char *const seen_names[CT_SEEN_LEVELS] = {"full", "sampled", "counted", "out"};
 
@@ -98,6 +101,46 @@ session_count_budget(struct ct_session *session)
   session->sync.status.budget = sum_up(session);
 }
 
+/* Of the process's time, what it takes to jump to the trampoline of a function that is out, and back. */
+static double
+patch_share(const struct session_budget *budget, const struct ct_budget_function *function)
+{
+  bool is_left = function->has_gate && function->seen == CT_SEEN_OUT && !function->is_unpatched;
+  return is_left ? function->rate * (budget->out_ns + function->cold) / 1e9 : 0;
+}
+
+/* Functions that are out, and keep their patches: what all of them cost, and the dearest ones of those that cost
+ * something.
+ */
+static json_t *
+patches_json(const struct session_budget *budget)
+{
+  json_t *json = json_object(), *list = json_array();
+  double sum = 0, last = HUGE_VAL;
+  for (size_t fn = 0; fn < budget->function_count; fn++) {
+    sum += patch_share(budget, &budget->functions[fn]);
+  }
+  for (size_t n = 0; n < PATCHES_KEPT; n++) {
+    double most = 0;
+    size_t at = 0;
+    for (size_t fn = 0; fn < budget->function_count; fn++) {
+      double share = patch_share(budget, &budget->functions[fn]);
+      if (share < last && share > most) {
+        most = share;
+        at = fn;
+      }
+    }
+    if (most < PATCH_SHARE_LEAST) {
+      break;
+    }
+    json_array_append_new(list, json_pack("{s:I, s:f}", "function", (json_int_t)at, "share", most));
+    last = most;
+  }
+  json_object_set_new(json, "share", json_real(sum));
+  json_object_set_new(json, "functions", list);
+  return json;
+}
+
 json_t *
 session_budget_json(struct ct_session *session)
 {
@@ -126,5 +169,8 @@ session_budget_json(struct ct_session *session)
   json_object_set_new(json, "cold_experiments", json_integer(budget != NULL ? (json_int_t)budget->cold.done : 0));
   json_object_set_new(json, "were_out", out);
   json_object_set_new(json, "last_steps", steps);
+  if (budget != NULL) {
+    json_object_set_new(json, "patches_left", patches_json(budget));
+  }
   return json;
 }

@@ -41,6 +41,7 @@ struct session_budget {
   uint32_t switch_ticks; /* that this is the mean of; 0: it was given up */
   double points;         /* calls of functions without gates, in the last tick */
   struct ct_budget_drain drain;
+  double out_ns;         /* of a call of a function that is out, and patched */
   double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;

@@ -704,6 +704,7 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   budget->is_long = false;
   read_drain(session, used, seconds);
   struct ct_budget_costs costs = costs_of(session);
+  budget->out_ns = costs.out;
   bool has_idle;
   size_t count = read_rates(session, used, now, &has_idle);
   double drain_ns, spent_ns = sum_up_cost(budget, &costs, count, used, &drain_ns);

@@ -8,6 +8,8 @@
 
 #include <contrail/text.h>
 
+#define PATCHES_SHARE_SHOWN 0.2 /* of the limit */
+
 /* A number of all modules together. */
 uint64_t
 ct_info_sum_of_modules(const json_t *manifest, const char *key)
@@ -26,9 +28,34 @@ label(FILE *out, const char *text)
   fprintf(out, "%-10s ", text);
 }
 
+/* Functions that are out under a budget and cost something all the same, as memcpy does. */
+static void
+write_patches(FILE *out, const struct ct_trace *trace, const json_t *budget)
+{
+  const json_t *left = json_object_get(budget, "patches_left"), *functions = json_object_get(left, "functions"), *item;
+  size_t i;
+  if (json_real_value(json_object_get(left, "share")) <
+      PATCHES_SHARE_SHOWN * json_real_value(json_object_get(budget, "limit"))) {
+    return;
+  }
+  label(out, "");
+  double share = 100 * json_real_value(json_object_get(left, "share"));
+  fprintf(out, "out, but with their patches, which take some %.*f %% of the processor time: ", share < 10 ? 1 : 0, share);
+  json_array_foreach((json_t *)functions, i, item)
+  {
+    const struct ct_trace_function *function =
+        ct_trace_function((struct ct_trace *)trace, (uint32_t)ct_json_get(item, "function"));
+    fputs(i == 0 ? "" : ", ", out);
+    ct_put_printable(out, function != NULL ? function->name : "?", 200);
+    share = 100 * json_real_value(json_object_get(item, "share"));
+    fprintf(out, " (%.*f %%)", share < 10 ? 1 : 0, share);
+  }
+  putc('\n', out);
+}
+
 /* What the recording cost the program. */
 static void
-write_share(FILE *out, const json_t *manifest)
+write_share(FILE *out, const struct ct_trace *trace, const json_t *manifest)
 {
   struct ct_cost cost;
   if (ct_cost_of_json(json_object_get(manifest, "cost"), &cost)) {
@@ -41,6 +68,7 @@ write_share(FILE *out, const json_t *manifest)
     label(out, "budget");
     ct_budget_put(out, &budget);
     putc('\n', out);
+    write_patches(out, trace, json_object_get(manifest, "budget"));
   }
 }
 
@@ -96,7 +124,7 @@ void
 ct_info_put_costs(const struct ct_trace *trace, FILE *out)
 {
   const json_t *manifest = ct_trace_manifest(trace);
-  write_share(out, manifest);
+  write_share(out, trace, manifest);
   write_memory(out, manifest);
   write_hook_costs(out, trace, manifest);
 }
