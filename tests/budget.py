@@ -335,7 +335,7 @@ def patches_that_stay(scene):
     found = re.search(r"out, but with their patches, which take some ([\d.]+) % of the processor time: (\w+) \(([\d.]+) %\)\n", text)
     expect(found and ("mem" in found[2]) and float(found[1]) > 2, f"{left} {text[:1500]}")
     expect(abs(100 * left["share"] - float(found[1])) < 1 and len(left["functions"]) == 1, f"{left}")
-    return found[0]
+    return found[0].strip()
 
 
 @case(alone=True)

@@ -28,6 +28,7 @@ class Scene(harness.Scene):
         result = self.execute(self.contrail, "record", *options, "-o", trace, "--", program, calls, threads, *more,
                               cwd=self.folder)
         expect(result.returncode == 0 and result.stdout == "done\n", f"{result.returncode} {result.stdout} {result.stderr}")
+        self.said = result.stderr
         said = []
         for n in range(int(threads)):
             with open(self.path(f"counts.{n}"), encoding="ascii") as file:
@@ -212,6 +213,8 @@ def what_is_lost_is_said(scene):
     if made["overwritten"] + made["no_room"] != 0:
         text = scene.run(scene.contrail, "info", trace)
         expect(re.search(r"detail .*records, [0-9,]+ more were written over", text), text)
+        expect(re.search(r"contrail: [0-9,]+ records of detail were lost \([0-9,]+ read\): their calls are shown without values; --lossless, a larger "
+                         r"--detail-size, or", scene.said), scene.said)
     expect(have > 0, "no detail at all")
     trace, _ = scene.recorded("--trace", "detail!**", "--detail", "detail!**", "--detail-size", "1", "--stack", "512", calls="8000", threads="2")
     made = scene.manifest(trace)["detail"]

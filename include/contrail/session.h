@@ -210,6 +210,8 @@ struct ct_session_status {
   struct ct_cost cost;                         /* what it costs the process so far; of the first one only */
   uint64_t windows_refused_size;               /* ... of them those for the size of what windows have on disk ... */
   uint64_t windows_bytes, windows_limit_bytes; /* ... which is that, of so many; the limit is 0 without rules' list */
+  uint64_t detail_records;                     /* of calls and returns that were recorded with detail ... */
+  uint64_t detail_lost;                        /* ... and those of which that is lost: there was no room for it */
 };
 
 /* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */

@@ -492,6 +492,20 @@ warn_drops(const struct ct_session_options *options, const char *what, const uin
   }
 }
 
+/* Calls are all there, but not with what. */
+static void
+warn_detail(const struct ct_session_options *options, const struct ct_session_status *status)
+{
+  char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
+  if (status->detail_lost != 0) {
+    fprintf(stderr,
+            "contrail: %s records of detail were lost (%s read)%s: their calls are shown without values; %sa larger "
+            "--detail-size, or fewer functions (--detail PATTERN) keep them\n",
+            ct_format_count(a, status->detail_lost), ct_format_count(b, status->detail_records),
+            status->windows != 0 ? ", perhaps in windows too" : "", options->lossless ? "" : "--lossless, ");
+  }
+}
+
 static void
 report_windows(const struct ct_session_options *options, const struct ct_session_status *status)
 {
@@ -534,6 +548,7 @@ ct_recording_warn(const struct ct_session_options *options, const struct ct_sess
   }
   warn_drops(options, "events of children", status->child_dropped_by, status->child_events, "--child-ring-size");
   warn_drops(options, "events", status->dropped_by, status->events, "--ring-size");
+  warn_detail(options, status);
   report_windows(options, status);
 }
 

@@ -487,6 +487,7 @@ session_close_trace(struct ct_session *session)
   session_write_manifest(session, true);
   ct_drain_stats(session->recording.drain, &stats);
   struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
+  struct ct_detail_stats detail = ct_drain_detail_stats(session->recording.drain);
   int code = ct_trace_writer_close(session->recording.writer, &diag);
   if (session->recording.result == 0 && code != 0) {
     session->recording.result = code;
@@ -497,6 +498,7 @@ session_close_trace(struct ct_session *session)
   session->sync.status.dropped = stats.dropped;
   session->sync.status.cost = cost;
   memcpy(session->sync.status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
+  session_count_detail(session, &detail);
   session_count_windows(session);
   pthread_mutex_unlock(&session->sync.guard);
   free_trace(session);

@@ -197,6 +197,7 @@ void session_note_unmatched(struct ct_session *session);
 /* "windows", "windows_refused" and "rules" of the manifest, which has its clock; under the writer's lock. */
 void session_put_windows(struct ct_session *session, json_t *manifest);
 json_t *session_rules_json(struct ct_session *session);
+void session_count_detail(struct ct_session *session, const struct ct_detail_stats *detail); /* under the guard */
 void session_count_windows(struct ct_session *session); /* under the guard: into the status */
 
 /* itrace.c */

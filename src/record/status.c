@@ -30,6 +30,13 @@ count_kept(struct ct_session *session)
 }
 
 void
+session_count_detail(struct ct_session *session, const struct ct_detail_stats *detail)
+{
+  session->sync.status.detail_records = detail->recorded - detail->no_memory;
+  session->sync.status.detail_lost = detail->overwritten + detail->skipped + detail->no_memory;
+}
+
+void
 session_count(struct ct_session *session)
 {
   struct ct_drain_stats stats;
@@ -40,6 +47,7 @@ session_count(struct ct_session *session)
   pthread_mutex_lock(&session->recording.writer_lock);
   ct_drain_stats(session->recording.drain, &stats);
   ct_drain_sampling(session->recording.drain, &sampling);
+  struct ct_detail_stats detail = ct_drain_detail_stats(session->recording.drain);
   pthread_mutex_unlock(&session->recording.writer_lock);
   session_read_cpu(session);
   struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
@@ -50,6 +58,7 @@ session_count(struct ct_session *session)
   session->sync.status.cost = cost;
   session->sync.status.sample_interval = sampling.interval;
   session->sync.status.sample_changes = sampling.changes;
+  session_count_detail(session, &detail);
   count_kept(session);
   session_count_windows(session);
   session_count_budget(session);
