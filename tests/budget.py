@@ -338,6 +338,37 @@ def patches_that_stay(scene):
     return found[0].strip()
 
 
+GO = """package main
+import "fmt"
+//go:noinline
+func called(n int) int { return n + 1 }
+//go:noinline
+func once(n int) int { return called(n) }
+func main() {
+	n := once(0)
+	for i := 0; i < 60000000; i++ { n = called(n) }
+	fmt.Println(n)
+}
+"""
+
+
+@case
+def points(scene):
+    """Of Go's functions only calls are recorded, and they cannot be counted: those that cost too much go out."""
+    need("go")
+    scene.write("main.go", GO)
+    environment = dict(os.environ, GOFLAGS="-mod=mod", GO111MODULE="off", HOME=scene.folder, GOCACHE=scene.path("cache"))
+    subprocess.run(["go", "build", "-o", scene.path("points"), scene.path("main.go")], check=True, env=environment, cwd=scene.folder)
+    out = scene.execute(scene.contrail, "record", "-q", "-o", scene.trace, "--budget", "5%", "--", scene.path("points"))
+    expect((out.returncode, out.stdout) == (0, "60000001\n"), f"{out.returncode} {out.stdout!r} {out.stderr[:300]}")
+    rows, budget = scene.rows(), scene.budget()
+    called, once = rows["main.called"], rows["main.once"]
+    expect(called["was_out"] and called["calls"] < 20000000, f"{called}")
+    expect(once["calls"] == 1 and not once["was_out"], f"{once}")
+    expect(budget["full"] > 500 and budget["out"] >= 1 and budget["full"] > 5 * budget["out"], f"{budget}")
+    return f"{called['calls']:,} of 60,000,001 calls were recorded"
+
+
 @case(alone=True)
 def against_callgrind(scene):
     """What stayed counted or full under 5 % has callgrind's numbers; what was out is marked as such."""

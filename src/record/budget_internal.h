@@ -8,7 +8,8 @@
 #include "record/budget_factor.h"
 #include "record/session_internal.h"
 
-#define BUDGET_STEPS_KEPT 1000u
+#define BUDGET_STEPS_KEPT      1000u
+#define CT_BUDGET_STEADY_STEPS 20u /* in a tick: with more of them there is no experiment */
 
 /* Where the level of a function is set: there may be several, of the hooks that it has had. */
 struct budget_gate {
@@ -41,7 +42,7 @@ struct session_budget {
   uint32_t switch_ticks; /* that this is the mean of; 0: it was given up */
   double points;         /* calls of functions without gates, in the last tick */
   struct ct_budget_drain drain;
-  double out_ns;         /* of a call of a function that is out, and patched */
+  double out_ns;           /* of a call of a function that is out, and patched */
   double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;
@@ -52,11 +53,16 @@ struct session_budget {
   size_t seen[CT_SEEN_LEVELS]; /* how many functions with gates are seen so */
   size_t last_steps;           /* of the last tick, but those of functions that went out */
   bool asked;                  /* the drain, for a tick */
+  bool has_points;             /* functions that have no gate can go out: patches may be taken out */
   bool has_decided;            /* once at least */
   bool has_opened;             /* what nobody has called is recorded when it is called */
   bool failed;                 /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
 };
+
+/* With one stop of the process, if that is worth it: count functions are in budget->sorted, of a tick of used_ns. */
+void ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,
+                              size_t count, double used_ns, uint64_t now);
 
 #endif

@@ -48,9 +48,11 @@ ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen)
 static double
 spent(const struct ct_budget_costs *costs, const struct ct_budget_function *function, uint8_t seen)
 {
-  return seen == CT_SEEN_OUT && function->is_unpatched
-             ? 0
-             : function->rate * (ct_budget_call_cost(costs, seen) + function->cold);
+  if (seen == CT_SEEN_OUT && function->is_unpatched) {
+    return 0;
+  }
+  bool is_recorded = function->is_point; /* as long as it is patched */
+  return function->rate * ((is_recorded ? costs->full : ct_budget_call_cost(costs, seen)) + function->cold);
 }
 
 struct thresholds {
@@ -253,7 +255,7 @@ ct_budget_wants_stop(struct ct_budget_function *const *functions, size_t count, 
     const struct ct_budget_function *function = functions[i];
     comes_back |= function->is_unpatched && function->seen != CT_SEEN_OUT;
     if (function->seen == CT_SEEN_OUT && !function->is_unpatched && !function->keeps_patch) {
-      saved += function->rate * (costs->out + function->cold);
+      saved += spent(costs, function, CT_SEEN_OUT);
     }
   }
   return age_ns >= CT_BUDGET_STOP_NS ? comes_back || saved > UNPATCH_SHARE * allowed_ns

@@ -17,20 +17,22 @@ enum ct_seen {
 #define CT_SEEN_SAMPLED_CALLS 64
 
 struct ct_budget_function {
-  double rate;                /* calls a second of the process's time; of one that is out, when that was last known */
-  double cold;                /* ns that a call costs more, seen in whatever way, while it is patched (budget_cold.c) */
-  double calls, passed;       /* in the last tick: all, and those that were counted only */
-  double own_ns;              /* of a call, when that was last measured; 0: it is not known */
-  double before, apart;       /* calls a ns of processor time, of an experiment (budget_factor.c) */
-  uint64_t recorded, counted; /* calls so far, at the last tick */
+  double rate;          /* calls a second of the process's time (of a point: half of them, since such a call has half
+                         * of the events); of one that is out, when that was last known */
+  double cold;          /* ns that a call costs more, seen in whatever way, while it is patched (budget_cold.c) */
+  double calls, passed; /* in the last tick: all, and those that were counted only */
+  double own_ns;        /* of a call, when that was last measured; 0: it is not known */
+  double before, apart; /* calls a ns of processor time, of an experiment (budget_factor.c) */
+  uint64_t recorded, counted;    /* calls so far, at the last tick */
   uint64_t own_calls, own_ticks; /* what own_ns is of, so far */
   uint64_t since_ns;             /* of the last step */
   uint64_t retry_ns;             /* of one that is out: it is tried again then */
   uint8_t seen, wanted;          /* enum ct_seen: now, and by the last decision */
-  bool has_gate;                 /* how it is seen can be changed ... */
+  bool has_gate;                 /* how it is seen can be changed, by its gate or its patch ... */
   bool has_counter;              /* ... and its calls can be counted */
   bool is_apart;                 /* it is only counted, until the next tick */
   bool is_unpatched;             /* its patch is out, and it costs nothing */
+  bool is_point;                 /* a call is one event; it is recorded, or out when its patch is: it has no gate */
   bool keeps_patch;              /* even when it is out: its trampoline does more than record */
   bool is_witness;               /* of an experiment with patches: it is seen as before */
   uint8_t backoff;               /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */

@@ -35,7 +35,6 @@
 #define SPARE               0.5 /* of the limit: with less spent, what is not called yet is to be recorded ... */
 #define SPARE_NS            50000000ull  /* ... from then on */
 #define RATE_LEAST          0.2          /* calls a second: with less it is not called */
-#define STEADY_STEPS        20u          /* in a tick: with more of them there is no experiment */
 #define EXPERIMENT_NS_LEAST 20000000.0   /* of processor time in each of its ticks */
 #define COLD_NS_LEAST       10000000ull  /* ... of those with patches ... */
 #define COLD_NS_MOST        400000000ull /* ... which wait no longer for it */
@@ -112,6 +111,20 @@ add_gate(struct session_budget *budget, size_t *capacity, uint64_t at, uint32_t 
   return true;
 }
 
+/* Of Go's functions only the calls are recorded: a patch, and no gate. (What keeps its patch anyway is recorded
+ * always.) */
+static void
+add_point(struct session_budget *budget, const struct ct_planned *planned, uint32_t fn)
+{
+  struct ct_budget_function *function = &budget->functions[fn];
+  if (budget->has_points && !function->has_gate && planned->mode != CT_HOOK_FULL && fn < CT_DRAIN_TALLIES &&
+      ct_requested_for_none(planned) == CT_REQUESTED_NONE) {
+    function->has_gate = function->is_point = true;
+    function->seen = CT_SEEN_FULL;
+    budget->seen[CT_SEEN_FULL]++;
+  }
+}
+
 static bool
 add_module(struct session_budget *budget, const struct ct_module *module, uint32_t first_counted, size_t *capacity)
 {
@@ -136,6 +149,7 @@ add_module(struct session_budget *budget, const struct ct_module *module, uint32
         }
       }
     }
+    add_point(budget, &plan->functions[i], fn);
     fn++;
   }
   return ok;
@@ -222,7 +236,7 @@ read_rate(struct session_budget *budget, const struct ct_drain_tally *tally, str
   uint64_t recorded = atomic_load_explicit(&tally->recorded, memory_order_relaxed);
   uint64_t counted = atomic_load_explicit(&tally->counted, memory_order_relaxed);
   function->passed = (double)(counted - function->counted);
-  function->calls = (double)(recorded - function->recorded) + function->passed;
+  function->calls = (double)(recorded - function->recorded) * (function->is_point ? 0.5 : 1) + function->passed;
   function->recorded = recorded;
   function->counted = counted;
   if (!function->has_gate) {
@@ -320,7 +334,7 @@ sum_up_cost(const struct session_budget *budget, const struct ct_budget_costs *c
     const struct ct_budget_function *function = budget->sorted[i];
     recorded += function->calls - function->passed;
     sum += function->passed * costs->counted + function->calls * function->cold;
-    if (function->seen == CT_SEEN_OUT && !function->is_unpatched) {
+    if (function->seen == CT_SEEN_OUT && !function->is_unpatched && !function->is_point) {
       sum += function->rate * (used_ns / 1e9) * (costs->out + function->cold);
     }
   }
@@ -342,95 +356,6 @@ take_step(struct session_budget *budget, struct ct_budget_function *function, ui
   budget->seen[function->seen]--;
   budget->seen[function->wanted]++;
   function->seen = function->wanted;
-}
-
-/* ---- patches ---- */
-
-/* Patches of functions that are out are taken out, and those of functions that are not are put back. */
-static bool
-switch_module(struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module,
-              uint64_t now)
-{
-  const struct ct_plan *plan = module->plan;
-  uint8_t *switches = malloc(plan->count + 1);
-  bool ok = switches != NULL;
-  for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
-    const struct ct_installed *installed = ct_module_installed(module, which);
-    uint32_t fn = module->installed.first_fn;
-    bool any = false;
-    memset(switches, CT_SWITCH_LEAVE, plan->count + 1);
-    for (size_t i = 0; i < plan->count; i++) {
-      if (plan->functions[i].refusal != CT_REFUSED_NOT) {
-        continue;
-      }
-      struct ct_budget_function *function = &budget->functions[fn++];
-      bool is_active = module->active == NULL ? which == 1 : module->active[i] == which;
-      if (installed->gates == NULL || installed->gates[i] == 0 || !is_active) {
-        continue;
-      }
-      bool wants_out = function->seen == CT_SEEN_OUT && !function->keeps_patch;
-      if (wants_out != function->is_unpatched && (wants_out || function->seen != CT_SEEN_OUT)) {
-        switches[i] = wants_out ? CT_SWITCH_OFF : CT_SWITCH_ON;
-        any = true;
-      }
-    }
-    ok = !any || ct_install_switch(remote, installed, switches) == 0;
-    fn = module->installed.first_fn;
-    for (size_t i = 0; i < plan->count && ok && any; i++) {
-      if (plan->functions[i].refusal == CT_REFUSED_NOT) {
-        struct ct_budget_function *function = &budget->functions[fn++];
-        function->is_unpatched = switches[i] == CT_SWITCH_OFF  ? true
-                                 : switches[i] == CT_SWITCH_ON ? false
-                                                               : function->is_unpatched; /* BUSY: the next time */
-      }
-    }
-  }
-  free(switches);
-  return ok;
-}
-
-/* Is the patch of one of the module's functions not as it should be? All such are sorted. */
-static bool
-has_switch(const struct session_budget *budget, size_t count, const struct ct_module *module)
-{
-  const struct ct_budget_function *first = budget->functions + module->installed.first_fn;
-  for (size_t i = 0; i < count; i++) {
-    const struct ct_budget_function *function = budget->sorted[i];
-    if (function >= first && function < first + module->plan->hooked &&
-        function->is_unpatched != (function->seen == CT_SEEN_OUT && !function->keeps_patch)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-static void
-switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns, size_t count,
-               double used_ns, uint64_t now)
-{
-  struct session_budget *budget = session->budget;
-  struct ct_modules *modules = &session->recording.modules;
-  struct ct_diag diag = {""};
-  if (session->node.tree != NULL || session->target.is_stopped ||
-      !ct_budget_wants_stop(budget->sorted, count, costs, allowed_ns, now - budget->stopped_ns)) {
-    return;
-  }
-  budget->stopped_ns = now;
-  if (session_stop_threads(session, &diag) != 0) {
-    return; /* the next time */
-  }
-  struct ct_remote remote = session_stopped_remote(session);
-  ct_budget_cold_before(&budget->cold, budget->sorted, count, costs, budget->points, used_ns);
-  budget->cold.goes_on = budget->cold.goes_on && budget->last_steps < STEADY_STEPS;
-  for (size_t i = 0; i < modules->count; i++) {
-    struct ct_module *module = &modules->items[i];
-    if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
-        module->installed.first_fn + module->plan->hooked <= budget->function_count &&
-        has_switch(budget, count, module)) {
-      switch_module(budget, &remote, module, now);
-    }
-  }
-  session_resume_threads(session);
 }
 
 /* ---- the whole ---- */
@@ -625,7 +550,7 @@ measure(struct ct_session *session, size_t count, uint64_t now)
   struct ct_drain *drain = session->recording.drain;
   if (!budget->is_measuring) {
     if (now < budget->measure_ns || !may_measure(session, now) ||
-        (budget->has_decided && budget->last_steps >= STEADY_STEPS)) {
+        (budget->has_decided && budget->last_steps >= CT_BUDGET_STEADY_STEPS)) {
       return false;
     }
     ct_drain_measure_own(drain, true);
@@ -674,7 +599,7 @@ experiment(struct ct_session *session, size_t count, double used, bool was_long,
       ct_budget_factor_end(factor, budget->sorted, count, used, now, room);
     }
     free(room);
-  } else if (budget->has_decided && now >= factor->next_ns && budget->last_steps < STEADY_STEPS) {
+  } else if (budget->has_decided && now >= factor->next_ns && budget->last_steps < CT_BUDGET_STEADY_STEPS) {
     if (!suffices && !was_long) {
       budget->is_long = true; /* the next one */
       return false;
@@ -728,7 +653,7 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided, may_try);
   take_steps(session, count, has_idle, now);
   budget->has_decided = true;
-  switch_patches(session, &costs, allowed, count, used, now);
+  ct_budget_switch_patches(session, &costs, allowed, count, used, now);
 }
 
 /* How much of the process's time a tick needs, and how long it takes at most. */

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Patches under a budget: those of functions that are out are taken out, many at once, with one stop of the process,
+ * and put back. See budget_tick.c.
+ */
+#include "record/budget_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Patches of functions that are out are taken out, and those of functions that are not are put back. */
+static bool
+switch_module(struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module,
+              uint64_t now)
+{
+  const struct ct_plan *plan = module->plan;
+  uint8_t *switches = malloc(plan->count + 1);
+  bool ok = switches != NULL;
+  for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
+    const struct ct_installed *installed = ct_module_installed(module, which);
+    uint32_t fn = module->installed.first_fn;
+    bool any = false;
+    memset(switches, CT_SWITCH_LEAVE, plan->count + 1);
+    for (size_t i = 0; i < plan->count; i++) {
+      if (plan->functions[i].refusal != CT_REFUSED_NOT) {
+        continue;
+      }
+      struct ct_budget_function *function = &budget->functions[fn++];
+      bool is_active = module->active == NULL ? which == 1 : module->active[i] == which;
+      if (installed->gates == NULL || (installed->gates[i] == 0) != function->is_point || !is_active) {
+        continue;
+      }
+      bool wants_out = function->seen == CT_SEEN_OUT && !function->keeps_patch;
+      if (wants_out != function->is_unpatched && (wants_out || function->seen != CT_SEEN_OUT)) {
+        switches[i] = wants_out ? CT_SWITCH_OFF : CT_SWITCH_ON;
+        any = true;
+      }
+    }
+    ok = !any || ct_install_switch(remote, installed, switches) == 0;
+    fn = module->installed.first_fn;
+    for (size_t i = 0; i < plan->count && ok && any; i++) {
+      if (plan->functions[i].refusal == CT_REFUSED_NOT) {
+        struct ct_budget_function *function = &budget->functions[fn++];
+        function->is_unpatched = switches[i] == CT_SWITCH_OFF  ? true
+                                 : switches[i] == CT_SWITCH_ON ? false
+                                                               : function->is_unpatched; /* BUSY: the next time */
+      }
+    }
+  }
+  free(switches);
+  return ok;
+}
+
+/* Is the patch of one of the module's functions not as it should be? All such are sorted. */
+static bool
+has_switch(const struct session_budget *budget, size_t count, const struct ct_module *module)
+{
+  const struct ct_budget_function *first = budget->functions + module->installed.first_fn;
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_budget_function *function = budget->sorted[i];
+    if (function >= first && function < first + module->plan->hooked &&
+        function->is_unpatched != (function->seen == CT_SEEN_OUT && !function->keeps_patch)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void
+ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,
+                         size_t count, double used_ns, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  struct ct_modules *modules = &session->recording.modules;
+  struct ct_diag diag = {""};
+  if (session->node.tree != NULL || session->target.is_stopped ||
+      !ct_budget_wants_stop(budget->sorted, count, costs, allowed_ns, now - budget->stopped_ns)) {
+    return;
+  }
+  budget->stopped_ns = now;
+  if (session_stop_threads(session, &diag) != 0) {
+    return; /* the next time */
+  }
+  struct ct_remote remote = session_stopped_remote(session);
+  ct_budget_cold_before(&budget->cold, budget->sorted, count, costs, budget->points, used_ns);
+  budget->cold.goes_on = budget->cold.goes_on && budget->last_steps < CT_BUDGET_STEADY_STEPS;
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
+        module->installed.first_fn + module->plan->hooked <= budget->function_count &&
+        has_switch(budget, count, module)) {
+      switch_module(budget, &remote, module, now);
+    }
+  }
+  session_resume_threads(session);
+}
