@@ -385,6 +385,42 @@ def refusals(scene):
         expect(result.returncode == 2, f"{words}: status {result.returncode}")
 
 
+@case
+def too_many(scene):
+    """A thread with more events than the counts hold is refused, however late that shows; a piece of it, and other threads, are not."""
+    program = scene.build()
+    scene.record(*EXCLUDED, "--", program)
+    scene.export()
+    threads = {index.tid: len(index.events) for index in Process(only_process(scene)).threads.values()}
+    most, least = max(threads, key=threads.get), min(threads, key=threads.get)
+    recorded = next(thread["events"] for thread in scene.info()["threads"] if thread["tid"] == most)
+    expect(threads[least] < threads[most] > recorded, f"{threads}, recorded {recorded}: what tail calls add is known only when it is written")
+
+    def limited(limit, *words, into="limited"):
+        env = dict(os.environ, CONTRAIL_TEST_ATF_EVENTS=str(limit))
+        result = scene.execute(scene.contrail, "export", "--to", "atf2", *words, "-o", scene.path(into), scene.trace, env=env)
+        return result.returncode, result.stderr
+    for limit in (1, recorded - 1, recorded, threads[most] - 1):
+        status, said = limited(limit)
+        expect(status == 2 and f"thread {most} has more events than ATF V2 counts, {limit} in a thread: export a piece (--from" in said
+               or status == 2 and limit == 1 and "more events than ATF V2 counts, 1 in" in said, f"{limit}: {status} {said}")
+        expect(not os.path.exists(scene.path("limited")), f"{limit}: it left a directory")
+        expect(os.listdir(scene.trace), "the trace is gone")
+    status, said = limited(threads[most], into="enough")
+    expect(status == 0, f"as many as there are: {status} {said}")
+    expect(len(Process(only_process(scene, "enough")).threads) == len(threads), "threads are missing")
+    status, said = limited(threads[most] - 1, "--thread", str(least), into="other")
+    expect(status == 0 and [index.tid for index in Process(only_process(scene, "other")).threads.values()] == [least], f"{status} {said}")
+    times = [line["ts_ns"] for line in scene.lines("--limit", "0", "--thread", str(most))]
+    piece = ("--from", seconds(times[10]), "--to", seconds(times[60]))
+    status, said = limited(threads[most] // 2, *piece, into="piece")
+    expect(status == 0, f"a piece: {status} {said}")
+    result = scene.execute(scene.contrail, "record", "--format", "atf2", "-o", scene.path("recorded"), *EXCLUDED, "--", program,
+                           env=dict(os.environ, CONTRAIL_TEST_ATF_EVENTS="100"))
+    expect(result.returncode == 125 and "more events than ATF V2 counts" in result.stderr and "as contrail's own" in result.stderr, f"{result}")
+    expect(scene.manifest(scene.path("recorded"))["format"] == "contrail", "what was recorded is gone")
+
+
 # ---- a writer of our own ----
 
 def write_index(path, tid, events, footer=True, flags=0, placeholder=False):

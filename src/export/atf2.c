@@ -9,6 +9,7 @@
  */
 #include "export/atf.h"
 
+#include "base/test_point.h"
 #include "trace/format.h"
 #include "trace/tree.h"
 #include "trace/writer.h"
@@ -36,7 +37,7 @@ struct stream {
   struct ct_atf_file index, detail;
   uint32_t tid;
   uint32_t thread_index;
-  uint64_t count, first_detail, last_detail;
+  uint64_t count, count_max, first_detail, last_detail;
   uint64_t first_detail_ns, last_detail_ns;
   bool is_full; /* more events than the format holds */
 };
@@ -114,7 +115,7 @@ put(struct stream *stream, enum ct_atf_kind kind, uint64_t tsc, uint32_t fn, uin
                              .kind = kind,
                              .depth = depth,
                              .detail = CT_ATF_NO_DETAIL};
-  if (stream->count == CT_ATF_EVENTS_MAX) {
+  if (stream->count == stream->count_max) {
     stream->is_full = true;
     return;
   }
@@ -266,13 +267,21 @@ create_files(struct stream *stream, const struct ct_trace_thread *thread, int *d
   return stream->details != NULL && !ct_atf_file_create(&stream->detail, *dir_fd, CT_ATF_DETAIL) ? errno : 0;
 }
 
+/* What the format's counts hold. */
+static uint64_t
+events_max(void)
+{
+  return ct_test_number("CONTRAIL_TEST_ATF_EVENTS", CT_ATF_EVENTS_MAX);
+}
+
 static int
 no_room(const struct ct_trace_thread *thread, struct ct_diag *diag)
 {
   return ct_fail(diag, CT_ERANGE,
-                 "thread %" PRIu32 " has more events than ATF V2 counts, %u in a thread: export a piece (--from, --to, "
+                 "thread %" PRIu32 " has more events than ATF V2 counts, %" PRIu64
+                 " in a thread: export a piece (--from, --to, "
                  "--window) or other threads",
-                 thread->tid, CT_ATF_EVENTS_MAX);
+                 thread->tid, events_max());
 }
 
 /* Events by batches until the end, or the first failure. 0 or errno. */
@@ -312,14 +321,15 @@ write_thread(const struct ct_export_job *job, struct ct_atf_process *process, ui
   const struct ct_trace_thread *thread = ct_trace_thread(process->trace, position);
   struct ct_cursor *cursor = NULL;
   int dir_fd = -1, failed = 0;
-  if (!ct_trace_has_range(process->trace) && thread->events > CT_ATF_EVENTS_MAX) {
+  if (!ct_trace_has_range(process->trace) && thread->events > events_max()) {
     return no_room(thread, diag);
   }
   struct stream *stream = calloc(1, sizeof(*stream));
   if (stream == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory to write thread %" PRIu32, thread->tid);
   }
-  *stream = (struct stream){.process = process, .thread = &process->threads[position], .tid = thread->tid};
+  *stream = (struct stream){
+      .process = process, .thread = &process->threads[position], .tid = thread->tid, .count_max = events_max()};
   stream->index.fd = stream->detail.fd = -1;
   stream->thread->is_written = true;
   int err = ct_cursor_open(process->trace, position, 0, &cursor, diag);
