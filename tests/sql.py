@@ -769,9 +769,13 @@ def refused(scene):
                  "SELECT load_extension('x')", "PRAGMA writable_schema = 1", "VACUUM INTO '/tmp/x'", "SELECT nothing FROM spans", "SELECT"):
         result = scene.execute(scene.contrail, "sql", scene.trace, text)
         expect(result.returncode == 1 and result.stderr.count("\n") == 1 and not result.stdout, f"{text}: {result}")
-    result = scene.execute(scene.contrail, "sql", "--timeout", "1", scene.trace,
-                           "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c")
-    expect(result.returncode == 1 and "--timeout" in result.stderr, str(result))
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+    for timeout in ("1", "0.05", "20ms", "0.0001", "0.001s"):  # less than a ms, too, is a limit
+        result = scene.execute(scene.contrail, "sql", "--timeout", timeout, scene.trace, endless)
+        expect(result.returncode == 1 and "--timeout" in result.stderr, f"{timeout}: {result}")
+    for timeout in ("0", "-1", "1x", "", "nan", "inf", "1e300", "0.5.5"):
+        result = scene.execute(scene.contrail, "sql", f"--timeout={timeout}", scene.trace, "SELECT 1")
+        expect(result.returncode == 2 and "--timeout takes a time" in result.stderr, f"{timeout}: {result}")
     result = scene.execute(scene.contrail, "sql", scene.path("nothing"), "SELECT 1")
     expect(result.returncode == 1 and result.stderr.count("\n") == 1, str(result))
 

@@ -4,6 +4,7 @@
  * (libedit).
  */
 #include "cli/progress.h"
+#include "cli/quantity.h"
 #include "cli/shown.h"
 #include "cli/view.h"
 
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <locale.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,7 +30,8 @@ enum { TERMINAL_ROWS = 100, HISTORY_LINES = 1000, CTRL_D = 4 };
 
 struct wanted {
   bool json, csv, is_limited;
-  uint64_t limit, timeout_s;
+  uint64_t limit;
+  double timeout_s; /* 0: none */
   struct ct_look look;
 };
 
@@ -53,6 +56,25 @@ apply_rows(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
+static int
+apply_timeout(const struct ct_applied *applied)
+{
+  double seconds;
+  if (!ct_parse_duration(applied->value, true, &seconds) || seconds > UINT32_MAX) {
+    return ct_usage_error(applied->command, "--timeout takes a time such as 10, 0.5, 500ms or 2m, not '%s'",
+                          applied->value);
+  }
+  *(double *)applied->member = seconds;
+  return CT_EXIT_OK;
+}
+
+/* Anything shorter than the unit of the library is that unit: 0 would be no limit. */
+static uint64_t
+to_ms(double seconds)
+{
+  return (uint64_t)ceil(seconds * 1000);
+}
+
 static const struct ct_option options[] = {
     CT_OPTION_JSON(struct wanted, json, "as an array of objects"),
     {.name = "csv",
@@ -67,10 +89,8 @@ static const struct ct_option options[] = {
      .apply = apply_rows},
     {.name = "timeout",
      .argument = "SECONDS",
-     .help = "end a query that takes longer",
-     .least = 1,
-     .most = UINT32_MAX,
-     .apply = ct_apply_count64,
+     .help = "end a query that takes longer; 0.5 and 500ms, too",
+     .apply = apply_timeout,
      .offset = offsetof(struct wanted, timeout_s)},
     CT_OPTION_GROUP(ct_look_options, struct wanted, look),
     CT_OPTIONS_END,
@@ -520,7 +540,7 @@ run(int argc, char **argv)
       .limit = wanted.is_limited       ? wanted.limit
                : isatty(STDOUT_FILENO) ? TERMINAL_ROWS
                                        : 0,
-      .timeout_ms = wanted.timeout_s * 1000,
+      .timeout_ms = to_ms(wanted.timeout_s),
       .workers = ct_reading_workers(),
       .heading = report_heading,
       .progress = {ct_progress_update, ct_progress_end, &line},
