@@ -8,6 +8,7 @@ or that cannot be written changes no answer, nor does a trace that grows or was 
 """
 import collections
 import json
+import math
 import os
 import random
 import re
@@ -798,6 +799,40 @@ def forms(scene):
     expect(piped.returncode == 0 and piped.stdout == '[\n{"a":1}\n]\n[\n{"b":2}\n]\n', str(piped))
     median = scene.sql("SELECT percentile(column1, 50) AS p, duration_text(1500) AS d, demangle('_Z1fv') AS n FROM (VALUES(1),(2),(9))")
     expect(median == [{"p": 2.0, "d": "1.500 us", "n": "f()"}], str(median))
+
+
+@case
+def percentiles(scene):
+    """Nearest ranks, of few and many values, of few and many different ones; of more than memory should hold: refused."""
+    scene.record("-q", "--", "/bin/true")
+    for count, modulus in ((1, 10), (7, 3), (1000, 1), (1000, 7), (5000, 4999), (300000, 100003), (300000, 10**9)):
+        values = sorted(n * 7919 % modulus for n in range(count))
+        asked = [0, 0.01, 50, random.uniform(0, 100), 99, 99.999, 100]
+        row = scene.sql(f"WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c WHERE x < {count - 1}) SELECT "
+                        + ", ".join(f"percentile(x * 7919 % {modulus}, {percent!r}) AS p{n}" for n, percent in enumerate(asked)) + " FROM c")[0]
+        wanted = [values[max(math.ceil(percent / 100 * count), 1) - 1] for percent in asked]
+        expect(list(row.values()) == wanted, f"{count} values, {modulus} different: {row}, not {wanted}")
+    said = scene.execute(scene.contrail, "sql", scene.trace, "WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c WHERE x < 4300000) "
+                         "SELECT percentile(x, 50) FROM c")
+    expect(said.returncode == 1 and "4,000,000 different values" in said.stderr, str(said))
+
+
+@case
+def many_longest(scene):
+    """The longest calls, few and so many that the index does not keep them all: the same order."""
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
+    scene.record("-q", "--", program, "120000")
+    every = [row["d"] for row in scene.sql("SELECT duration AS d FROM spans")]
+    expect(len(every) > 410000, f"{len(every)} spans")
+    every.sort(key=lambda duration: -1 if duration is None else duration, reverse=True)
+    for limit in (0, 1, 1000, 199999, 200001, 300000, 10**7):
+        got = [row["d"] for row in scene.sql(f"SELECT duration AS d FROM spans ORDER BY duration DESC LIMIT {limit}")]
+        expect(got == every[:limit], f"LIMIT {limit}: {len(got)} rows, or another order")
+    asked = scene.execute("/usr/bin/env", "time", "-f", "%M", scene.contrail, "sql", "--csv", scene.trace, "SELECT duration FROM spans ORDER BY duration DESC LIMIT 410000")
+    if asked.returncode == 0:
+        expect(int(asked.stderr.split()[-1]) < 40000, f"{asked.stderr.strip()} KiB of memory")
+    limits = scene.sql("SELECT duration AS d FROM spans ORDER BY duration DESC LIMIT (SELECT 5)")
+    expect([row["d"] for row in limits] == every[:5], "a limit that is a query")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ static const struct {
     {C_DEPTH, SQLITE_INDEX_CONSTRAINT_LE, 'M', false, 0.5},
     {C_FLAGS, SQLITE_INDEX_CONSTRAINT_LIKE, 'u', false, 1e-4},
 };
-enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]) };
+enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]), LONGEST_MOST = 400000 }; /* spans, of 112 bytes */
 #define LIMIT_LETTER 'L'
 
 /* Of one source, kept from one row of a join to the next. */
@@ -120,10 +120,19 @@ find_pushed(const struct sqlite3_index_constraint *constraint)
   return -1;
 }
 
+/* A LIMIT of so many rows that they can be kept; more are sorted by SQLite, which has files for that. */
+static bool
+is_few(const struct ct_sql_table *table, sqlite3_index_info *info, int limit)
+{
+  sqlite3_value *value;
+  return sqlite3_vtab_rhs_value(info, limit, &value) == SQLITE_OK && sqlite3_value_type(value) == SQLITE_INTEGER &&
+         sqlite3_value_int64(value) >= 0 &&
+         (uint64_t)sqlite3_value_int64(value) <= LONGEST_MOST / (table->sql->source_count + 1);
+}
+
 static int
 spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
 {
-  (void)base;
   char letters[PUSHED + 2];
   int count = 0, limit = -1;
   bool exact = true, has_offset = false;
@@ -146,7 +155,7 @@ spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
     rows *= pushed[at].share;
   }
   bool by_duration = info->nOrderBy == 1 && info->aOrderBy[0].iColumn == C_DURATION && info->aOrderBy[0].desc;
-  if (by_duration && exact && limit >= 0 && !has_offset) {
+  if (by_duration && exact && limit >= 0 && !has_offset && is_few((struct ct_sql_table *)base, info, limit)) {
     letters[count++] = LIMIT_LETTER;
     info->aConstraintUsage[limit].argvIndex = count;
     info->orderByConsumed = 1;
