@@ -76,6 +76,7 @@ GROUPS = {
     "fleet": Group(["fleet.py"], "waits"),
     "filters": Group(["filters.py"]),
     "sql": Group(["sql.py"], parts=2),
+    "examples": Group(["examples.py"], "waits"),
     "passover": Group(["passover.py"], parts=3),
     "budget": Group(["budget.py"], "late", marked="alone"),
     "powercut": Group(["powercut.py"]),

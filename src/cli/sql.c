@@ -215,7 +215,7 @@ put_tables(void)
 {
   fputs("Tables: spans events functions threads processes modules edges histogram blocks values windows output crash;\n"
         "views: long_spans open_frames lost, slice thread track process;\n"
-        "of instructions: steps writes changes step_events step_calls blocks.\n",
+        "of instructions: steps writes changes vector_changes step_events step_calls blocks, itraced itrace_calls.\n",
         stderr);
 }
 
