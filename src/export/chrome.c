@@ -13,7 +13,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { FIRST_LANE_TID = 1 << 30 }; /* threads of the kernel are below 2^22 */
+enum { FIRST_LANE_TID = 1 << 30, LEVELS = 256 }; /* threads of the kernel are below 2^22; deep calls are short */
+
+/* Of the calls of a depth on the thread's own stack, since the one around them was entered: UINT64_MAX, none. */
+struct level {
+  uint64_t first_begin, last_end;
+};
 
 struct chrome {
   struct ct_sink *out;
@@ -22,7 +27,9 @@ struct chrome {
   uint32_t lanes_before;        /* those of earlier threads */
   char head[64];                /* "pid":P,"tid":T,"ts": of the thread */
   size_t head_bytes;
-  bool has_one; /* an event was written */
+  bool has_one;                /* an event was written */
+  struct level levels[LEVELS]; /* of the thread */
+  struct ct_microseconds_moved moved;
 };
 
 static void
@@ -78,18 +85,38 @@ static int
 begin_thread(void *arg, const struct ct_walk_place *place)
 {
   struct chrome *chrome = arg;
+  for (int i = 0; i < LEVELS; i++) {
+    chrome->levels[i] = (struct level){UINT64_MAX, UINT64_MAX};
+  }
+  chrome->moved.count = 0;
   chrome->head_bytes = make_head(chrome->head, sizeof(chrome->head), place->pid, place->thread->tid);
   put_meta(chrome, place, "thread_name", place->thread->tid, 0);
   return 0;
 }
 
+/* Takes note of a call; whether its begin had better be later than earlier, if it has to move: one ends there, and none
+ * in it begins there. */
+static bool
+pass_level(struct chrome *chrome, uint32_t depth, uint64_t begin, uint64_t end)
+{
+  if (depth >= LEVELS - 1) {
+    return false;
+  }
+  struct level *level = &chrome->levels[depth], *below = level + 1;
+  bool is_later = level->last_end == begin && below->first_begin != begin;
+  level->first_begin = level->first_begin == UINT64_MAX ? begin : level->first_begin;
+  level->last_end = end;
+  *below = (struct level){UINT64_MAX, UINT64_MAX};
+  return is_later;
+}
+
 /* ,"dur": behind the begin of what is a call */
 static void
-put_times(struct ct_sink *out, uint64_t begin, uint64_t end)
+put_times(struct chrome *chrome, uint64_t begin, uint64_t end, bool is_later)
 {
+  struct ct_sink *out = chrome->out;
   struct ct_microseconds exact;
-  end = end > begin ? end : begin; /* a file may have it otherwise */
-  bool is_plain = ct_microseconds_add_up(begin, end, &exact);
+  bool is_plain = ct_microseconds_add_up(begin, end, is_later, &chrome->moved, &exact);
   if (is_plain || exact.begin[0] == '\0') {
     ct_out_microseconds(out, begin);
   } else {
@@ -126,7 +153,9 @@ put_span(struct chrome *chrome, const struct ct_walk_place *place, const struct 
     ct_out_put(out, head, make_head(head, sizeof(head), place->pid, tid));
   }
   if (is_call) {
-    put_times(out, begin, ct_walk_ns(place, span->end_tsc));
+    uint64_t end = ct_walk_ns(place, span->end_tsc);
+    end = end > begin ? end : begin; /* a file may have it otherwise */
+    put_times(chrome, begin, end, lane == 0 && pass_level(chrome, span->depth, begin, end));
   } else {
     ct_out_microseconds(out, begin);
     ct_out_literal(out, ",\"s\":\"t\"");

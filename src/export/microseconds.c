@@ -36,22 +36,41 @@ put(char text[CT_MICROSECONDS_BYTES], double value)
   }
 }
 
-bool
-ct_microseconds_add_up(uint64_t begin_ns, uint64_t end_ns, struct ct_microseconds *exact)
+/* Where a call that was written before has put this begin; as it is where none has. */
+static double
+moved_begin(const struct ct_microseconds_moved *moved, uint64_t ns, double begin)
 {
-  double begin = (double)begin_ns / 1000, end = (double)end_ns / 1000, duration = (double)(end_ns - begin_ns) / 1000;
-  if (CT_LIKELY(begin + duration == end)) {
+  uint32_t count = moved->count < CT_MICROSECONDS_MOVED ? moved->count : CT_MICROSECONDS_MOVED;
+  for (uint32_t i = 0; i < count; i++) {
+    begin = moved->ns[i] == ns && moved->begins[i] < begin ? moved->begins[i] : begin;
+  }
+  return begin;
+}
+
+bool
+ct_microseconds_add_up(uint64_t begin_ns, uint64_t end_ns, bool is_later, struct ct_microseconds_moved *moved,
+                       struct ct_microseconds *exact)
+{
+  double plain = (double)begin_ns / 1000, end = (double)end_ns / 1000, duration = (double)(end_ns - begin_ns) / 1000;
+  double begin = CT_LIKELY(moved->count == 0) ? plain : moved_begin(moved, begin_ns, plain);
+  if (CT_LIKELY(begin == plain && begin + duration == end)) {
     return true;
   }
   duration = end - begin;
+  /* Where the sum lies between two numbers, and the even one is not the end, the begin moves by its last bits. */
+  double toward = is_later && begin == plain ? end : 0;
+  for (int i = 0; i < 8 && begin + duration != end; i++) {
+    begin = nextafter(begin, toward);
+    duration = end - begin;
+  }
   exact->begin[0] = '\0';
-  if (begin + duration != end) {
-    /* The sum lies between two numbers, and the even one is not the end: the begin moves by its last bit. */
-    for (int i = 0; i < 8 && begin + duration != end; i++) {
-      begin = nextafter(begin, end);
-      duration = end - begin;
-    }
+  if (begin != plain) {
     put(exact->begin, begin);
+  }
+  if (begin < plain) {
+    uint32_t at = moved->count++ % CT_MICROSECONDS_MOVED;
+    moved->ns[at] = begin_ns;
+    moved->begins[at] = begin;
   }
   put(exact->duration, duration);
   return false;

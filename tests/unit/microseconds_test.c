@@ -36,7 +36,8 @@ static bool
 check(uint64_t begin, uint64_t end)
 {
   struct ct_microseconds exact;
-  if (ct_microseconds_add_up(begin, end, &exact)) {
+  struct ct_microseconds_moved moved = {.count = 0};
+  if (ct_microseconds_add_up(begin, end, random_below(2) != 0, &moved, &exact)) {
     assert_true(plain(begin) + plain(end - begin) == plain(end));
     return false;
   }
@@ -65,6 +66,50 @@ known_ones(void **state)
   check(1, 1ull << 50);
 }
 
+struct read_back {
+  double begin, end;
+};
+
+static struct read_back
+write_one(struct ct_microseconds_moved *moved, uint64_t begin, uint64_t end, bool is_later)
+{
+  struct ct_microseconds exact;
+  if (ct_microseconds_add_up(begin, end, is_later, moved, &exact)) {
+    return (struct read_back){plain(begin), plain(begin) + plain(end - begin)};
+  }
+  double from = exact.begin[0] != '\0' ? strtod(exact.begin, NULL) : plain(begin);
+  return (struct read_back){from, from + strtod(exact.duration, NULL)};
+}
+
+/* Calls that begin together, the inner ones first: none begins before the one around it, and a call that ends where
+ * they begin is not passed where the begin moves the other way. */
+static void
+together(void **state)
+{
+  (void)state;
+  size_t moves = 0;
+  for (int i = 0; i < RANDOM; i++) {
+    struct ct_microseconds_moved moved = {.count = 0};
+    uint64_t begin = 10000000 + random_below(300000000), end = begin + 1;
+    struct read_back inner = {0, 0};
+    for (int n = 0; n < 6; n++) {
+      end += random_below(3) == 0 ? 0 : random_below(n < 3 ? 1000 : 40000000000);
+      struct read_back one = write_one(&moved, begin, end, false);
+      if (n > 0 && (one.begin > inner.begin || one.end < inner.end)) {
+        fail_msg("%llu to %llu crosses what is in it", (unsigned long long)begin, (unsigned long long)end);
+      }
+      assert_true(one.end == plain(end));
+      inner = one;
+    }
+    moves += moved.count != 0;
+    struct ct_microseconds_moved none = {.count = 0};
+    assert_true(write_one(&none, begin, end, true).begin >= plain(begin) && none.count == 0);
+  }
+  if (moves < RANDOM / 500) {
+    fail_msg("only %zu moves", moves);
+  }
+}
+
 static void
 any(void **state)
 {
@@ -89,6 +134,7 @@ main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(known_ones),
+      cmocka_unit_test(together),
       cmocka_unit_test(any),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
