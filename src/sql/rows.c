@@ -16,6 +16,7 @@ struct rows_cursor {
   uint64_t row, count; /* of the source */
   int64_t rowid;
   bool single;
+  struct ct_sql_source *pinned; /* its index stays, so that rows have the same numbers; NULL: none */
 };
 
 static struct rows_table *
@@ -74,9 +75,23 @@ rows_open(sqlite3_vtab *table, sqlite3_vtab_cursor **out)
   return cursor != NULL ? SQLITE_OK : SQLITE_NOMEM;
 }
 
-static int
-rows_close(sqlite3_vtab_cursor *cursor)
+static void
+pin(struct rows_cursor *cursor, struct ct_sql_source *source)
 {
+  if (cursor->pinned != NULL) {
+    cursor->pinned->pins--;
+  }
+  if (source != NULL) {
+    source->pins++;
+  }
+  cursor->pinned = source;
+}
+
+static int
+rows_close(sqlite3_vtab_cursor *base)
+{
+  struct rows_cursor *cursor = (struct rows_cursor *)base;
+  pin(cursor, NULL);
   free(cursor);
   return SQLITE_OK;
 }
@@ -98,6 +113,7 @@ static int
 find_source(struct rows_cursor *cursor)
 {
   struct rows_table *table = table_of(&cursor->base);
+  pin(cursor, NULL);
   for (; cursor->source < table->base.sql->source_count; cursor->source++) {
     int64_t count = table->rows->count(table->base.sql, &table->base.sql->sources[cursor->source]);
     if (count < 0) {
@@ -109,6 +125,7 @@ find_source(struct rows_cursor *cursor)
       find_row(cursor);
     }
     if (cursor->row < cursor->count) {
+      pin(cursor, &table->base.sql->sources[cursor->source]);
       return SQLITE_OK;
     }
   }

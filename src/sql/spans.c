@@ -92,6 +92,7 @@ struct spans_cursor {
   bool has_least;
   size_t source;
   struct ct_index_scan *scan;
+  size_t scan_source; /* of that one */
   struct asked_functions functions;
   const struct ct_span *span;
   struct ct_span *merged; /* the longest of several sources, with where each is from */
@@ -182,9 +183,20 @@ spans_open(sqlite3_vtab *base, sqlite3_vtab_cursor **out)
 }
 
 static void
+close_scan(struct spans_cursor *c)
+{
+  if (c->scan != NULL) {
+    c->sql->sources[c->scan_source].pins--;
+    c->sql->scans--;
+  }
+  ct_scan_close(c->scan);
+  c->scan = NULL;
+}
+
+static void
 forget_query(struct spans_cursor *c)
 {
-  ct_scan_close(c->scan);
+  close_scan(c);
   free(c->name);
   free(c->merged);
   free(c->merged_source);
@@ -470,6 +482,9 @@ begin_source(struct spans_cursor *c, bool *begun)
   if (index == NULL || ct_scan_open(index, &filter, &c->scan, &c->sql->diag) != 0) {
     return ct_sql_table_failed(c->base.pVtab);
   }
+  source->pins++;
+  c->sql->scans++;
+  c->scan_source = c->source;
   *begun = true;
   return SQLITE_OK;
 }
@@ -496,8 +511,7 @@ advance(struct spans_cursor *c)
       if (c->span != NULL) {
         return SQLITE_OK;
       }
-      ct_scan_close(c->scan);
-      c->scan = NULL;
+      close_scan(c);
     }
     c->source++;
   }

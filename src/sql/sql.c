@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sized.h"
+#include "base/test_point.h"
 #include "views/warnings.h"
 
 #include <contrail/filter.h>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 /* The longest text or blob of a query: longer ones take gigabytes, and their making cannot be interrupted. */
-enum { PROGRESS_STEPS = 10000, TRACES_MAX = 64, VALUE_BYTES_MAX = 64 << 20 };
+enum { PROGRESS_STEPS = 10000, TRACES_MAX = 64, VALUE_BYTES_MAX = 64 << 20, INDEXES_MOST = 32 };
 
 static const char *const views[] = {
     "CREATE TEMP VIEW long_spans AS SELECT * FROM spans WHERE duration >= 10000",
@@ -47,13 +48,67 @@ ct_sql_time(const struct ct_sql_source *source, uint64_t tsc)
   return (int64_t)(ct_trace_ns(source->trace, tsc) - source->start_ns);
 }
 
+/* A thread of which an index has met damage. */
+static void
+note_damage(const struct ct_sql_source *source, char *out, size_t bytes)
+{
+  const struct ct_index *index = source->index != NULL ? source->index : source->sums;
+  for (uint32_t n = 0; index != NULL && n < ct_trace_thread_count(source->trace) && out[0] == '\0'; n++) {
+    struct ct_index_thread_sums sums = {0};
+    if (ct_sql_has_thread(source, n)) {
+      ct_index_thread_sums(index, n, &sums);
+    }
+    if (sums.is_damaged) {
+      snprintf(out, bytes, "the file of thread %u is damaged or cut; what comes before that place is in the tables",
+               ct_trace_thread(source->trace, n)->tid);
+    }
+  }
+}
+
+static void
+close_indexes(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  note_damage(source, sql->damage, sizeof(sql->damage));
+  sql->open_indexes -= (size_t)(source->index != NULL) + (size_t)(source->sums != NULL);
+  ct_index_close(source->index);
+  ct_index_close(source->sums);
+  source->index = source->sums = NULL;
+}
+
+/* Closes what was asked for longest ago. The cache has places of any of them, and scans use it. */
+static void
+make_room(struct ct_sql *sql)
+{
+  struct ct_sql_source *oldest = NULL;
+  for (size_t i = 0; i < sql->source_count; i++) {
+    struct ct_sql_source *source = &sql->sources[i];
+    if (source->pins == 0 && (source->index != NULL || source->sums != NULL) &&
+        (oldest == NULL || source->used < oldest->used)) {
+      oldest = source;
+    }
+  }
+  if (oldest != NULL && (sql->cache == NULL || sql->scans == 0)) {
+    ct_scan_cache_destroy(sql->cache);
+    sql->cache = NULL;
+    close_indexes(sql, oldest);
+  }
+}
+
 static struct ct_index *
 open_index(struct ct_sql *sql, struct ct_sql_source *source, const uint8_t *threads, struct ct_index **index)
 {
-  if (*index == NULL && ct_index_open_piece(source->trace, threads, sql->options.workers, &sql->options.progress, index,
-                                            &sql->diag) != 0) {
+  source->used = ++sql->index_questions;
+  if (*index != NULL) {
+    return *index;
+  }
+  if (sql->open_indexes >= ct_test_number("CONTRAIL_TEST_SQL_INDEXES", INDEXES_MOST)) {
+    make_room(sql);
+  }
+  if (ct_index_open_piece(source->trace, threads, sql->options.workers, &sql->options.progress, index, &sql->diag) !=
+      0) {
     *index = NULL;
   }
+  sql->open_indexes += *index != NULL;
   sql->index_rebuilt |= *index != NULL && ct_index_origin(*index) == CT_INDEX_REBUILT;
   return *index;
 }
@@ -464,23 +519,15 @@ run_all(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *r
   return 0;
 }
 
-/* A thread of which an index that was needed so far has met damage. */
+/* Of all indexes that were needed so far. */
 static void
 report_damage(const struct ct_sql *sql, char *out, size_t bytes)
 {
-  for (size_t i = 0; i < sql->source_count; i++) {
-    const struct ct_sql_source *source = &sql->sources[i];
-    const struct ct_index *index = source->index != NULL ? source->index : source->sums;
-    for (uint32_t n = 0; index != NULL && n < ct_trace_thread_count(source->trace) && out[0] == '\0'; n++) {
-      struct ct_index_thread_sums sums = {0};
-      if (ct_sql_has_thread(source, n)) {
-        ct_index_thread_sums(index, n, &sums);
-      }
-      if (sums.is_damaged) {
-        snprintf(out, bytes, "the file of thread %u is damaged or cut; what comes before that place is in the tables",
-                 ct_trace_thread(source->trace, n)->tid);
-      }
-    }
+  for (size_t i = 0; i < sql->source_count && out[0] == '\0'; i++) {
+    note_damage(&sql->sources[i], out, bytes);
+  }
+  if (out[0] == '\0') {
+    snprintf(out, bytes, "%s", sql->damage);
   }
 }
 

@@ -34,6 +34,8 @@ struct ct_sql_source {
   struct ct_index *index; /* of the spans; NULL: not needed yet */
   struct ct_index
       *sums;         /* of the sums, where these are of some threads only; NULL: not needed yet, or index has them */
+  uint64_t used;     /* when one of them was asked for, by the number of such questions */
+  uint32_t pins;     /* by scans under way, and tables at one of its rows */
   uint32_t *by_name; /* functions by their names, for many questions; likewise */
   uint32_t name_questions;
   uint32_t number; /* of the trace, and of the process in it: as in ids of spans */
@@ -61,6 +63,9 @@ struct ct_sql {
   struct ct_sql_source *sources;
   size_t source_count, source_capacity;
   uint32_t trace_count;
+  uint64_t index_questions;
+  size_t open_indexes, scans;        /* scans of spans under way, which use the cache */
+  char damage[200];                  /* what an index that is closed has met; "": nothing */
   struct ct_scan_cache *cache;       /* of the sources' indexes, for joins by id; NULL: not needed yet */
   struct ct_sql_recorded **recorded; /* threads of recordings of instructions */
   size_t recorded_count;
@@ -75,8 +80,11 @@ struct ct_sql {
   struct ct_diag diag; /* of a table that failed */
 };
 
-/* The index of a source's spans, made when it is not there; NULL: sql->diag says why. Asked for threads only that
- * ct_sql_has_thread has. */
+/*
+ * The index of a source's spans, made when it is not there; NULL: sql->diag says why. Asked for threads only that
+ * ct_sql_has_thread has. It is there until the next one is asked for, or as long as source->pins is not 0: of many
+ * sources only some have one at a time.
+ */
 struct ct_index *ct_sql_index(struct ct_sql *sql, struct ct_sql_source *source);
 /* Likewise that of its sums: of functions, of who called whom. */
 struct ct_index *ct_sql_sums(struct ct_sql *sql, struct ct_sql_source *source);

@@ -159,14 +159,15 @@ has_thread(struct ct_sql_source *source, uint64_t row)
 
 /* In a piece of time, what is in it. */
 static void
-count_events(const struct ct_sql_source *source, uint32_t number, uint64_t *events, uint64_t *lost)
+count_events(struct ct_sql *sql, struct ct_sql_source *source, uint32_t number, uint64_t *events, uint64_t *lost)
 {
   const struct ct_trace_thread *thread = ct_trace_thread(source->trace, number);
   *events = thread->events;
   *lost = thread->dropped;
-  if (ct_trace_has_range(source->trace)) {
+  const struct ct_index *index = ct_trace_has_range(source->trace) ? ct_sql_index(sql, source) : NULL;
+  if (index != NULL) {
     struct ct_index_thread_sums sums;
-    ct_index_thread_sums(source->index, number, &sums);
+    ct_index_thread_sums(index, number, &sums);
     *events = sums.events;
     *lost = sums.lost;
   }
@@ -175,10 +176,9 @@ count_events(const struct ct_sql_source *source, uint32_t number, uint64_t *even
 static void
 column_threads(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
 {
-  (void)sql;
   const struct ct_trace_thread *thread = ct_trace_thread(source->trace, (uint32_t)row);
   uint64_t numbers[] = {0, thread->tid, 0, source->pid, 0, 0};
-  count_events(source, (uint32_t)row, &numbers[4], &numbers[5]);
+  count_events(sql, source, (uint32_t)row, &numbers[4], &numbers[5]);
   if (column == 2) {
     put_text(out, thread->name);
   } else {
@@ -194,11 +194,11 @@ count_processes(struct ct_sql *sql, struct ct_sql_source *source)
 
 /* Of a piece: what its threads lost in it. */
 static uint64_t
-lost_in_piece(const struct ct_sql_source *source)
+lost_in_piece(struct ct_sql *sql, struct ct_sql_source *source)
 {
   uint64_t all = 0, events, lost;
   for (uint32_t i = 0; i < ct_trace_thread_count(source->trace); i++) {
-    count_events(source, i, &events, &lost);
+    count_events(sql, source, i, &events, &lost);
     all += ct_sql_has_thread(source, i) ? lost : 0;
   }
   return all;
@@ -225,7 +225,6 @@ put_command(sqlite3_context *out, const json_t *command)
 static void
 column_processes(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
 {
-  (void)sql;
   (void)row;
   const json_t *manifest = ct_trace_manifest(source->trace), *end = json_object_get(manifest, "exit");
   const char *keys[] = {NULL, NULL, "parent", NULL, NULL, NULL, "status", "signal", "dropped_total"};
@@ -236,7 +235,7 @@ column_processes(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row,
   case 2:
   case 8:
     if (column == 8 && ct_sql_is_piece(source)) {
-      put_number(out, lost_in_piece(source));
+      put_number(out, lost_in_piece(sql, source));
     } else if (json_is_integer(json_object_get(manifest, keys[column]))) {
       put_number(out, ct_json_get(manifest, keys[column]));
     }
