@@ -257,6 +257,19 @@ take(struct ct_spans *spans, struct ct_ops *ops)
                                    : make_spans(spans, ops);
 }
 
+/* So many ops were taken. What is odd is read as events, and no more of them than that takes, unless it comes often. */
+static void
+note_run(struct ct_spans *spans, uint64_t taken)
+{
+  if (taken >= CT_SPANS_RUN || spans->few == 0) {
+    spans->few = CT_SPANS_FEW;
+  }
+  if (taken == 0) {
+    ct_cursor_few(spans->cursor, spans->few);
+    spans->few = spans->few < UINT16_MAX ? spans->few * 2 : spans->few;
+  }
+}
+
 bool
 ct_spans_direct(struct ct_spans *spans, int *code)
 {
@@ -271,5 +284,6 @@ ct_spans_direct(struct ct_spans *spans, int *code)
   }
   uint64_t before = spans->total_events;
   *code = take(spans, &ops);
+  note_run(spans, spans->total_events - before);
   return *code != 0 || spans->total_events != before;
 }

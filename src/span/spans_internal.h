@@ -13,6 +13,8 @@ enum {
   CT_SPANS_BATCH = 256,
   CT_SPANS_SLACK = 4, /* spans that one event can give without a check */
   CT_SPANS_EDGES = 512,
+  CT_SPANS_FEW = 16, /* events read where an op is odd, at first */
+  CT_SPANS_RUN = 64, /* ops taken at a time: worth leaving events for */
 };
 
 /* How often a function is on the thread's stacks, and since when. */
@@ -69,6 +71,7 @@ struct ct_spans {
   uint64_t stop_offset;      /* the block that begins there is not read any more; UINT64_MAX: all are */
   uint64_t events_offset;    /* of the block that the events are of */
   uint64_t end_offset;       /* the stream ends before it */
+  uint32_t few;              /* events to be read at the next odd op: more where these are close to each other */
   bool stopped;              /* the next events are of that block */
   bool follows;              /* the stream may grow: what is open at its end stays open */
   bool paused;               /* ct_spans_sum is to return */

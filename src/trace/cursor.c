@@ -543,7 +543,7 @@ next_batch(struct ct_cursor *c, uint32_t limit)
   const uint8_t *ops = c->ops + c->op;
   c->limit = limit < CT_BATCH_EVENTS ? limit : CT_BATCH_EVENTS;
   size_t count = ct_decode_batch(c, &damaged);
-  c->limit = CT_BATCH_EVENTS;
+  c->limit = CT_BATCH_EVENTS, c->few = 0;
   c->batch_ordinal = c->next_ordinal;
   c->next_ordinal += count_calls(ops, count);
   if (damaged) {
@@ -595,7 +595,7 @@ ct_cursor_read(struct ct_cursor *c, const struct ct_event **events)
       return ct_atf_batch(c, UINT64_MAX);
     }
     if (c->op < c->header.ops) {
-      size_t count = next_batch(c, CT_BATCH_EVENTS);
+      size_t count = next_batch(c, c->few - 1 < CT_BATCH_EVENTS ? c->few : CT_BATCH_EVENTS);
       *events = c->batch;
       if (count > 0) {
         return count;

@@ -91,6 +91,8 @@ struct ct_cursor {
   struct ct_event *pending; /* events of a resync, pending_count of them from pending_next */
   size_t pending_count, pending_next, pending_capacity;
 
+  uint32_t few; /* events of the next batch at most (ops.h); 0: as many as fit */
+
   const struct ct_event *single; /* single_count of them are left of a batch, for ct_cursor_next_event */
   size_t single_count;
 

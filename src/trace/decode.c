@@ -481,6 +481,12 @@ ct_cursor_ops(struct ct_cursor *c, struct ct_ops *ops)
   return true;
 }
 
+void
+ct_cursor_few(struct ct_cursor *c, uint32_t events)
+{
+  c->few = events;
+}
+
 int
 ct_cursor_took(struct ct_cursor *c, const struct ct_ops *ops, uint32_t kept,
                struct ct_open_frame (*frame)(const void *arg, uint32_t depth), const void *arg)

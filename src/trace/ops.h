@@ -38,6 +38,9 @@ bool ct_cursor_ops(struct ct_cursor *cursor, struct ct_ops *ops);
 int ct_cursor_took(struct ct_cursor *cursor, const struct ct_ops *ops, uint32_t kept,
                    struct ct_open_frame (*frame)(const void *arg, uint32_t depth), const void *arg);
 
+/* The next batch has so many events at most: what is odd is a few of them, and who takes the ops goes on after that. */
+void ct_cursor_few(struct ct_cursor *cursor, uint32_t events);
+
 /* A delta of three bytes or more; it ends within the column, which ends with a byte below 0x80. */
 const uint8_t *ct_ops_long_delta(const uint8_t *p, uint64_t *delta);
 
