@@ -59,9 +59,10 @@ worker_init(struct ct_index_worker *w, struct ct_index_job *job)
 {
   size_t functions = (size_t)ct_trace_function_count(job->index->trace) + 1;
   *w = (struct ct_index_worker){.job = job};
-  w->longest = calloc(functions, sizeof(*w->longest));
-  w->touched = malloc(functions * sizeof(*w->touched));
-  return w->longest == NULL || w->touched == NULL || ct_index_sums_init(&w->kept, job->index->trace) != 0 ||
+  w->gather.longest = calloc(functions, sizeof(*w->gather.longest));
+  w->gather.touched = malloc(functions * sizeof(*w->gather.touched));
+  return w->gather.longest == NULL || w->gather.touched == NULL ||
+                 ct_index_sums_init(&w->kept, job->index->trace) != 0 ||
                  ct_index_sums_init(&w->tail, job->index->trace) != 0 ||
                  (job->index->keeps_selves && ct_stats_keep_selves(&w->kept.stats) != 0)
              ? CT_ENOMEM
@@ -71,8 +72,8 @@ worker_init(struct ct_index_worker *w, struct ct_index_job *job)
 static void
 worker_free(struct ct_index_worker *w)
 {
-  free(w->longest);
-  free(w->touched);
+  free(w->gather.longest);
+  free(w->gather.touched);
   ct_index_sums_free(&w->kept);
   ct_index_sums_free(&w->tail);
 }

@@ -27,9 +27,7 @@ struct ct_index_job {
 struct ct_index_worker {
   struct ct_index_job *job;
   struct ct_index_sums kept, tail;
-  uint64_t *longest; /* in the granule in hand, of each function and one for all other ids: ticks + 1; 0: not in it */
-  uint32_t *touched;
-  uint32_t touched_count;
+  struct ct_span_gather gather; /* of the granule in hand */
   pthread_t thread;
   bool reports_progress;
   int code;

@@ -9,8 +9,9 @@
 enum {
   NODES_MOST = 400000, /* of all that are made at a time ... */
   NODES_MOST_EACH = 250000,
-  NODES_AGAIN = 60000, /* once there are sums: what fits a cache is faster */
-  NODES_AHEAD = 8192,  /* ... and a fourth more: so many may come before it is looked at */
+  NODES_AGAIN = 60000,            /* once there are sums: what fits a cache is faster */
+  NODES_AHEAD = CT_SPANS_GATHERS, /* ... and a fourth more: so many may come before it is looked at */
+  NODES_OPEN = 8192,              /* of the frames that are open, besides half of what it may have */
   PATHS_MOST = 250000,
   LEAST_FREE = 8192,
   TREE_SHARE = 100, /* of a thread's blocks its tree is at most this part ... */
@@ -119,7 +120,7 @@ ct_growing_tree_fold(struct ct_growing_tree *growing, struct ct_spans *spans, st
   code = code == 0 ? begin_again(growing) : code;
   if (code == 0) {
     ct_spans_set_tree(spans, &growing->tree); /* nodes for the frames that are open */
-    code = growing->tree.is_broken || growing->tree.count > growing->fold_at / 2 + NODES_AHEAD ? CT_ENOENT : 0;
+    code = growing->tree.is_broken || growing->tree.count > growing->fold_at / 2 + NODES_OPEN ? CT_ENOENT : 0;
   }
   return code;
 }

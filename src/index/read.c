@@ -228,18 +228,35 @@ keep_tree(struct reading *r, uint64_t payload_bytes, struct ct_span_bytes *bytes
   return code == 0 && bytes->size == 0 ? drop_tree(r) : code;
 }
 
+/* It is kept by itself, if it began in an earlier granule, or is long. */
+static int
+add_kept(struct reading *r, const struct ct_span *span)
+{
+  int code = 0;
+  if (CT_UNLIKELY(span->ordinal < r->begin_ordinal || span->ordinal & CT_ORDINAL_BEFORE)) {
+    code = add_crossing(&r->thread->part, span->ordinal, span->depth);
+  }
+  if (CT_UNLIKELY(span->duration_ticks >= r->long_from) && code == 0) {
+    code = put_long(r, span);
+    if (r->long_spans.size >= LONG_MOST) {
+      keep_longest(r, LONG_MOST / 2);
+    }
+  }
+  return code;
+}
+
 static int
 add_span(struct reading *r, const struct ct_span *span)
 {
   struct ct_index_worker *w = r->worker;
   struct ct_granule *g = &r->granule;
   uint32_t fn = span->fn < w->kept.stats.fn_count ? span->fn : w->kept.stats.fn_count;
-  uint64_t *longest = &w->longest[fn];
+  uint64_t *longest = &w->gather.longest[fn];
   if (*longest == 0) {
-    w->touched[w->touched_count++] = fn;
+    w->gather.touched[w->gather.touched_count++] = fn;
     *longest = 1;
   }
-  g->spans++;
+  w->gather.count++;
   g->flags |= ct_span_is_unfinished(span->end) ? CT_GRANULE_UNFINISHED : 0;
   int code = 0;
   if (CT_LIKELY(r->tree != NULL) && span->end != CT_SPAN_ORPHAN) {
@@ -255,23 +272,26 @@ add_span(struct reading *r, const struct ct_span *span)
   }
   uint64_t duration = span->duration_ticks;
   *longest = duration >= *longest ? duration + 1 : *longest;
-  g->max_ticks = duration > g->max_ticks ? duration : g->max_ticks;
-  g->least_depth = span->depth < g->least_depth ? span->depth : g->least_depth;
-  g->most_depth = span->depth > g->most_depth ? span->depth : g->most_depth;
-  if (CT_UNLIKELY(span->ordinal < r->begin_ordinal || span->ordinal & CT_ORDINAL_BEFORE) && code == 0) {
-    code = add_crossing(&r->thread->part, span->ordinal, span->depth);
-  }
-  if (CT_UNLIKELY(duration >= r->long_from) && code == 0) {
-    code = put_long(r, span);
-    if (r->long_spans.size >= LONG_MOST) {
-      keep_longest(r, LONG_MOST / 2);
-    }
-  }
+  w->gather.least_depth = span->depth < w->gather.least_depth ? span->depth : w->gather.least_depth;
+  w->gather.most_depth = span->depth > w->gather.most_depth ? span->depth : w->gather.most_depth;
+  code = code == 0 ? add_kept(r, span) : code;
   if (CT_LIKELY(r->tree != NULL)) {
     return code;
   }
   uint32_t calls = span->end == CT_SPAN_POINT ? span->calls : 1;
   return code != 0 ? code : ct_edges_add(&r->sums->edges, span->caller_fn, span->fn, calls, duration, span->self_ticks);
+}
+
+/* All of them were gathered, or none. */
+static int
+add_spans(struct reading *r, const struct ct_span *batch, size_t count)
+{
+  bool gathered = count != 0 && batch[0].reserved == CT_SPAN_GATHERED;
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    code = gathered ? add_kept(r, &batch[i]) : add_span(r, &batch[i]);
+  }
+  return code != 0 || gathered ? code : ct_stats_add(&r->sums->stats, batch, count);
 }
 
 /* Reads spans up to where the builder stops. */
@@ -280,22 +300,21 @@ read_granule(struct reading *r)
 {
   const struct ct_span *batch;
   size_t count;
-  int code;
-  while ((code = ct_spans_next(r->spans, &batch, &count)) == 0 && count != 0) {
-    for (size_t i = 0; i < count && code == 0; i++) {
-      code = add_span(r, &batch[i]);
-    }
-    if (code == 0) {
-      code = ct_stats_add(&r->sums->stats, batch, count);
-    }
+  bool more = true;
+  struct ct_span_gather *gather = &r->worker->gather;
+  int code = 0;
+  gather->stats = &r->sums->stats;
+  gather->first_ordinal = r->begin_ordinal;
+  while (code == 0 && more) {
+    gather->long_from = r->long_from;
+    code = ct_spans_gather(r->spans, gather, &batch, &count, &more);
+    code = code == 0 ? add_spans(r, batch, count) : code;
     if (code == 0 && CT_UNLIKELY(r->tree != NULL && r->tree->count >= r->growing.fold_at)) {
       code = fold_tree(r);
     }
-    if (code != 0) {
-      break;
+    if (code == 0 && count != 0 && batch[count - 1].end_tsc > r->granule.last_tsc) {
+      r->granule.last_tsc = batch[count - 1].end_tsc;
     }
-    r->granule.last_tsc =
-        batch[count - 1].end_tsc > r->granule.last_tsc ? batch[count - 1].end_tsc : r->granule.last_tsc;
   }
   return code;
 }
@@ -307,26 +326,34 @@ compare_ids(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* The functions of the granule, by id, each relative to the one before. They are in none after that. */
+/* The functions of the granule, by id, each relative to the one before, and what was gathered of all. It is of none
+ * after that. */
 static int
 put_functions(struct reading *r, struct ct_span_bytes *bytes)
 {
-  struct ct_index_worker *w = r->worker;
+  struct ct_span_gather *gather = &r->worker->gather;
+  struct ct_granule *g = &r->granule;
   uint32_t before = 0;
-  int code = ct_span_bytes_reserve(bytes, (size_t)w->touched_count * 20);
-  qsort(w->touched, w->touched_count, sizeof(*w->touched), compare_ids);
-  for (uint32_t i = 0; i < w->touched_count; i++) {
-    uint64_t *longest = &w->longest[w->touched[i]];
+  int code = ct_span_bytes_reserve(bytes, (size_t)gather->touched_count * 20);
+  if (gather->touched_count != 0) {
+    qsort(gather->touched, gather->touched_count, sizeof(*gather->touched), compare_ids);
+  }
+  for (uint32_t i = 0; i < gather->touched_count; i++) {
+    uint64_t *longest = &gather->longest[gather->touched[i]];
+    g->max_ticks = *longest - 1 > g->max_ticks ? *longest - 1 : g->max_ticks;
     if (code == 0) {
       uint8_t *at = bytes->data + bytes->size;
-      at = ct_varint_put(at, w->touched[i] - before);
+      at = ct_varint_put(at, gather->touched[i] - before);
       at = ct_varint_put(at, ticks_code(*longest - 1));
       bytes->size = (size_t)(at - bytes->data);
     }
-    before = w->touched[i];
+    before = gather->touched[i];
     *longest = 0;
   }
-  w->touched_count = 0;
+  g->spans = (uint32_t)gather->count;
+  g->least_depth = gather->least_depth;
+  g->most_depth = gather->most_depth;
+  gather->touched_count = 0;
   return code;
 }
 
@@ -432,7 +459,9 @@ keep_so_far(struct reading *r, const struct ct_block_place *last)
 static void
 begin_granule(struct reading *r, uint64_t offset)
 {
-  r->granule = (struct ct_granule){.offset = offset, .least_depth = UINT32_MAX};
+  r->granule = (struct ct_granule){.offset = offset};
+  r->worker->gather.count = r->worker->gather.most_depth = 0;
+  r->worker->gather.least_depth = UINT32_MAX;
   r->granule.first_ordinal = r->begin_ordinal = ct_spans_next_ordinal(r->spans);
   r->begin_marks = ct_spans_marks(r->spans);
   r->granule.first_tsc = r->granule.last_tsc = ct_spans_last_tsc(r->spans);

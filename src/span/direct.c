@@ -33,7 +33,7 @@ frame_at(const void *arg, uint32_t depth)
 }
 
 /* What the loop makes: a constant in each of the three that there are. */
-enum product { SPANS, SUMS, EDGES };
+enum product { SPANS, SUMS, EDGES, GATHERED };
 
 /* What the loop has in registers, besides what it reads. */
 struct direct {
@@ -49,12 +49,17 @@ struct direct {
   struct ct_span_presence *present;
   uint32_t *prediction;
   uint32_t fn_count;
+  int code; /* CT_ENOMEM: statistics could not take something */
+  /* of what is gathered */
+  uint64_t *longest;
+  uint64_t long_from, first_ordinal;
+  uint32_t least_depth, most_depth;
 };
 
 /* The innermost frame may end here; the statistics, if there are any, know its function. */
 PLAIN_INLINE bool
-may_end(struct direct *d, const struct ct_spans *spans, const struct ct_stats *stats, const struct ct_ops *ops,
-        uint32_t *id)
+may_end(struct direct *d, const struct ct_spans *spans, enum product product, const struct ct_stats *stats,
+        const struct ct_ops *ops, uint32_t *id)
 {
   struct ct_span_frame *frame = d->plain.top - 1;
   if (d->plain.top == d->plain.bottom || d->plain.out == d->out_limit) {
@@ -62,6 +67,9 @@ may_end(struct direct *d, const struct ct_spans *spans, const struct ct_stats *s
   }
   *id = frame->fn < d->fn_count ? frame->fn : d->fn_count;
   if (stats != NULL && stats->fns[*id].histogram == NULL) {
+    return false;
+  }
+  if (product == GATHERED && (frame->node == CT_TREE_NONE || (stats->selves != NULL && stats->selves[*id] == NULL))) {
     return false;
   }
   if (frame < d->low) {
@@ -73,9 +81,47 @@ may_end(struct direct *d, const struct ct_spans *spans, const struct ct_stats *s
   return true;
 }
 
+static __attribute__((noinline, cold)) void
+touch(struct ct_span_gather *gather, uint32_t id)
+{
+  gather->touched[gather->touched_count++] = id;
+  gather->longest[id] = 1;
+}
+
+/* To the tree and to what is gathered; a span comes out if it is one of few. */
 PLAIN_INLINE void
-end_one(struct direct *d, struct ct_spans *spans, enum product product, struct ct_stats *stats, uint64_t now,
-        uint64_t tsc, uint32_t id, uint8_t end)
+gather_one(struct direct *d, const struct ct_spans *spans, struct ct_span_tree *const tree,
+           const struct ct_stats *stats, const struct ended *ended, uint64_t tsc, uint32_t id, uint8_t end)
+{
+  const struct ct_span_frame *frame = d->plain.top;
+  struct ct_tree_node *node = &tree->nodes[frame->node];
+  uint64_t off = d->clock.off - frame->off;
+  node->frames++;
+  node->total += ended->duration;
+  node->self += ended->self;
+  node->fresh += ended->fresh;
+  if (CT_UNLIKELY((off | ended->fresh_off) != 0)) {
+    node->off += off;
+    node->fresh_off += ended->fresh_off;
+  }
+  if (CT_UNLIKELY(d->longest[id] == 0)) {
+    touch(spans->gather, id);
+  }
+  d->longest[id] = ended->duration >= d->longest[id] ? ended->duration + 1 : d->longest[id];
+  d->least_depth = d->plain.depth < d->least_depth ? d->plain.depth : d->least_depth;
+  d->most_depth = d->plain.depth > d->most_depth ? d->plain.depth : d->most_depth;
+  if (stats->selves != NULL && CT_UNLIKELY(ct_selves_add(stats->selves[id], ended->self) != 0)) {
+    d->code = CT_ENOMEM;
+  }
+  if (CT_UNLIKELY(ended->duration >= d->long_from || frame->ordinal < d->first_ordinal)) {
+    put_span(&d->plain, spans, tsc, 0, ended, &d->present[id], d->clock.off, end);
+    d->plain.out[-1].reserved = CT_SPAN_GATHERED;
+  }
+}
+
+PLAIN_INLINE void
+end_one(struct direct *d, struct ct_spans *spans, enum product product, struct ct_stats *stats,
+        struct ct_span_tree *const tree, uint64_t now, uint64_t tsc, uint32_t id, uint8_t end)
 {
   struct ct_span_presence *present = &d->present[id];
   struct ended ended = end_frame(&d->plain, present, &d->clock, now);
@@ -84,7 +130,10 @@ end_one(struct direct *d, struct ct_spans *spans, enum product product, struct c
   } else if (product == SPANS) {
     put_span(&d->plain, spans, tsc, 0, &ended, present, d->clock.off, end);
   } else if (CT_UNLIKELY(add_ended(stats, &stats->fns[id], &ended) != 0)) {
-    spans->stats_code = CT_ENOMEM;
+    d->code = CT_ENOMEM;
+  }
+  if (product == GATHERED) {
+    gather_one(d, spans, tree, stats, &ended, tsc, id, end);
   }
 }
 
@@ -125,7 +174,7 @@ take_call(struct direct *d, struct ct_spans *spans, enum product product, struct
     return true;
   }
   uint32_t with_id = op == CT_TRACE_OP_TAIL, fn = called(d, slot, with_id), id;
-  if (fn == CT_FUNCTION_NONE || !may_end(d, spans, stats, ops, &id)) {
+  if (fn == CT_FUNCTION_NONE || !may_end(d, spans, product, stats, ops, &id)) {
     return false;
   }
   uint64_t *unwound = stats != NULL ? stats->unwound[id] : NULL;
@@ -133,7 +182,7 @@ take_call(struct direct *d, struct ct_spans *spans, enum product product, struct
     return false;
   }
   uint64_t now = ct_span_clock_call(&d->clock, CT_EV_TAIL, tsc);
-  end_one(d, spans, product, stats, now, tsc, id, CT_SPAN_TAIL);
+  end_one(d, spans, product, stats, tree, now, tsc, id, CT_SPAN_TAIL);
   if (stats != NULL) {
     unwound[CT_SPAN_TAIL]++;
   }
@@ -148,8 +197,27 @@ has_room(const struct direct *d, enum product product, const struct ct_spans *sp
   return product != EDGES || d->edge < spans->edges + CT_SPANS_EDGES - 1;
 }
 
-/* stats: with SUMS, and a constant NULL else; tree: with SPANS, if there is one, else likewise. edges: how many there
- * are. */
+/* Before the loop, and after it: it had begun with so many frames and at that ordinal. */
+static void
+begin_gather(struct direct *d, const struct ct_span_gather *gather)
+{
+  d->longest = gather->longest;
+  d->long_from = gather->long_from;
+  d->first_ordinal = gather->first_ordinal;
+  d->least_depth = UINT32_MAX;
+}
+
+static void
+end_gather(const struct direct *d, struct ct_span_gather *gather, uint32_t frames, uint64_t ordinal)
+{
+  uint64_t begun = d->plain.ordinal - ordinal;
+  gather->count += begun + frames - (uint64_t)(d->plain.top - d->plain.bottom);
+  gather->least_depth = d->least_depth < gather->least_depth ? d->least_depth : gather->least_depth;
+  gather->most_depth = d->most_depth > gather->most_depth ? d->most_depth : gather->most_depth;
+}
+
+/* stats: with SUMS and GATHERED, and a constant NULL else; tree: with GATHERED, with SPANS if there is one, else
+ * likewise. edges: how many there are. */
 PLAIN_INLINE int
 take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const stats, struct ct_span_tree *const tree,
          struct ct_ops *ops, size_t *edges)
@@ -173,24 +241,31 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
                      .present = spans->present,
                      .prediction = ops->prediction,
                      .fn_count = spans->fn_count};
+  if (product == GATHERED) {
+    begin_gather(&d, spans->gather);
+  }
   for (; op_at != op_end && has_room(&d, product, spans); op_at++) {
     uint64_t delta;
     const uint8_t *delta_next = ct_ops_delta(delta_at, &delta);
     uint32_t op = *op_at;
     if (op == CT_TRACE_OP_RETURN) {
       uint32_t id;
-      if (!may_end(&d, spans, stats, ops, &id)) {
+      if (!may_end(&d, spans, product, stats, ops, &id)) {
         break;
       }
       d.last = d.plain.top[-1].fn * 2 + 1;
       uint64_t now = ct_span_clock_call(&d.clock, CT_EV_RETURN, tsc + delta);
-      end_one(&d, spans, product, stats, now, tsc + delta, id, CT_SPAN_RETURNED);
+      end_one(&d, spans, product, stats, tree, now, tsc + delta, id, CT_SPAN_RETURNED);
     } else if (op > CT_TRACE_OP_TAIL || !take_call(&d, spans, product, stats, tree, ops, op, tsc + delta)) {
       break;
     }
     delta_at = delta_next;
     tsc += delta;
   }
+  if (product == GATHERED) {
+    end_gather(&d, spans->gather, stack->count, ops->ordinal);
+  }
+  spans->stats_code = d.code != 0 ? d.code : spans->stats_code;
   spans->clock = d.clock;
   spans->ordinal = d.plain.ordinal;
   spans->before = 0;
@@ -248,11 +323,19 @@ make_spans_of_tree(struct ct_spans *spans, struct ct_span_tree *tree, struct ct_
   return take_ops(spans, SPANS, NULL, tree, ops, &none);
 }
 
+static __attribute__((noinline, nonnull(2, 3))) int
+gather_calls(struct ct_spans *spans, struct ct_stats *stats, struct ct_span_tree *tree, struct ct_ops *ops)
+{
+  size_t none;
+  return take_ops(spans, GATHERED, stats, tree, ops, &none);
+}
+
 static int
 take(struct ct_spans *spans, struct ct_ops *ops)
 {
   return spans->stats != NULL      ? add_to_sums(spans, spans->stats, ops)
          : spans->observer != NULL ? make_edges(spans, ops)
+         : spans->gather != NULL   ? gather_calls(spans, spans->gather->stats, spans->tree, ops)
          : spans->tree != NULL     ? make_spans_of_tree(spans, spans->tree, ops)
                                    : make_spans(spans, ops);
 }

@@ -647,6 +647,22 @@ ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *coun
 }
 
 int
+ct_spans_gather(struct ct_spans *spans, struct ct_span_gather *gather, const struct ct_span **batch, size_t *count,
+                bool *more)
+{
+  int code = 0;
+  bool gathers = spans->bounds.inside == NULL && spans->observer == NULL && spans->tree != NULL;
+  spans->count = 0;
+  spans->gather = gathers ? gather : NULL;
+  *more = advance(spans, &code);
+  spans->gather = NULL;
+  code = code == 0 ? spans->stats_code : code;
+  *batch = spans->batch;
+  *count = code == 0 ? spans->count : 0;
+  return code;
+}
+
+int
 ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *arg, uint64_t offset), void *arg)
 {
   int code = 0;

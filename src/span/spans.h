@@ -72,10 +72,35 @@ ct_span_is_unfinished(unsigned end)
 int ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *count);
 
 /*
+ * For who wants sums and few of the spans themselves. Calls that end as nearly all do are added to the statistics (with
+ * self times, where these keep them), to the builder's tree and to what is here. Of these spans only some are in the
+ * batch: those of long_from ticks or more, and those that began before the call of first_ordinal. They have
+ * CT_SPAN_GATHERED in reserved, and a batch has none but these, or none of these. All others are in batches and in
+ * nothing else, in their order. Without a tree nothing is gathered.
+ *
+ * *more is false at the end of the stream and where it stops; there may be no spans before that. After at most
+ * CT_SPANS_GATHERS ops it returns.
+ */
+enum { CT_SPANS_GATHERS = 1 << 15 };
+#define CT_SPAN_GATHERED UINT32_MAX
+struct ct_stats;
+struct ct_span_gather {
+  struct ct_stats *stats;
+  uint64_t long_from, first_ordinal;
+  /* Of calls that were gathered, added by who has them: */
+  uint64_t count;
+  uint32_t least_depth, most_depth;
+  uint64_t *longest; /* of each function, and one for all other ids: ticks + 1; 0: none */
+  uint32_t *touched; /* those that are not 0 */
+  uint32_t touched_count;
+};
+int ct_spans_gather(struct ct_spans *spans, struct ct_span_gather *gather, const struct ct_span **batch, size_t *count,
+                    bool *more);
+
+/*
  * Adds what is left of the stream to stats, which has the trace's functions: what ct_spans_next and ct_stats_add would
  * make of it, faster. at, which may be NULL, is called with ct_spans_offset when that has moved. 0 or CT_ENOMEM.
  */
-struct ct_stats;
 int ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *arg, uint64_t offset), void *arg);
 
 /*

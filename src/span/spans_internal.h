@@ -63,18 +63,19 @@ struct ct_spans {
   size_t batch_capacity;
   const struct ct_span *single; /* single_count of them are left of a batch, for ct_spans_next_span */
   size_t single_count;
-  struct ct_stats *stats;    /* that calls go to in place of the batch; NULL: none */
-  int stats_code;            /* CT_ENOMEM: one did not fit in there */
-  struct ct_span_tree *tree; /* spans have their nodes in it; NULL: there is none */
-  uint64_t ordinal;          /* of the next call */
-  uint64_t before;           /* CT_ORDINAL_BEFORE and the block, while frames are entered that nobody counted; or 0 */
-  uint64_t stop_offset;      /* the block that begins there is not read any more; UINT64_MAX: all are */
-  uint64_t events_offset;    /* of the block that the events are of */
-  uint64_t end_offset;       /* the stream ends before it */
-  uint32_t few;              /* events to be read at the next odd op: more where these are close to each other */
-  bool stopped;              /* the next events are of that block */
-  bool follows;              /* the stream may grow: what is open at its end stays open */
-  bool paused;               /* ct_spans_sum is to return */
+  struct ct_stats *stats;        /* that calls go to in place of the batch; NULL: none */
+  struct ct_span_gather *gather; /* likewise, and there is a tree; NULL: none */
+  int stats_code;                /* CT_ENOMEM: one did not fit in there */
+  struct ct_span_tree *tree;     /* spans have their nodes in it; NULL: there is none */
+  uint64_t ordinal;              /* of the next call */
+  uint64_t before;        /* CT_ORDINAL_BEFORE and the block, while frames are entered that nobody counted; or 0 */
+  uint64_t stop_offset;   /* the block that begins there is not read any more; UINT64_MAX: all are */
+  uint64_t events_offset; /* of the block that the events are of */
+  uint64_t end_offset;    /* the stream ends before it */
+  uint32_t few;           /* events to be read at the next odd op: more where these are close to each other */
+  bool stopped;           /* the next events are of that block */
+  bool follows;           /* the stream may grow: what is open at its end stays open */
+  bool paused;            /* ct_spans_sum is to return */
 };
 
 /*
