@@ -10,7 +10,8 @@
  *
  * Nothing in it is believed: sizes and offsets are compared with the file's size, CRCs are checked, and each thread's
  * last block must be in the trace as it was. Read and not mapped: a file that is cut short meanwhile must not become a
- * bus error. Whoever asks for sums alone has the rest of it neither read nor checked.
+ * bus error. Whoever asks for sums alone has the rest of it neither read nor checked. The bytes of granules, which are
+ * most of it, are checked when it is opened, and read when a question needs them.
  */
 #include "index/index_internal.h"
 
@@ -52,6 +53,7 @@ struct file_header {
 };
 static_assert(sizeof(struct file_header) == 120, "as in the file");
 
+enum { CHECKED_AT_ONCE = 128 << 10 };
 enum { WHOLE = 1, DAMAGED = 2, TREE_IS_SUMS = 4, ZSTD_LEVEL = 3, SUMS_MOST = 1 << 30 };
 struct file_thread {
   uint32_t index; /* N of thread_N */
@@ -79,6 +81,7 @@ ct_index_part_free(struct ct_index_part *part)
   if (part->blob_capacity != 0) {
     free(part->blob);
   }
+  free((void *)part->is_read);
   *part = (struct ct_index_part){0};
 }
 
@@ -134,16 +137,17 @@ piece_of(const struct ct_index *index, const struct piece *piece, size_t item_by
 }
 
 static bool
-granules_ok(const struct ct_index_part *part, bool has_blobs)
+granules_ok(const struct ct_index_part *part)
 {
+  uint64_t end = 0; /* one after the other */
   for (uint64_t i = 0; i < part->granule_count; i++) {
     const struct ct_granule *g = &part->granules[i];
     uint64_t bytes = (uint64_t)g->state_bytes + g->function_bytes + g->long_bytes;
-    if ((g->long_from & 0xff) == 0 || g->blob > part->blob_bytes || bytes > part->blob_bytes - g->blob ||
-        (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal)) ||
-        (has_blobs && !ct_granule_ok(part, g))) {
+    if ((g->long_from & 0xff) == 0 || g->blob != end || bytes > part->blob_bytes - end ||
+        (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal))) {
       return false;
     }
+    end += bytes;
   }
   for (uint64_t i = 0; i < part->crossing_count; i++) {
     if (part->crossings[i].granule >= part->granule_count ||
@@ -152,6 +156,79 @@ granules_ok(const struct ct_index_part *part, bool has_blobs)
     }
   }
   return true;
+}
+
+/* All bytes of the granules, through a buffer that a cache holds: to have them in memory costs several times as much.
+ */
+static int
+check_blob(const struct ct_index *index, const struct ct_index_part *part)
+{
+  uint8_t *buffer = malloc(CHECKED_AT_ONCE);
+  uint64_t at = 0, offset = (uint64_t)(part->blob - index->file), granule = 0, left = 0;
+  uint32_t crc = 0;
+  int code = buffer == NULL ? CT_ENOMEM : 0;
+  while (code == 0 && at < part->blob_bytes) {
+    uint64_t got = part->blob_bytes - at < CHECKED_AT_ONCE ? part->blob_bytes - at : CHECKED_AT_ONCE;
+    code = ct_read_at(index->fd, buffer, got, offset + at) == got ? 0 : CT_EFORMAT;
+    for (uint64_t i = 0; code == 0 && i < got && granule < part->granule_count;) {
+      const struct ct_granule *g = &part->granules[granule];
+      left = left != 0 ? left : (uint64_t)g->state_bytes + g->function_bytes + g->long_bytes;
+      uint64_t some = left < got - i ? left : got - i;
+      crc = ct_crc32c(crc, buffer + i, some);
+      left -= some;
+      i += some;
+      if (left == 0) {
+        code = crc == g->crc ? 0 : CT_EFORMAT;
+        crc = 0;
+        granule++;
+      }
+    }
+    at += got;
+  }
+  free(buffer);
+  return code;
+}
+
+static int
+fetch(const struct ct_index *index, const struct ct_index_part *part, uint64_t first, uint64_t end)
+{
+  uint64_t from = part->granules[first].blob,
+           to = end < part->granule_count ? part->granules[end].blob : part->blob_bytes;
+  uint8_t *bytes = part->blob + from;
+  return ct_read_at(index->fd, bytes, to - from, (uint64_t)(bytes - index->file)) == to - from ? 0 : CT_EFORMAT;
+}
+
+int
+ct_granule_fetch(const struct ct_index *index, const struct ct_index_part *part, uint64_t granule)
+{
+  uint64_t number = granule / CT_GRANULES_READ;
+  if (part->is_read == NULL || atomic_load_explicit(&part->is_read[number], memory_order_acquire) != 0) {
+    return 0; /* pairs with the release below: the bytes are there */
+  }
+  pthread_mutex_t *lock = (pthread_mutex_t *)&index->lock;
+  pthread_mutex_lock(lock);
+  int code = 0;
+  if (atomic_load_explicit(&part->is_read[number], memory_order_relaxed) == 0) { /* relaxed: written under the lock */
+    code = fetch(index, part, number * CT_GRANULES_READ, (number + 1) * CT_GRANULES_READ);
+    atomic_store_explicit(&part->is_read[number], code == 0, memory_order_release);
+  }
+  pthread_mutex_unlock(lock);
+  return code;
+}
+
+int
+ct_index_fetch_all(struct ct_index *index)
+{
+  int code = 0;
+  for (uint32_t i = 0; i < index->thread_count && code == 0; i++) {
+    struct ct_index_part *part = &index->threads[i].part;
+    if (part->is_read != NULL && part->granule_count != 0) {
+      code = fetch(index, part, 0, part->granule_count);
+    }
+    free((void *)part->is_read);
+    part->is_read = NULL;
+  }
+  return code;
 }
 
 /* Is the trace's thread what the record is about? */
@@ -192,8 +269,15 @@ load_lists(const struct ct_index *index, struct ct_index_thread *thread, unsigne
   uint32_t crc = ct_crc32c(0, part->granules, record->granules.bytes);
   crc = ct_crc32c(crc, part->crossings, record->crossings.bytes);
   crc = ct_crc32c(crc, state, state_bytes);
-  if (crc != record->lists_crc || !granules_ok(part, (parts & CT_INDEX_BLOBS) != 0)) {
+  if (crc != record->lists_crc || !granules_ok(part)) {
     return CT_EFORMAT;
+  }
+  if (parts & CT_INDEX_BLOBS) {
+    part->is_read = calloc(part->granule_count / CT_GRANULES_READ + 1, sizeof(*part->is_read));
+    int code = part->is_read == NULL ? CT_ENOMEM : check_blob(index, part);
+    if (code != 0) {
+      return code;
+    }
   }
   thread->end_state.data = malloc(state_bytes + 1);
   if (thread->end_state.data == NULL) {
@@ -343,15 +427,12 @@ read_piece(int fd, const struct ct_index *index, struct piece piece)
          ct_read_at(fd, index->file + piece.offset, piece.bytes, piece.offset) == piece.bytes;
 }
 
-/* The parts, each into its place in memory. */
+/* The parts, each into its place in memory, but for the bytes of granules, which are read when they are asked for. */
 static bool
 read_file(int fd, const struct ct_index *index, unsigned parts)
 {
   struct file_header header;
-  struct piece all = {0, index->file_bytes}, head = {0, sizeof(header)};
-  if (parts == CT_INDEX_ALL) {
-    return read_piece(fd, index, all);
-  }
+  struct piece head = {0, sizeof(header)};
   if (!read_piece(fd, index, head)) {
     return false;
   }
@@ -391,8 +472,13 @@ ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept
   if (code == 0 && !read_file(fd, index, parts)) {
     code = CT_EFORMAT;
   }
-  close(fd);
-  return code != 0 ? code : load_parts(index, parts, kept);
+  index->fd = fd; /* it stays open where something is left to be read */
+  code = code != 0 ? code : load_parts(index, parts, kept);
+  if (code != 0 || (parts & CT_INDEX_BLOBS) == 0) {
+    close(fd);
+    index->fd = -1;
+  }
+  return code;
 }
 
 /* ---- writing ---- */

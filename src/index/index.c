@@ -21,6 +21,10 @@ forget_threads(struct ct_index *index)
     index->threads[i] = (struct ct_index_thread){0};
   }
   free(index->file);
+  if (index->fd >= 0) {
+    close(index->fd);
+  }
+  index->fd = -1;
   index->file = NULL;
   index->file_bytes = 0;
 }
@@ -35,8 +39,10 @@ ct_index_close(struct ct_index *index)
   if (index->stats.fns != NULL) {
     ct_stats_destroy(&index->stats);
   }
+  pthread_mutex_destroy(&index->lock);
   free(index->threads);
   free(index->edge_list);
+  ct_edges_free(&index->edges);
   free(index);
 }
 
@@ -195,15 +201,15 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
     code = CT_ENOENT;
     goto free_kept;
   }
+  if (!is_all_there(index) && (code = ct_index_fetch_all(index)) != 0) {
+    ct_fail(diag, code, "the index of the trace has changed");
+    goto free_kept;
+  }
   if (!is_all_there(index) && (code = extend(index, workers, progress, &kept, diag)) != 0) {
     goto free_kept;
   }
-  code = parts == CT_INDEX_ALL ? ct_trees_add_edges(index, &kept.edges) : 0;
-  code = code == 0 ? ct_edges_list(&kept.edges, &index->edge_list, &index->edge_count) : code;
-  if (code != 0) {
-    ct_fail(diag, code, "out of memory for the index of the trace");
-    goto free_kept;
-  }
+  index->edges = kept.edges;
+  kept.edges = (struct ct_edge_table){0};
   index->stats = kept.stats;
   kept.stats = (struct ct_stats){0};
 free_kept:
@@ -226,6 +232,8 @@ new_index(struct ct_trace *trace)
   }
   index->trace = trace;
   index->thread_count = count;
+  index->fd = -1;
+  pthread_mutex_init(&index->lock, NULL);
   return index;
 }
 
@@ -298,11 +306,11 @@ ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_dia
   struct ct_index *index = new_index(trace);
   struct ct_index_sums kept;
   if (index == NULL || ct_index_sums_init(&kept, trace) != 0) {
-    free(index != NULL ? index->threads : NULL);
-    free(index);
+    ct_index_close(index);
     return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
   }
   int code = ct_index_load(index, CT_INDEX_ALL, &kept);
+  code = code == 0 ? ct_index_fetch_all(index) : code;
   code = code == 0 ? is_all_there(index) ? 0 : CT_ENOENT : code == CT_ENOMEM ? code : CT_ENOENT;
   if (code == 0) {
     index->stats = kept.stats;
@@ -369,11 +377,21 @@ ct_index_stats(const struct ct_index *index)
   return &index->stats;
 }
 
-size_t
-ct_index_edges(const struct ct_index *index, const struct ct_index_edge **edges)
+/* Most questions are about something else, and of many paths they take a while. */
+int64_t
+ct_index_edges(struct ct_index *index, const struct ct_index_edge **edges)
 {
+  int code = 0;
+  pthread_mutex_lock(&index->lock);
+  if (!index->has_edges) {
+    code = ct_trees_add_edges(index, &index->edges);
+    code = code == 0 ? ct_edges_list(&index->edges, &index->edge_list, &index->edge_count) : code;
+    ct_edges_free(&index->edges);
+    index->has_edges = true;
+  }
   *edges = index->edge_list;
-  return index->edge_count;
+  pthread_mutex_unlock(&index->lock);
+  return *edges != NULL ? (int64_t)index->edge_count : -1;
 }
 
 void

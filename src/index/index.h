@@ -97,7 +97,8 @@ struct ct_index_edge {
   uint32_t fn;
   uint64_t calls, total_ticks, self_ticks;
 };
-size_t ct_index_edges(const struct ct_index *index, const struct ct_index_edge **edges);
+/* How many; -1: out of memory, or the file of the index is damaged. */
+int64_t ct_index_edges(struct ct_index *index, const struct ct_index_edge **edges);
 
 /* Of one of the trace's threads, by its place in the list. */
 struct ct_index_thread_sums {

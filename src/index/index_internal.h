@@ -8,11 +8,14 @@
 #include "trace/batch.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 enum {
   CT_GRANULE_BLOCKS_MAX = 16,
   CT_GRANULE_MARKS = 1,      /* flag: there is something that replay shows whatever it is asked for */
   CT_GRANULE_UNFINISHED = 2, /* flag: calls ended in it that are not over (ct_span_is_unfinished) */
+  CT_GRANULES_READ = 16,     /* so many are read at a time */
   CT_INDEX_SHARE = 48,       /* what is kept of a granule is to be at most this part of its blocks' bytes */
 };
 
@@ -78,6 +81,8 @@ struct ct_index_part {
   uint8_t *blob;
   uint64_t granule_count, crossing_count, blob_bytes;
   uint64_t granule_capacity, crossing_capacity, blob_capacity;
+  /* Of the blob's granules, CT_GRANULES_READ at a time: they have been read from the file. NULL: all are there. */
+  _Atomic uint8_t *is_read;
 };
 
 struct ct_index_thread {
@@ -113,14 +118,18 @@ struct ct_index {
   struct ct_index_thread *threads;
   uint32_t thread_count;
   struct ct_stats stats; /* of all */
-  struct ct_edge_table edges;
   struct ct_index_edge *edge_list;
   size_t edge_count;
   enum ct_index_origin origin;
   bool is_piece;     /* of the trace: it is none of its file */
   bool keeps_selves; /* it is made of the whole trace at once, and its statistics have self times */
   uint64_t file_bytes;
-  uint8_t *file; /* as it was read; parts lie in it until they grow */
+  uint8_t *file;        /* as it was read; parts lie in it until they grow */
+  int fd;               /* what of it is read when it is asked for; -1: nothing */
+  pthread_mutex_t lock; /* of what is read or made when it is asked for */
+  /* Edges are made of these and of the trees. Under the lock until they are there. */
+  struct ct_edge_table edges;
+  bool has_edges;
 };
 
 /* Of a granule and a function. */
@@ -203,6 +212,10 @@ enum ct_index_parts {
   CT_INDEX_ALL = 15
 };
 int ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept);
+/* The bytes of a granule are where it says. 0 or CT_EFORMAT: the file has become another one. */
+int ct_granule_fetch(const struct ct_index *index, const struct ct_index_part *part, uint64_t granule);
+/* Likewise all of them, and nothing is read from the file any more. */
+int ct_index_fetch_all(struct ct_index *index);
 /* Without a word where it cannot be written. */
 void ct_index_store(struct ct_index *index, const struct ct_index_sums *kept);
 void ct_index_part_free(struct ct_index_part *part);

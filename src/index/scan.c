@@ -27,6 +27,7 @@ struct target {
 
 struct ct_index_scan {
   struct ct_index *index;
+  int code; /* of a granule that could not be read */
   struct ct_scan_filter filter;
   struct target *targets;
   size_t target_count, target_capacity, next_target;
@@ -79,8 +80,7 @@ add_target(struct ct_index_scan *scan, uint32_t thread, uint32_t granule, uint64
 
 /* Whether spans that fit may have ended in the granule, and how long they are at most. */
 static bool
-may_have(const struct ct_index_scan *scan, const struct ct_index_part *part, const struct ct_granule *g,
-         uint64_t *most_ticks)
+may_have(struct ct_index_scan *scan, const struct ct_index_part *part, const struct ct_granule *g, uint64_t *most_ticks)
 {
   const struct ct_scan_filter *f = &scan->filter;
   *most_ticks = g->max_ticks;
@@ -91,6 +91,11 @@ may_have(const struct ct_index_scan *scan, const struct ct_index_part *part, con
   }
   if (f->functions == NULL) {
     return true;
+  }
+  int code = ct_granule_fetch(scan->index, part, (uint64_t)(g - part->granules));
+  if (code != 0) {
+    scan->code = code;
+    return false;
   }
   const uint8_t *at = part->blob + g->blob + g->state_bytes, *end = at + g->function_bytes;
   struct ct_granule_function function = {0};
@@ -289,7 +294,7 @@ find_targets(struct ct_index_scan *scan)
       code = f->threads == NULL || f->threads[i] != 0 ? target_thread(scan, i) : 0;
     }
   }
-  return code;
+  return code != 0 ? code : scan->code;
 }
 
 /* ---- their spans ---- */
@@ -319,7 +324,7 @@ begin_kept(struct ct_index_scan *scan, const struct target *target)
 {
   const struct ct_index_part *part = &scan->index->threads[target->thread].part;
   const struct ct_granule *g = granule_of(scan, target);
-  if (!ct_granule_ok(part, g)) {
+  if (ct_granule_fetch(scan->index, part, target->granule) != 0) {
     return CT_EFORMAT;
   }
   scan->granule = g;
@@ -336,7 +341,7 @@ begin_blocks(struct ct_index_scan *scan, const struct target *target)
   const struct ct_index_thread *thread = &scan->index->threads[target->thread];
   const struct ct_granule *g = granule_of(scan, target);
   bool is_last = target->granule + 1 == thread->part.granule_count;
-  if (!ct_granule_ok(&thread->part, g)) {
+  if (ct_granule_fetch(scan->index, &thread->part, target->granule) != 0 || !ct_granule_ok(&thread->part, g)) {
     return CT_EFORMAT;
   }
   if (scan->spans == NULL || scan->reading_thread != target->thread) {
@@ -611,7 +616,7 @@ ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct
   int code = find_targets(scan);
   if (code != 0) {
     ct_scan_close(scan);
-    return ct_fail(diag, code, "out of memory to look for spans");
+    return ct_fail(diag, code, code == CT_ENOMEM ? "out of memory to look for spans" : "the trace's index has changed");
   }
   scan->uses_cache = is_for_cache(scan);
   *out = scan;
@@ -670,7 +675,7 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
   }
   uint64_t at = ct_granule_of_ordinal(part, ordinal);
   const struct ct_granule *g = &part->granules[at];
-  if (!ct_granule_ok(part, g)) {
+  if (ct_granule_fetch(index, part, at) != 0 || !ct_granule_ok(part, g)) {
     return CT_EFORMAT;
   }
   int code = ct_spans_open(index->trace, thread, CT_TIME_WALL, &spans, NULL);

@@ -294,8 +294,12 @@ static int64_t
 count_edges(struct ct_sql *sql, struct ct_sql_source *source)
 {
   const struct ct_index_edge *edges;
-  const struct ct_index *sums = ct_sql_sums(sql, source);
-  return sums != NULL ? (int64_t)ct_index_edges(sums, &edges) : -1;
+  struct ct_index *sums = ct_sql_sums(sql, source);
+  int64_t count = sums != NULL ? ct_index_edges(sums, &edges) : -1;
+  if (sums != NULL && count < 0) {
+    ct_fail(&sql->diag, CT_EFORMAT, "no edges: out of memory, or spans.cti is damaged: remove it");
+  }
+  return count;
 }
 
 static void
