@@ -16,7 +16,11 @@ enum {
   CT_GRANULE_MARKS = 1,      /* flag: there is something that replay shows whatever it is asked for */
   CT_GRANULE_UNFINISHED = 2, /* flag: calls ended in it that are not over (ct_span_is_unfinished) */
   CT_GRANULES_READ = 16,     /* so many are read at a time */
-  CT_INDEX_SHARE = 48,       /* what is kept of a granule is to be at most this part of its blocks' bytes */
+  CT_GRANULE_OFF = 1,        /* in the word of a long span: it was off the processor; */
+  CT_GRANULE_CONTEXT = 2,    /* it was on another stack than the thread's own; */
+  CT_GRANULE_WORD_SHIFT = 2, /* how it ended, and more by this: what is uncertain */
+  CT_GRANULE_UNCERTAIN_SHIFT = 5,
+  CT_INDEX_SHARE = 48, /* what is kept of a granule is to be at most this part of its blocks' bytes */
 };
 
 /*
@@ -132,16 +136,20 @@ struct ct_index {
   bool has_edges;
 };
 
-/* Of a granule and a function. */
-struct ct_granule_function {
-  uint32_t fn;
-  uint64_t max_ticks; /* rounded up */
+/* granule.c: what is looked for in the bytes of granules. */
+struct ct_granule_wanted {
+  uint64_t least_ticks;
+  const uint8_t *functions; /* as in struct ct_scan_filter */
+  uint32_t fn_count;
+  uint64_t last_fn; /* none of them is greater */
 };
-/* Takes the next one from *at; false at the end, or where the bytes make no sense. */
-bool ct_granule_next_function(const uint8_t **at, const uint8_t *end, struct ct_granule_function *function);
-/* The same of spans that are kept whole. thread is set by the caller. */
-bool ct_granule_next_span(const uint8_t **at, const uint8_t *end, const struct ct_granule *granule,
-                          struct ct_span *span);
+struct ct_granule_wanted ct_granule_wanted(const uint8_t *functions, uint32_t fn_count);
+/* Calls of one of the functions ended in a granule, whose functions these bytes are: of so many ticks, rounded up. */
+bool ct_granule_has(const uint8_t *at, const uint8_t *end, const struct ct_granule_wanted *wanted,
+                    uint64_t *most_ticks);
+/* The next span that is kept whole and is wanted, from *at. thread is set by the caller. 0 or CT_EFORMAT. */
+int ct_granule_next_span(const uint8_t **at, const uint8_t *end, const struct ct_granule *granule,
+                         const struct ct_granule_wanted *wanted, struct ct_span *span, bool *found);
 
 /* places.c: the last granule that begins with this call or one before it. */
 uint64_t ct_granule_of_ordinal(const struct ct_index_part *part, uint64_t ordinal);

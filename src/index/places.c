@@ -29,7 +29,7 @@ ct_granule_of_ordinal(const struct ct_index_part *part, uint64_t ordinal)
 struct search {
   const struct ct_index *index;
   const struct ct_index_part *part;
-  const uint8_t *functions;
+  struct ct_granule_wanted wanted;
   struct ct_span_stacks stacks; /* of the granule in hand */
   uint64_t earliest;            /* granule in which one of the calls began that are open later */
 };
@@ -37,20 +37,15 @@ struct search {
 static bool
 is_asked_for(const struct search *s, uint32_t fn)
 {
-  return s->functions[fn < s->index->stats.fn_count ? fn : s->index->stats.fn_count] != 0;
+  return s->wanted.functions[fn < s->wanted.fn_count ? fn : s->wanted.fn_count] != 0;
 }
 
 static bool
 has_ends(const struct search *s, const struct ct_granule *g)
 {
-  const uint8_t *at = s->part->blob + g->blob + g->state_bytes, *end = at + g->function_bytes;
-  struct ct_granule_function function = {0};
-  while (ct_granule_next_function(&at, end, &function)) {
-    if (is_asked_for(s, function.fn)) {
-      return true;
-    }
-  }
-  return false;
+  const uint8_t *at = s->part->blob + g->blob + g->state_bytes;
+  uint64_t most;
+  return ct_granule_has(at, at + g->function_bytes, &s->wanted, &most);
 }
 
 static int
@@ -93,7 +88,9 @@ int
 ct_index_granules_of(const struct ct_index *index, uint32_t thread, const uint8_t *functions, uint8_t **wanted,
                      size_t *count)
 {
-  struct search s = {.index = index, .part = &index->threads[thread].part, .functions = functions};
+  struct search s = {.index = index,
+                     .part = &index->threads[thread].part,
+                     .wanted = ct_granule_wanted(functions, index->stats.fn_count)};
   uint8_t *bytes = calloc(s.part->granule_count + 1, 1);
   if (bytes == NULL || ct_span_stacks_init(&s.stacks) != 0) {
     free(bytes);

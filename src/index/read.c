@@ -113,7 +113,8 @@ ticks_code(uint64_t ticks)
   return (uint16_t)(shift << 8 | up);
 }
 
-/* Whole, relative to the granule; ct_granule_next_span reads it. */
+/* Whole, relative to the granule; ct_granule_next_span reads it. What a question tests comes first, after a byte that
+ * says how many there are, by which it passes over one. */
 static int
 put_long(struct reading *r, const struct ct_span *span)
 {
@@ -122,22 +123,28 @@ put_long(struct reading *r, const struct ct_span *span)
     return CT_ENOMEM;
   }
   uint64_t since = span->enter_tsc - r->granule.first_tsc;
-  const uint64_t numbers[] = {span->ordinal + 1,
-                              span->ordinal - span->parent_ordinal,
-                              since << 1 ^ (uint64_t)((int64_t)since >> 63),
-                              span->end_tsc - span->enter_tsc,
-                              span->duration_ticks,
-                              span->self_ticks,
-                              span->off_ticks,
-                              span->fn,
-                              (uint32_t)(span->caller_fn + 1),
-                              span->depth,
-                              span->context,
-                              span->end | (uint32_t)span->uncertain << 5};
-  uint8_t *at = bytes->data + bytes->size;
+  bool has_off = span->off_ticks != 0, has_context = span->context != 0;
+  uint64_t end = span->end | (uint32_t)span->uncertain << CT_GRANULE_UNCERTAIN_SHIFT;
+  const uint64_t numbers[] = {
+      span->duration_ticks,
+      span->fn,
+      end << CT_GRANULE_WORD_SHIFT | (has_off ? CT_GRANULE_OFF : 0u) | (has_context ? CT_GRANULE_CONTEXT : 0u),
+      span->ordinal + 1,
+      span->ordinal - span->parent_ordinal,
+      since << 1 ^ (uint64_t)((int64_t)since >> 63),
+      span->end_tsc - span->enter_tsc,
+      span->self_ticks,
+      (uint32_t)(span->caller_fn + 1),
+      span->depth,
+  };
+  static_assert((sizeof(numbers) / sizeof(numbers[0]) + 2) * 10 < 256, "a byte says how many");
+  uint8_t *first = bytes->data + bytes->size, *at = first + 1;
   for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
     at = ct_varint_put(at, numbers[i]);
   }
+  at = has_off ? ct_varint_put(at, span->off_ticks) : at;
+  at = has_context ? ct_varint_put(at, span->context) : at;
+  *first = (uint8_t)(at - first - 1);
   void *longs = r->longs;
   int code = grow(&longs, &r->long_capacity, r->long_count + 1, sizeof(*r->longs));
   r->longs = longs;

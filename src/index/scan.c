@@ -29,6 +29,7 @@ struct ct_index_scan {
   struct ct_index *index;
   int code; /* of a granule that could not be read */
   struct ct_scan_filter filter;
+  struct ct_granule_wanted wanted; /* the same; of the longest ones, least_ticks is that of the shortest one so far */
   struct target *targets;
   size_t target_count, target_capacity, next_target;
 
@@ -97,18 +98,8 @@ may_have(struct ct_index_scan *scan, const struct ct_index_part *part, const str
     scan->code = code;
     return false;
   }
-  const uint8_t *at = part->blob + g->blob + g->state_bytes, *end = at + g->function_bytes;
-  struct ct_granule_function function = {0};
-  bool found = false;
-  *most_ticks = 0;
-  while (ct_granule_next_function(&at, end, &function)) {
-    uint32_t fn = function.fn < scan->index->stats.fn_count ? function.fn : scan->index->stats.fn_count;
-    if (f->functions[fn] != 0) {
-      found = true;
-      *most_ticks = function.max_ticks > *most_ticks ? function.max_ticks : *most_ticks;
-    }
-  }
-  return found && *most_ticks >= f->least_ticks;
+  const uint8_t *at = part->blob + g->blob + g->state_bytes;
+  return ct_granule_has(at, at + g->function_bytes, &scan->wanted, most_ticks) && *most_ticks >= f->least_ticks;
 }
 
 static int
@@ -443,16 +434,12 @@ next_of_target(struct ct_index_scan *scan, const struct ct_span **span)
     return 0;
   }
   if (scan->kept_at != NULL) {
-    if (scan->kept_at == scan->kept_end) {
-      scan->kept_at = NULL;
-      return 0;
-    }
-    if (!ct_granule_next_span(&scan->kept_at, scan->kept_end, scan->granule, &scan->span)) {
-      return CT_EFORMAT;
-    }
+    bool found;
+    int code = ct_granule_next_span(&scan->kept_at, scan->kept_end, scan->granule, &scan->wanted, &scan->span, &found);
     scan->span.thread = scan->kept_thread;
-    *span = &scan->span;
-    return 0;
+    *span = found ? &scan->span : NULL;
+    scan->kept_at = found ? scan->kept_at : NULL;
+    return code;
   }
   if (scan->in_blocks && scan->batch_at == scan->batch_count) {
     scan->batch_at = 0;
@@ -519,6 +506,8 @@ keep_longest(struct ct_index_scan *scan, const struct ct_span *span)
       heap[0] = *span;
       sift_down(heap, scan->longest_count, 0);
     }
+    uint64_t least = heap[0].duration_ticks; /* as long ones may come before it still */
+    scan->wanted.least_ticks = least > scan->wanted.least_ticks ? least : scan->wanted.least_ticks;
     return 0;
   }
   if ((scan->longest_count & (scan->longest_count - 1)) == 0) { /* full: it doubles */
@@ -612,6 +601,8 @@ ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct
   }
   scan->index = index;
   scan->filter = *filter;
+  scan->wanted = ct_granule_wanted(filter->functions, index->stats.fn_count);
+  scan->wanted.least_ticks = filter->least_ticks;
   scan->at_granule = UINT32_MAX;
   int code = find_targets(scan);
   if (code != 0) {
