@@ -78,6 +78,27 @@ int main(int c, char **v)
 """
 
 
+WIDE = r"""
+#include <stdlib.h>
+#include <string.h>
+static char *area;
+static void stop(void) { __asm__ volatile(""); }
+int main(void)
+{
+  static const int at[] = {4093, 1 << 20, (16 << 20) + 4090, (16 << 20) + 8189, (20 << 20) - 5};
+  area = aligned_alloc(4096, 20 << 20);
+  for (int k = 0; k < 5; k++)
+    for (int i = 0; i < 5; i++)
+      area[at[k] + i] = "hello"[i];
+  for (int k = 0; k < 2000; k++)
+    area[(2 << 20) + 4096 * k] = (char)k; /* one known byte in each page */
+  area[(1 << 20) - 1] = 'h'; /* before the second one */
+  stop();
+  return 7;
+}
+""", (4093, 1 << 20, (16 << 20) + 4090, (16 << 20) + 8189, (20 << 20) - 5)
+
+
 class Scene(harness.Scene):
     GROUP = "debug"
 
@@ -169,6 +190,28 @@ def known_in_part(scene):
     unknown = re.findall(r"find: (\d+) of these bytes are not known", done.stderr)
     expect(len(unknown) == 2 and all(95000 < int(number) < 99000 for number in unknown), f"{done.stderr}")
     expect("from the kernel" in said and "Hardware watchpoint" in said and "New value = 98 'b'" in said, f"{said}")
+
+
+@case
+def find_in_megabytes(scene):
+    """Matches over the ends of pages and of what is looked at at once, each once, and the last bytes of the range."""
+    need("gdb")
+    source, places = WIDE
+    program = scene.compile(scene.write("wide.c", source), "-O0", "-g", "-fno-builtin", name="wide")
+    folder = scene.path("wide.steps")
+    done = scene.execute(scene.contrail, "itrace", "-q", "-o", folder, "--", program, timeout=SECONDS)
+    expect(done.returncode == 7, f"{done}")
+    words = [word for command in ("break stop", "reverse-continue", "print area", "find /b area, +20971520, 'h', 'e', 'l', 'l', 'o'", "find /b area, +20971519, 'l', 'o'",
+                                  "find /b area + 1, +20971519, 'h', 'i'")
+             for word in ("-x", command)]
+    done = scene.execute(scene.contrail, "debug", *words, folder, timeout=SECONDS)
+    base = int(re.search(r"\$1 = (0x\w+)", done.stdout).group(1), 16)
+    found = [int(text, 16) - base for text in re.findall(r"^(0x\w+)", done.stdout, re.M)]
+    expect(found == [*places, *[place + 3 for place in places[:-1]]], f"{found} {done}")
+    expect("Pattern not found" in done.stdout, f"{done}")
+    # 25 bytes of the words, one more, 2000; not those behind the last place where the pattern may begin.
+    unknown = [int(number) for number in re.findall(r"find: (\d+) of these", done.stderr)]
+    expect(unknown == [20971516 - 2022, 20971518 - 2024, 20971518 - 2025], f"{unknown}")
 
 
 def read_packet(peer):

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gdb's `find`: bytes in memory as it is at the tape's place. Only what is known of it is searched, and only pages that
- * the recording touches, or that files have: a range without any is passed over as a whole. gdb asks again from after
- * each match, so the last pages are kept.
+ * gdb's `find`: bytes in memory as it is at the tape's place. Only what is known of it is searched, and only where the
+ * recording touches memory, or files have it: a range without either is passed over as a whole. The rest is found out
+ * in spans, since the last values of neighbours are in the same chunks: each chunk is read once for a span. gdb asks
+ * again from after each match, so the last span is kept.
  */
 #include "debug/tape.h"
 
@@ -11,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = CT_TAPE_PAGE, NEAR = 64 };
+enum { PAGE = 4096, SPAN_PAGES = 4096, PAGES_MAX = 1 << 30 };
 
 struct finding {
   struct ct_tape *tape;
   const uint8_t *pattern;
   size_t size;
-  uint64_t last; /* of the range */
+  uint64_t last; /* where a match may begin */
   struct ct_tape_found *found;
   bool failed;
 };
@@ -34,64 +35,74 @@ is_touched(const struct ct_tape *tape, uint64_t address, uint64_t bytes)
   return is;
 }
 
-/* The page as it is now, if it is kept. */
-static struct ct_tape_page *
-kept_page(struct ct_tape *tape, uint64_t address)
+/* ---- spans ---- */
+
+/* Is what is kept what is there now, and a match at the address in it? */
+static bool
+is_kept(const struct finding *f, uint64_t address)
 {
-  struct ct_tape_page *page = &tape->pages[address / PAGE % CT_TAPE_PAGES];
-  return page->has_bytes && page->address == address && page->at == tape->at ? page : NULL;
+  const struct ct_tape_span *span = &f->tape->span;
+  return span->bytes != NULL && span->at == f->tape->at && address >= span->address &&
+         address - span->address < span->size && span->size - (address - span->address) >= f->size;
 }
 
-/* NULL: out of memory. */
-static const struct ct_tape_page *
-page_at(struct ct_tape *tape, uint64_t address)
+static int
+ask(void *context, uint64_t done, uint64_t total)
 {
-  struct ct_tape_page *page = kept_page(tape, address);
-  if (page != NULL) {
-    return page;
+  const struct ct_tape *tape = context;
+  (void)done;
+  (void)total;
+  return tape->is_asked != NULL && tape->is_asked(tape->context);
+}
+
+/* False: out of memory, or it is not wanted any more. */
+static bool
+keep(struct ct_tape *tape, uint64_t address, size_t size)
+{
+  struct ct_tape_span *span = &tape->span;
+  struct ct_steps_watch watch = {.progress = ask, .context = tape, .owner = pthread_self(), .total = UINT64_MAX};
+  free(span->bytes);
+  *span = (struct ct_tape_span){.bytes = malloc(2 * size), .address = address, .size = size, .at = tape->at};
+  if (span->bytes == NULL) {
+    return false;
   }
-  page = &tape->pages[address / PAGE % CT_TAPE_PAGES];
-  page->has_bytes = ct_tape_bytes(tape, address, PAGE, page->bytes, page->known) == 0;
-  page->address = address;
-  page->at = tape->at;
-  return page->has_bytes ? page : NULL;
+  ct_steps_reader_set_watch(tape->reader, &watch);
+  int code = ct_tape_bytes(tape, address, size, span->bytes, span->bytes + size);
+  ct_steps_reader_set_watch(tape->reader, NULL);
+  if (code != 0) {
+    free(span->bytes);
+    span->bytes = NULL;
+  }
+  return code == 0;
 }
 
 static bool
-matches(struct finding *f, uint64_t address)
+matches(const struct finding *f, const uint8_t *bytes, const uint8_t *known)
 {
-  for (size_t i = 0; i < f->size; i++) {
-    uint64_t at = address + i;
-    const struct ct_tape_page *page = page_at(f->tape, at - at % PAGE);
-    f->failed |= page == NULL;
-    if (page == NULL || page->known[at % PAGE] == 0 || page->bytes[at % PAGE] != f->pattern[i]) {
-      return false;
-    }
-  }
-  return true;
+  return memcmp(bytes, f->pattern, f->size) == 0 && memchr(known, 0, f->size) == NULL;
 }
 
-/* Matches that begin in first to last, which are in one page. */
-static void
-search_page(struct finding *f, uint64_t first, uint64_t last)
+/* Matches that begin at the address, up to the last one that lies in the span. The address after those. */
+static uint64_t
+search_span(struct finding *f, uint64_t address)
 {
-  const struct ct_tape_page *page = page_at(f->tape, first - first % PAGE);
-  f->failed |= page == NULL;
-  for (uint64_t at = first; page != NULL && at <= last; at++) {
-    if (page->known[at % PAGE] == 0) {
+  const struct ct_tape_span *span = &f->tape->span;
+  size_t at = (size_t)(address - span->address), end = span->size - f->size;
+  const uint8_t *bytes = span->bytes, *known = span->bytes + span->size;
+  end = f->last - span->address < end ? (size_t)(f->last - span->address) : end;
+  for (; at <= end; at++) {
+    if (known[at] == 0) {
       f->found->unknown++;
-    } else if (page->bytes[at % PAGE] == f->pattern[0] && matches(f, at)) {
+    } else if (bytes[at] == f->pattern[0] && matches(f, bytes + at, known + at)) {
       f->found->has_address = true;
-      f->found->address = at;
-      return;
-    } else {
-      page = page_at(f->tape, first - first % PAGE); /* it may have made room for others */
-    }
-    if (at == UINT64_MAX) {
-      return;
+      f->found->address = span->address + at;
+      break;
     }
   }
+  return span->address + at;
 }
+
+/* ---- the range ---- */
 
 static bool
 goes_on(const struct finding *f)
@@ -100,21 +111,32 @@ goes_on(const struct finding *f)
   return !f->failed && !f->found->has_address && (tape->is_asked == NULL || !tape->is_asked(tape->context));
 }
 
-/* False: it has come to an end. A number of pages, from the one that has address on. */
+/*
+ * A page first, so that a near match is found without a look at all of the range; then as much at once as there is room
+ * for. False: it was ended before.
+ */
 static bool
-search_pages(struct finding *f, uint64_t address, uint64_t pages)
+search_range(struct finding *f, uint64_t address)
 {
-  uint64_t first = address - address % PAGE, last = first + (pages * PAGE - 1);
-  last = last > f->last ? f->last : last;
-  if (kept_page(f->tape, first) == NULL && !is_touched(f->tape, address, last - address + 1)) {
-    f->found->unknown += last - address + 1;
-  } else if (pages == 1) {
-    search_page(f, address, last);
-  } else {
-    uint64_t half = pages / 2;
-    return search_pages(f, address, half) && search_pages(f, first + half * PAGE, pages - half);
+  uint64_t pages = 1;
+  bool goes = true;
+  for (uint64_t at = address; at <= f->last && at >= address && goes; goes = goes_on(f)) {
+    uint64_t left = f->last - at, part = pages * PAGE - at % PAGE;
+    part = left < part ? left + 1 : part; /* where a match may begin; left + 1 is no 0 there */
+    if (is_kept(f, at)) {
+      at = search_span(f, at);
+    } else if (!is_touched(f->tape, at, part)) {
+      f->found->unknown += part;
+      at += part;
+      pages = pages < PAGES_MAX ? 2 * pages : pages;
+    } else if (pages > SPAN_PAGES) {
+      pages /= 2;
+    } else {
+      f->failed = !keep(f->tape, at, (size_t)part + f->size - 1);
+      pages = SPAN_PAGES;
+    }
   }
-  return goes_on(f);
+  return goes || f->found->has_address;
 }
 
 bool
@@ -132,12 +154,5 @@ ct_tape_find(struct ct_tape *tape, uint64_t address, uint64_t bytes, const uint8
     return false;
   }
   struct finding f = {.tape = tape, .pattern = pattern, .size = size, .last = address + (bytes - size), .found = found};
-  uint64_t page = address / PAGE, pages = f.last / PAGE - page + 1;
-  bool is_over = false;
-  /* Piece by piece: what is kept is not passed over, and a near match is found without a look at all of the range. */
-  for (uint64_t some = 1; pages != 0 && !is_over;
-       page += some, pages -= some, some = some < pages / 2 ? 2 * some : pages) {
-    is_over = !search_pages(&f, page == address / PAGE ? address : page * PAGE, some);
-  }
-  return !f.failed && (found->has_address || !is_over);
+  return search_range(&f, address) && !f.failed;
 }

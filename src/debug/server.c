@@ -30,6 +30,7 @@ struct ct_debug {
   void (*note)(void *context, const char *line); /* NULL: not */
   void *note_context;
   uint64_t unknown;     /* bytes of the search that goes on */
+  uint64_t search_next; /* from where on gdb asks on: from after the match */
   int files[FILES_MAX]; /* that gdb has opened: descriptors, 0: none */
   /* The answer that is being written. */
   char *text;
@@ -235,6 +236,22 @@ read_memory(struct ct_debug *debug, const char *at)
   put_hex(bytes, known, debug->out);
 }
 
+/* gdb asks on from after each match, up to where there is no room for another one: that is the end of its search. */
+static void
+note_unknown(struct ct_debug *debug, uint64_t address, uint64_t bytes, size_t size, const struct ct_tape_found *found)
+{
+  debug->unknown = (address == debug->search_next ? debug->unknown : 0) + found->unknown;
+  debug->search_next = found->has_address ? found->address + 1 : 0;
+  bool is_last = !found->has_address || bytes - (found->address - address) <= size;
+  if (is_last && debug->unknown != 0 && debug->note != NULL) {
+    char line[160];
+    snprintf(line, sizeof(line), "find: %" PRIu64 " of these bytes are not known here: a match may begin there",
+             debug->unknown);
+    debug->note(debug->note_context, line);
+  }
+  debug->unknown = is_last ? 0 : debug->unknown;
+}
+
 /* qSearch:memory:ADDRESS;BYTES;PATTERN, the pattern as it is. */
 static void
 search_memory(struct ct_debug *debug, const char *at)
@@ -254,14 +271,7 @@ search_memory(struct ct_debug *debug, const char *at)
   } else {
     fputc('0', debug->out);
   }
-  debug->unknown += found.unknown; /* gdb asks on after each match, up to the end */
-  if (debug->unknown != 0 && !found.has_address && debug->note != NULL) {
-    char line[160];
-    snprintf(line, sizeof(line), "find: %" PRIu64 " of these bytes are not known here: a match may begin there",
-             debug->unknown);
-    debug->note(debug->note_context, line);
-  }
-  debug->unknown = found.has_address ? debug->unknown : 0;
+  note_unknown(debug, address, bytes, (size_t)(end - at), &found);
 }
 
 /* ---- documents: qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH ---- */

@@ -73,6 +73,7 @@ ct_tape_open(const char *path, struct ct_tape *tape, struct ct_diag *diag)
 void
 ct_tape_close(struct ct_tape *tape)
 {
+  free(tape->span.bytes);
   ct_image_free(&tape->image);
   ct_steps_index_close(tape->index);
   ct_steps_cursor_close(tape->cursor);
@@ -103,7 +104,6 @@ ct_tape_state(const struct ct_tape *tape)
 int
 ct_tape_bytes(struct ct_tape *tape, uint64_t address, size_t size, uint8_t *bytes, uint8_t *known)
 {
-  uint8_t value[CT_STEPS_MEMORY_MAX], is_known[CT_STEPS_MEMORY_MAX];
   memset(known, 0, size);
   for (size_t at = 0; at < size;) {
     uint64_t page = PAGE - (address + at) % PAGE;
@@ -112,25 +112,29 @@ ct_tape_bytes(struct ct_tape *tape, uint64_t address, size_t size, uint8_t *byte
     memset(known + at, 1, constant);
     at += constant != 0 ? constant : left;
   }
-  const uint8_t *open = memchr(known, 0, size);
+  const uint8_t *open = memchr(known, 0, size), *last = memrchr(known, 0, size);
   if (open == NULL) {
     return 0;
   }
-  size_t first = (size_t)(open - known);
-  int code = ct_steps_memory(tape->reader, &tape->index, address + first, size - first, tape->at, value, is_known);
-  for (size_t i = first; i < size && code == 0; i++) {
-    if (known[i] == 0) {
-      bytes[i] = value[i - first];
-      known[i] = is_known[i - first];
+  size_t first = (size_t)(open - known), rest = (size_t)(last - open) + 1;
+  uint8_t *value = malloc(2 * rest), *is_known = value + rest;
+  int code = value != NULL
+                 ? ct_steps_memory(tape->reader, &tape->index, address + first, rest, tape->at, value, is_known)
+                 : CT_ENOMEM;
+  for (size_t i = 0; i < rest && code == 0; i++) {
+    if (known[first + i] == 0) {
+      bytes[first + i] = value[i];
+      known[first + i] = is_known[i];
     }
   }
+  free(value);
   return code;
 }
 
 size_t
 ct_tape_memory(struct ct_tape *tape, uint64_t address, uint8_t *bytes, size_t size)
 {
-  uint8_t known[CT_STEPS_MEMORY_MAX];
+  uint8_t known[PAGE];
   size = size < sizeof(known) ? size : sizeof(known);
   if (ct_tape_bytes(tape, address, size, bytes, known) != 0) {
     return 0;

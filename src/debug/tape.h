@@ -10,7 +10,7 @@
 #include "steps/cursor.h"
 #include "steps/index.h"
 
-enum { CT_TAPE_STOPS_MAX = 256, CT_TAPE_PAGE = 4096, CT_TAPE_PAGES = 4 };
+enum { CT_TAPE_STOPS_MAX = 256 };
 
 enum ct_tape_kind { CT_TAPE_BREAK, CT_TAPE_WRITTEN, CT_TAPE_READ, CT_TAPE_ACCESSED }; /* as Z0 and Z1; Z2; Z3; Z4 */
 
@@ -27,11 +27,11 @@ enum ct_tape_end {
   CT_TAPE_INTERRUPTED
 };
 
-/* Memory as it is at a place. */
-struct ct_tape_page {
-  bool has_bytes;
+/* Memory as it is at a place: the bytes, and of each whether it is known. */
+struct ct_tape_span {
+  uint8_t *bytes; /* 2 * size; NULL: nothing is kept */
+  size_t size;
   uint64_t address, at;
-  uint8_t bytes[CT_TAPE_PAGE], known[CT_TAPE_PAGE];
 };
 
 struct ct_tape {
@@ -44,9 +44,9 @@ struct ct_tape {
   uint64_t signal_pc; /* where */
   struct ct_tape_stop stops[CT_TAPE_STOPS_MAX];
   size_t stop_count;
-  const struct ct_tape_stop *hit;           /* of the last search, if it is a watchpoint */
-  struct ct_tape_page pages[CT_TAPE_PAGES]; /* the last ones that were searched */
-  bool (*is_asked)(void *context);          /* whether somebody wants it to stop */
+  const struct ct_tape_stop *hit;  /* of the last search, if it is a watchpoint */
+  struct ct_tape_span span;        /* the last one that was searched */
+  bool (*is_asked)(void *context); /* whether somebody wants it to stop */
   void *context;
 };
 
@@ -56,7 +56,7 @@ void ct_tape_close(struct ct_tape *tape);
 /* False: out of memory. */
 void ct_tape_go(struct ct_tape *tape, uint64_t step);
 const struct ct_steps_state *ct_tape_state(const struct ct_tape *tape);
-/* size (at most CT_STEPS_MEMORY_MAX) bytes, and of each whether it is known, 0 or 1. 0 or CT_ENOMEM. */
+/* size bytes, and of each whether it is known, 0 or 1. 0, CT_ENOMEM, CT_ECANCELED (by the reader's watch). */
 int ct_tape_bytes(struct ct_tape *tape, uint64_t address, size_t size, uint8_t *bytes, uint8_t *known);
 /* How many of size bytes, from the first on, are known; what is not written in the trace comes from the files. */
 size_t ct_tape_memory(struct ct_tape *tape, uint64_t address, uint8_t *bytes, size_t size);

@@ -16,14 +16,31 @@ enum { OPEN, KNOWN, LOST }; /* of a byte: nothing is said of it so far; its valu
 struct memory {
   uint64_t address, before;
   size_t size;
-  uint8_t state[CT_STEPS_MEMORY_MAX], value[CT_STEPS_MEMORY_MAX]; /* of this block */
+  uint8_t *state, *value; /* of this block */
+  size_t first, last;     /* of these bytes something is said in it, or of none: first > last */
 };
 
 struct answer {
-  uint8_t state[CT_STEPS_MEMORY_MAX];
-  uint8_t *bytes;
+  uint8_t *state, *bytes;
   size_t open; /* so many bytes */
 };
+
+static void
+set_open(struct memory *m)
+{
+  if (m->first <= m->last) {
+    memset(m->state + m->first, OPEN, m->last - m->first + 1);
+  }
+  m->first = SIZE_MAX;
+  m->last = 0;
+}
+
+static void
+widen(struct memory *m, size_t first, size_t last)
+{
+  m->first = first < m->first ? first : m->first;
+  m->last = last > m->last ? last : m->last;
+}
 
 /* The bytes from address on, of which have are at value (NULL: none); rest of them unknown. */
 static void
@@ -32,6 +49,9 @@ note(struct memory *m, uint64_t address, uint64_t bytes, const uint8_t *value, u
   uint64_t end = address + bytes < address ? UINT64_MAX : address + bytes;
   uint64_t first = address > m->address ? address : m->address;
   uint64_t last = end < m->address + m->size ? end : m->address + m->size;
+  if (first < last) {
+    widen(m, (size_t)(first - m->address), (size_t)(last - 1 - m->address));
+  }
   for (uint64_t at = first; at < last; at++) {
     bool is_known = value != NULL && at - address < have;
     m->state[at - m->address] = is_known ? KNOWN : LOST;
@@ -86,6 +106,7 @@ visit_event(void *context, const struct ct_steps_event *event)
   struct ct_stream_memory memory;
   if (ct_steps_is_gap(event) && event->step <= m->before) {
     memset(m->state, LOST, m->size);
+    widen(m, 0, m->size - 1);
   }
   if (event->kind == CT_STREAM_MEMORY && event->step <= m->before) {
     memcpy(&memory, event->data, sizeof(memory));
@@ -97,14 +118,14 @@ visit_event(void *context, const struct ct_steps_event *event)
 static void
 take(struct memory *m, struct answer *answer)
 {
-  for (size_t i = 0; i < m->size; i++) {
+  for (size_t i = m->first; i <= m->last; i++) {
     if (answer->state[i] == OPEN && m->state[i] != OPEN) {
       answer->state[i] = m->state[i];
       answer->bytes[i] = m->value[i];
       answer->open--;
     }
   }
-  memset(m->state, OPEN, m->size);
+  set_open(m);
 }
 
 /* A block of which the index knows the chunks, from its end. */
@@ -126,12 +147,10 @@ read_chunks(struct memory *m, struct answer *answer, const struct ct_steps_index
   }
 }
 
-int
-ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, size_t size,
-                uint64_t before, uint8_t *bytes, uint8_t *known)
+/* What is said of the bytes, up to where nothing is open: answer.state is OPEN for each of them before. */
+static int
+search(struct ct_steps_reader *reader, struct ct_steps_index **index, struct memory *m, struct answer *answer)
 {
-  struct memory m = {.address = address, .size = size, .before = before};
-  struct answer answer = {.bytes = bytes, .open = size};
   size_t block = 0;
   uint64_t read = 0;
   int code = 0;
@@ -140,27 +159,42 @@ ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, u
     return CT_ENOMEM;
   }
   if (ct_steps_reader_blocks(reader) != 0) {
-    block = ct_steps_reader_find(reader, before) + 1;
+    block = ct_steps_reader_find(reader, m->before) + 1;
   }
-  ct_steps_cursor_events(cursor, visit_event, &m);
-  while (block > 0 && answer.open > 0 && code == 0) {
+  ct_steps_cursor_events(cursor, visit_event, m);
+  while (block > 0 && answer->open > 0 && code == 0) {
     block--;
     code = ct_steps_index_want(reader, block, read, MANY, index);
     read += ct_steps_reader_place(reader, block)->steps;
     ct_steps_cursor_use_index(cursor, *index);
     if (code == 0 && *index != NULL) {
-      read_chunks(&m, &answer, *index, block, cursor);
+      read_chunks(m, answer, *index, block, cursor);
     } else if (code == 0) {
-      ct_steps_cursor_scan(cursor, block, before, visit_step, &m);
+      ct_steps_cursor_scan(cursor, block, m->before, visit_step, m);
       ct_steps_cursor_pass_events(cursor);
-      take(&m, &answer);
+      take(m, answer);
     }
-  }
-  for (size_t i = 0; i < size; i++) {
-    known[i] = answer.state[i] == KNOWN;
-    bytes[i] = known[i] != 0 ? bytes[i] : 0;
+    code = code == 0 && ct_steps_reader_is_over(reader) ? CT_ECANCELED : code;
   }
   ct_steps_cursor_close(cursor);
+  return code;
+}
+
+int
+ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, size_t size,
+                uint64_t before, uint8_t *bytes, uint8_t *known)
+{
+  struct memory m = {.address = address, .size = size, .before = before, .first = SIZE_MAX};
+  struct answer answer = {.state = known, .bytes = bytes, .open = size};
+  m.state = calloc(size + 1, 2);
+  m.value = m.state + size;
+  memset(known, OPEN, size);
+  int code = m.state != NULL ? search(reader, index, &m, &answer) : CT_ENOMEM;
+  for (size_t i = 0; i < size; i++) {
+    known[i] = known[i] == KNOWN;
+    bytes[i] = known[i] != 0 ? bytes[i] : 0;
+  }
+  free(m.state);
   return code;
 }
 
@@ -170,6 +204,7 @@ struct ct_steps_recall {
   struct ct_steps_reader *reader;
   struct ct_steps_cursor *cursor; /* before step memory.before, if is_there */
   struct memory memory;
+  uint8_t state[CT_STEPS_MEMORY_MAX], value[CT_STEPS_MEMORY_MAX];
   size_t block;
   bool is_there;
 };
@@ -180,6 +215,8 @@ ct_steps_recall_open(struct ct_steps_reader *reader)
   struct ct_steps_recall *recall = calloc(1, sizeof(*recall));
   if (recall != NULL) {
     recall->reader = reader;
+    recall->memory.state = recall->state;
+    recall->memory.value = recall->value;
     recall->cursor = ct_steps_cursor_open(reader);
   }
   if (recall != NULL && recall->cursor == NULL) {

@@ -9,11 +9,12 @@
 
 #include "steps/index.h"
 
-#define CT_STEPS_MEMORY_MAX 4096
+#define CT_STEPS_MEMORY_MAX 4096 /* bytes of ct_steps_recall_memory */
 
 /*
- * The size (at most CT_STEPS_MEMORY_MAX) bytes at address before that step; known: a byte each, 0 or 1. *index: opened
- * when it is needed, and kept; NULL before the first call. 0 or CT_ENOMEM.
+ * The size bytes at address before that step; known: a byte each, 0 or 1. *index: opened when it is needed, and kept;
+ * NULL before the first call. Many bytes at once cost as many chunks as their last values are in. 0, CT_ENOMEM,
+ * CT_ECANCELED (by the reader's watch).
  */
 int ct_steps_memory(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, size_t size,
                     uint64_t before, uint8_t *bytes, uint8_t *known);
