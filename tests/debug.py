@@ -274,6 +274,17 @@ def over_a_port(scene):
         expect(wrong.returncode == status and wrong.stderr.count("\n") in (1, 2), f"{words}: {wrong}")
 
 
+@case
+def slow_answers(scene):
+    """An answer that takes longer than gdb waits without a word: opening the recording, and a search."""
+    folder = scene.recorded()
+    server = f"target remote | CONTRAIL_TEST_DEBUG_ANSWER_MS=4500 exec {scene.contrail} debug --stdio {folder}"
+    done = scene.execute("gdb", "-q", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set remotetimeout 1", "-ex", server, "-ex", "bt",
+                         "-ex", "find /b &head, +8, 0xee, 0xee", "-ex", "print head->value", "-ex", "break spoil", "-ex", "reverse-continue", timeout=SECONDS)
+    expect("sum ()" in done.stdout and "Pattern not found" in done.stdout and "spoil (i=0x" in done.stdout, f"{done}")
+    expect("packet error" not in done.stdout + done.stderr and "Timed out" not in done.stdout + done.stderr, f"{done}")
+
+
 if __name__ == "__main__":
     harness.patient_threads()
     main(__doc__, Scene)

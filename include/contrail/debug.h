@@ -27,6 +27,7 @@ struct ct_debug_options {
   /* Told a line when an answer is about memory that is known in part only (find); NULL: nobody is. */
   void (*note)(void *context, const char *line);
   void *note_context;
+  int out; /* a debugger waits there already: it hears meanwhile that it is to wait on (ct_debug_serve then); 0: none */
 };
 
 /* path: a folder with files steps.TID, or one such file. 0; errors as of ct_steps_write. */

@@ -238,6 +238,7 @@ run(int argc, char **argv)
     return CT_EXIT_USAGE;
   }
   given.tid = (uint32_t)tid;
+  given.out = wanted.is_stdio ? STDOUT_FILENO : 0;
   if (ct_debug_open(path, &given, &debug, &diag) != CT_OK) {
     return ct_command_failed(&ct_command_debug, "%s", diag.text);
   }

@@ -4,13 +4,15 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { INTERRUPT = 3, ESCAPE = '}', TURN = 0x20 };
+enum { INTERRUPT = 3, ESCAPE = '}', TURN = 0x20, PATIENCE_MS = 500 };
 
 void
 ct_packets_begin(struct ct_packets *packets, int in, int out)
@@ -173,4 +175,92 @@ ct_packet_put(struct ct_packets *packets, const void *data, size_t size)
   } while (sent && packets->acknowledges && c == '-');
   free(text);
   return sent && c >= 0;
+}
+
+/* ---- while an answer is being made ---- */
+
+/* A byte that is no part of a packet, if there is room for it at once. */
+static void
+send_plus(int out)
+{
+  struct pollfd ready = {.fd = out, .events = POLLOUT};
+  if (poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT) != 0 && send(out, "+", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+      errno == ENOTSOCK) {
+    ssize_t sent = write(out, "+", 1);
+    (void)sent; /* that the other end is gone is seen by the answer */
+  }
+}
+
+static void *
+keep_waiting(void *argument)
+{
+  struct ct_waiting *w = argument;
+  pthread_mutex_lock(&w->lock);
+  while (!w->ends) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += PATIENCE_MS * 1000000l;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (!w->is_made) {
+      pthread_cond_wait(&w->changed, &w->lock);
+    } else if (pthread_cond_timedwait(&w->changed, &w->lock, &until) == ETIMEDOUT && w->is_made && !w->ends) {
+      send_plus(w->out);
+    }
+  }
+  pthread_mutex_unlock(&w->lock);
+  return NULL;
+}
+
+void
+ct_waiting_begin(struct ct_waiting *waiting, int out)
+{
+  pthread_condattr_t attributes;
+  sigset_t all, old;
+  waiting->out = out;
+  waiting->is_made = true;
+  waiting->ends = false;
+  pthread_mutex_init(&waiting->lock, NULL);
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&waiting->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  sigfillset(&all); /* signals are for the caller's threads; a pipe that nobody reads ends nobody */
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  waiting->is_started = pthread_create(&waiting->thread, NULL, keep_waiting, waiting) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (!waiting->is_started) {
+    pthread_cond_destroy(&waiting->changed);
+    pthread_mutex_destroy(&waiting->lock);
+  }
+}
+
+static void
+change(struct ct_waiting *waiting, bool is_made, bool ends)
+{
+  pthread_mutex_lock(&waiting->lock);
+  waiting->is_made = is_made;
+  waiting->ends = ends;
+  pthread_cond_signal(&waiting->changed);
+  pthread_mutex_unlock(&waiting->lock);
+}
+
+void
+ct_waiting_set(struct ct_waiting *waiting, bool is_made)
+{
+  if (waiting->is_started) {
+    change(waiting, is_made, false);
+  }
+}
+
+void
+ct_waiting_end(struct ct_waiting *waiting)
+{
+  if (waiting->is_started) {
+    change(waiting, false, true);
+    pthread_join(waiting->thread, NULL);
+    pthread_cond_destroy(&waiting->changed);
+    pthread_mutex_destroy(&waiting->lock);
+    waiting->is_started = false;
+  }
 }

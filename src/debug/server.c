@@ -7,6 +7,7 @@
 #include <contrail/debug.h>
 
 #include "base/sized.h"
+#include "base/test_point.h"
 #include "debug/packet.h"
 #include "debug/registers.h"
 #include "debug/tape.h"
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { FILES_MAX = 16, PREAD_MAX = 0x3000, STARTS_WITH = sizeof("steps.") - 1 };
@@ -27,6 +29,7 @@ struct ct_debug {
   struct ct_tape tape;
   uint32_t tid;
   struct ct_packets packets;
+  struct ct_waiting waiting;
   void (*note)(void *context, const char *line); /* NULL: not */
   void *note_context;
   uint64_t unknown;     /* bytes of the search that goes on */
@@ -67,6 +70,35 @@ find_steps(const char *folder, uint32_t tid, char *path, size_t size, struct ct_
                                tid != 0 ? " of that thread" : " (see contrail itrace)");
 }
 
+/* Tests make a long question of a short one. */
+static void
+take_long(void)
+{
+  uint64_t ns = ct_test_duration_ns("CONTRAIL_TEST_DEBUG_ANSWER_MS", 0);
+  struct timespec time = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+  nanosleep(&time, NULL);
+}
+
+static int
+open_tape(struct ct_debug *debug, const char *file, const struct ct_debug_options *options, struct ct_diag *diag)
+{
+  take_long();
+  int code = ct_tape_open(file, &debug->tape, diag);
+  if (code != 0) {
+    return code;
+  }
+  if (options->has_step && options->step > debug->tape.steps) {
+    code = ct_fail(diag, CT_ERANGE, "it has %" PRIu64 " steps", debug->tape.steps);
+    ct_tape_close(&debug->tape);
+    return code;
+  }
+  debug->tid = (uint32_t)ct_steps_reader_head(debug->tape.reader)->tid;
+  if (options->has_step) {
+    ct_tape_go(&debug->tape, options->step);
+  }
+  return 0;
+}
+
 int
 ct_debug_open(const char *path, const struct ct_debug_options *given, struct ct_debug **out, struct ct_diag *diag)
 {
@@ -85,21 +117,17 @@ ct_debug_open(const char *path, const struct ct_debug_options *given, struct ct_
   if (debug == NULL) {
     return code != 0 ? code : ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  code = ct_tape_open(file, &debug->tape, diag);
-  if (code == 0 && options.has_step && options.step > debug->tape.steps) {
-    code = ct_fail(diag, CT_ERANGE, "it has %" PRIu64 " steps", debug->tape.steps);
-    ct_tape_close(&debug->tape);
+  if (options.out != 0) {
+    ct_waiting_begin(&debug->waiting, options.out);
   }
+  code = open_tape(debug, file, &options, diag);
   if (code != 0) {
+    ct_waiting_end(&debug->waiting);
     free(debug);
     return code;
   }
   debug->note = options.note;
   debug->note_context = options.note_context;
-  debug->tid = (uint32_t)ct_steps_reader_head(debug->tape.reader)->tid;
-  if (options.has_step) {
-    ct_tape_go(&debug->tape, options.step);
-  }
   *out = debug;
   return 0;
 }
@@ -114,6 +142,7 @@ void
 ct_debug_close(struct ct_debug *debug)
 {
   if (debug != NULL) {
+    ct_waiting_end(&debug->waiting);
     for (int i = 0; i < FILES_MAX; i++) {
       if (debug->files[i] != 0) {
         close(debug->files[i]);
@@ -261,6 +290,7 @@ search_memory(struct ct_debug *debug, const char *at)
   const char *end = debug->packets.packet + debug->packets.length;
   debug->tape.is_asked = is_asked;
   debug->tape.context = &debug->packets;
+  take_long();
   if (!number(&at, &address) || *at++ != ';' || !number(&at, &bytes) || *at++ != ';' ||
       !ct_tape_find(&debug->tape, address, bytes, (const uint8_t *)at, (size_t)(end - at), &found)) {
     fputs("E01", debug->out);
@@ -554,33 +584,60 @@ answer(struct ct_debug *debug)
   return true;
 }
 
+/* Does gdb wait for the answer as long as it takes? It then takes nothing but the answer. */
+static bool
+resumes(const char *packet)
+{
+  const char *at = packet;
+  return (packet[0] != 0 && strchr("cCsSb", packet[0]) != NULL) || begins(&at, "vCont;");
+}
+
+/* Of the packet, or the interrupt. False: the debugger has done. */
+static bool
+make_answer(struct ct_debug *debug, enum ct_packet_kind kind)
+{
+  if (kind == CT_PACKET_INTERRUPT) {
+    put_stop(debug, CT_TAPE_INTERRUPTED);
+    return true;
+  }
+  if (strcmp(debug->packets.packet, "QStartNoAckMode") == 0) {
+    fputs("OK", debug->out);
+    return true;
+  }
+  ct_waiting_set(&debug->waiting, !resumes(debug->packets.packet));
+  bool goes_on = answer(debug);
+  ct_waiting_set(&debug->waiting, false);
+  return goes_on;
+}
+
 void
 ct_debug_serve(struct ct_debug *debug, int in, int out)
 {
   bool goes_on = true;
+  if (debug->waiting.out != out) {
+    ct_waiting_end(&debug->waiting);
+    ct_waiting_begin(&debug->waiting, out);
+  }
+  ct_waiting_set(&debug->waiting, false);
   ct_packets_begin(&debug->packets, in, out);
   while (goes_on) {
     enum ct_packet_kind kind = ct_packet_take(&debug->packets);
     if (kind == CT_PACKET_GONE) {
-      return;
+      break;
     }
     debug->out = open_memstream(&debug->text, &debug->size);
     if (debug->out == NULL) {
-      return;
+      break;
     }
-    bool quiet = strcmp(debug->packets.packet, "QStartNoAckMode") == 0;
-    if (kind == CT_PACKET_INTERRUPT) {
-      put_stop(debug, CT_TAPE_INTERRUPTED);
-    } else if (quiet) {
-      fputs("OK", debug->out);
-    } else {
-      goes_on = answer(debug);
-    }
-    bool is_last_word = debug->packets.packet[0] == 'k' && kind == CT_PACKET_TAKEN;
+    bool quiet = kind == CT_PACKET_TAKEN && strcmp(debug->packets.packet, "QStartNoAckMode") == 0;
+    bool is_last_word = kind == CT_PACKET_TAKEN && debug->packets.packet[0] == 'k';
+    goes_on = make_answer(debug, kind);
     goes_on = fclose(debug->out) == 0 && goes_on;
     bool sent = is_last_word || ct_packet_put(&debug->packets, debug->text, debug->size);
     free(debug->text);
     debug->packets.acknowledges = debug->packets.acknowledges && !quiet;
     goes_on = goes_on && sent;
   }
+  ct_waiting_end(&debug->waiting);
+  debug->waiting.out = 0;
 }
