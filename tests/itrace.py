@@ -637,6 +637,54 @@ def only_some_calls(scene):
         expect(wrong.returncode in (2, 125) and wrong.stdout == "" and wrong.stderr.count("\n") <= 2, f"{words}: {wrong}")
 
 
+MANY = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+static volatile long signals;
+static void on_signal(int s) { (void)s; signals++; }
+/* Each call with other flags, rax and rcx; what it finds of them. */
+__asm__(".globl wanted\n.type wanted, @function\nwanted:\n pushf\n pop %rdx\n xor %rcx, %rax\n xor %rdx, %rax\n ret\n.size wanted, .-wanted\n");
+int main(int c, char **v)
+{
+  struct itimerval every = {{0, 3000}, {0, 3000}};
+  unsigned long sum = 0, n = c > 1 ? 200000 : 1;
+  struct rusage used;
+  signal(SIGALRM, on_signal);
+  setitimer(ITIMER_REAL, &every, 0);
+  for (unsigned long i = 0; i < n; i++) {
+    unsigned long got, x = i * 0x9e3779b97f4a7c15ul, flags = (x >> 40 & 0x8d5) | 2;
+    __asm__ volatile("push %3\n popf\n call wanted\n" : "=a"(got) : "0"(x), "c"(i ^ x << 7), "r"(flags), "D"(i) : "rdx", "cc", "memory");
+    sum = sum * 31 + (got & ~0x200ul);
+  }
+  every = (struct itimerval){0};
+  setitimer(ITIMER_REAL, &every, 0);
+  getrusage(RUSAGE_SELF, &used);
+  printf("%lx\n", sum);
+  fprintf(stderr, "%ld waits, signals %d\n", used.ru_nvcsw, signals > 0);
+  return 0;
+}
+"""
+
+
+@case
+def calls_that_are_not_wanted(scene):
+    """A condition that does not hold is seen without the tracer; flags and registers stay, signals come. All operators."""
+    program = scene.compile(scene.write("many.c", MANY), "-O1", "-mno-red-zone")
+    alone = subprocess.run([program, "x"], capture_output=True, text=True, timeout=SECONDS)
+    for number, (when, calls) in enumerate((("rdi == 77777", 1), ("rdi < 2", 2), ("rdi >= 199997", 3), ("arg1 <= -1", 0), ("rdi > 199995", 4), ("rcx == 0x123456789", 0), ("rax == -7", 0),
+                                            ("r12 == 0x7fffffffffffffff", 0))):
+        done = scene.execute(scene.contrail, "itrace", "-o", scene.path(f"many{number}"), "--function", "wanted", "--when", when, "--", program, "x", timeout=SECONDS)
+        expect(done.returncode == 0 and done.stdout == alone.stdout and "signals 1" in done.stderr, f"{when}: {done} {alone}")
+        expect(f" {calls} call" in done.stderr if calls != 0 else "not called with that condition" in done.stderr, f"{when}: {done.stderr}")
+        waits = int(re.search(r"(\d+) waits", done.stderr).group(1))
+        expect(waits < 50000, f"{when}: {waits} waits for the tracer in 200,000 calls")
+    unequal = scene.execute(scene.contrail, "itrace", "-o", scene.path("unequal"), "--function", "wanted", "--when", "rdi != 0", "--", program, timeout=SECONDS)
+    expect("not called with that condition" in unequal.stderr, f"{unequal}")
+
+
 @case
 def calls_of_a_process(scene):
     """Calls of a process that runs, again and again; it is released when there were enough, and goes on."""

@@ -729,6 +729,12 @@ ct_code_cache_watch(struct ct_code_cache *cache, uint64_t pc)
 }
 
 void
+ct_code_cache_watch_if(struct ct_code_cache *cache, const struct ct_condition *condition)
+{
+  cache->place.condition = *condition;
+}
+
+void
 ct_code_cache_step_switches(struct ct_code_cache *cache)
 {
   cache->place.steps_switches = true;

@@ -77,10 +77,12 @@ void ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t u
 /* The unit of that exit is no longer what the program has there. */
 void ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number);
 /*
- * From now on no unit has the instruction at pc, but for one that is an exit of kind CT_EXIT_WATCHED. May forget all
- * units. 0 or CT_ENOMEM.
+ * From now on no unit has the instruction at pc, but for one that begins with an exit of kind CT_EXIT_WATCHED. May
+ * forget all units. 0 or CT_ENOMEM.
  */
 int ct_code_cache_watch(struct ct_code_cache *cache, uint64_t pc);
+/* Of a cache without records: it is one only where the condition holds; for units that are made from now on. */
+void ct_code_cache_watch_if(struct ct_code_cache *cache, const struct ct_condition *condition);
 bool ct_code_cache_is_watched(const struct ct_code_cache *cache, uint64_t pc);
 /* Switches of stacks are executed where they are; for units that are made from now on. */
 void ct_code_cache_step_switches(struct ct_code_cache *cache);

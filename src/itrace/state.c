@@ -51,6 +51,13 @@ get_reg(const struct user_regs_struct *regs, enum ct_reg reg)
   return *(const unsigned long long *)((const char *)regs + places[reg]);
 }
 
+static void
+take_flags(const struct ct_itrace_slots *slots, struct user_regs_struct *regs)
+{
+  regs->eflags = (regs->eflags & ~(FLAGS_OF_LAHF | FLAG_OF)) | (slots->flags >> 8 & FLAGS_OF_LAHF) |
+                 ((slots->flags & 1) != 0 ? FLAG_OF : 0);
+}
+
 /* What the wait for the tracer changes is in the slots. */
 static void
 take_waiting(const struct ct_itrace_slots *slots, struct user_regs_struct *regs)
@@ -59,8 +66,7 @@ take_waiting(const struct ct_itrace_slots *slots, struct user_regs_struct *regs)
   for (size_t i = 0; i < sizeof(saved); i++) {
     set_reg(regs, (enum ct_reg)saved[i], slots->regs[saved[i]]);
   }
-  regs->eflags = (regs->eflags & ~(FLAGS_OF_LAHF | FLAG_OF)) | (slots->flags >> 8 & FLAGS_OF_LAHF) |
-                 ((slots->flags & 1) != 0 ? FLAG_OF : 0);
+  take_flags(slots, regs);
   regs->orig_rax = ~0ull;
 }
 
@@ -151,6 +157,9 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
     take_waiting(slots, regs);
   } else if (recovery.rax_is_slot) {
     regs->rax = slots->regs[CT_RAX];
+  }
+  if (recovery.flags_are_slot) {
+    take_flags(slots, regs);
   }
   if (ct_tracer_records(tracer)) {
     out->place = take_record(slots, &recovery, regs);

@@ -216,6 +216,7 @@ ct_watch_look(struct ct_watch *watch, struct ct_process *process, struct ct_code
   if (watch->is_function && watch->from.function == NULL) { /* a call's begin is known */
     return watch->maps++ == 0 ? watch_place(watch, &watch->from, without, &watch->places, diag) : 0;
   }
+  ct_code_cache_watch_if(without, &watch->condition);
   snprintf(path, sizeof(path), "/proc/%d/maps", (int)process->pid);
   FILE *file = fopen(path, "re");
   if (file == NULL || getdelim(&text, &size, 0, file) <= 0) {

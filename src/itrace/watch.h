@@ -8,6 +8,7 @@
 #define CT_ITRACE_WATCH_H
 
 #include "base/error.h"
+#include "x86/translate.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,14 +17,6 @@
 
 struct ct_code_cache;
 struct ct_process;
-
-/* "arg1 > 5", "rdi != 0": a register as it is at the first instruction, against a number. */
-struct ct_condition {
-  uint8_t reg; /* enum ct_reg */
-  uint8_t op;  /* enum ct_condition_op */
-  int64_t value;
-};
-enum ct_condition_op { CT_ALWAYS, CT_EQUAL, CT_UNEQUAL, CT_LESS, CT_LESS_EQUAL, CT_MORE, CT_MORE_EQUAL };
 
 /* 0, or CT_EINVAL and why. text NULL: always. */
 int ct_condition_parse(const char *text, struct ct_condition *out, struct ct_diag *diag);

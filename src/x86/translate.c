@@ -650,10 +650,14 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   w.now.r10_is_slot = w.now.r11_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
   clear(unit, pc);
-  if (ct_block_is_watched(place, pc)) {
+  bool is_watched = ct_block_is_watched(place, pc);
+  if (is_watched && (place->records || place->condition.op == CT_ALWAYS)) {
     emit_asking(&w, CT_EXIT_WATCHED, pc);
     finish(&w);
     return;
+  }
+  if (is_watched) {
+    ct_writer_ask_if(&w, &place->condition, pc);
   }
   const struct ct_sequence *sequence = is_checked ? NULL : ct_sequence_at(place, pc);
   if (sequence != NULL && ct_sequence_emit(&w, sequence, code, size)) {

@@ -20,7 +20,7 @@ enum {
   CT_UNIT_SIDES_MAX = 8,
   CT_UNIT_STRETCHES_MAX = 8,
   CT_UNIT_PARTS_MAX = 1 + CT_UNIT_SIDES_MAX,
-  CT_UNIT_EXITS_MAX = 4 + CT_UNIT_SIDES_MAX,
+  CT_UNIT_EXITS_MAX = 5 + CT_UNIT_SIDES_MAX,
   CT_RECOVERY_MAX = 8 * (CT_UNIT_INSNS_MAX + CT_UNIT_SIDES_MAX + CT_UNIT_EXITS_MAX),
 };
 
@@ -40,6 +40,14 @@ bool ct_sequence_of(const uint8_t bytes[CT_SEQUENCE_BYTES], struct ct_sequence *
  */
 bool ct_sequence_find(uint64_t pc, const uint8_t *code, size_t size, size_t *at, uint64_t *descriptor);
 
+/* "arg1 > 5", "rdi != 0": a register against a number, both with a sign. */
+struct ct_condition {
+  uint8_t reg; /* enum ct_reg */
+  uint8_t op;  /* enum ct_condition_op */
+  int64_t value;
+};
+enum ct_condition_op { CT_ALWAYS, CT_EQUAL, CT_UNEQUAL, CT_LESS, CT_LESS_EQUAL, CT_MORE, CT_MORE_EQUAL };
+
 /* What stands where the translated code is to run. Addresses in the target. */
 struct ct_translation_place {
   uint32_t shared;         /* struct ct_itrace_slots and what follows it; below 2 GiB */
@@ -50,6 +58,7 @@ struct ct_translation_place {
   bool has_bmi2;           /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */
   const uint64_t *watched; /* addresses, ascending, where the program does not go on without the tracer */
   uint32_t watched_count;
+  struct ct_condition condition;       /* without records: it does if that does not hold there */
   const struct ct_sequence *sequences; /* restartable ones of the thread, whose struct rseq is at rseq */
   uint32_t sequence_count, rseq_signature;
   uint64_t rseq;       /* 0: it has none */
@@ -66,7 +75,8 @@ struct ct_recovery {
   uint8_t rcx_is : 2;     /* enum ct_recovery_rcx */
   uint8_t is_waiting : 1; /* the registers that a system call changes are in the slots, and the flags */
   uint8_t rax_is_slot : 1;
-  uint8_t borrowed; /* the register whose value is in slots.spill; CT_NO_REG: none */
+  uint8_t flags_are_slot : 1; /* those of lahf, and OF */
+  uint8_t borrowed;           /* the register whose value is in slots.spill; CT_NO_REG: none */
   /* Of records: */
   uint8_t r10_is_slot : 1;    /* the program's r10 is in slots.app_r10 */
   uint8_t r11_is_slot : 1;    /* the program's r11 is in slots.app_r11, and the thread's is where the record begins */

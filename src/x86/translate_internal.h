@@ -112,6 +112,8 @@ ct_writer_here(const struct ct_writer *w)
 struct ct_recovery *ct_writer_note(struct ct_writer *w, uint64_t pc);
 /* The label, of branches in the hot code, is here in the cold code. */
 void ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label);
+/* Asks the tracer (CT_EXIT_WATCHED) if the condition holds at pc, whose instruction comes next. */
+void ct_writer_ask_if(struct ct_writer *w, const struct ct_condition *condition, uint64_t pc);
 /* Can an instruction here refer to that address relative to rip? */
 bool ct_writer_reaches(const struct ct_writer *w, uint64_t address);
 /* The instruction, whose operand is relative to rip and in reach from here. */

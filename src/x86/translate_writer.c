@@ -48,3 +48,59 @@ ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label)
     memcpy(w->hot->bytes + label->uses[i], &distance, sizeof(distance));
   }
 }
+
+/* The flags that lahf and seto have left in the slot, rcx and rax. */
+static void
+emit_restore(struct ct_writer *w)
+{
+  ct_emit_mov_load(w->out, CT_RCX, CT_SLOT(w->place, spill_rcx));
+  ct_emit_mov_load(w->out, CT_RAX, CT_SLOT(w->place, flags));
+  ct_emit_set_of_from_al(w->out);
+  ct_emit_sahf(w->out);
+  ct_emit_mov_load(w->out, CT_RAX, CT_SLOT(w->place, spill));
+}
+
+/* rax, rcx and the flags are in slots, and the notes say so. Goes to the label if the condition does not hold. */
+static void
+emit_compare(struct ct_writer *w, const struct ct_condition *condition, uint64_t pc, struct ct_code_label *otherwise)
+{
+  static const uint8_t opposites[] = {[CT_EQUAL] = CT_JNE,     [CT_UNEQUAL] = CT_JE, [CT_LESS] = CT_JGE,
+                                      [CT_LESS_EQUAL] = CT_JG, [CT_MORE] = CT_JLE,   [CT_MORE_EQUAL] = CT_JL};
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, spill), CT_RAX);
+  w->now.borrowed = CT_RAX;
+  ct_writer_note(w, pc);
+  ct_emit_lahf(w->out);
+  ct_emit_seto_al(w->out);
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, flags), CT_RAX);
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_rcx), CT_RCX);
+  w->now.flags_are_slot = 1;
+  w->now.rcx_is = CT_RCX_SPILLED;
+  ct_writer_note(w, pc);
+  if (condition->reg == CT_RAX) {
+    ct_emit_mov_load(w->out, CT_RAX, CT_SLOT(w->place, spill));
+  } else {
+    ct_emit_mov(w->out, CT_RAX, (enum ct_reg)condition->reg);
+  }
+  ct_emit_movabs(w->out, CT_RCX, (uint64_t)condition->value);
+  ct_emit_cmp(w->out, CT_RAX, CT_RCX);
+  ct_emit_jcc_label(w->out, (enum ct_cond)opposites[condition->op], otherwise);
+}
+
+void
+ct_writer_ask_if(struct ct_writer *w, const struct ct_condition *condition, uint64_t pc)
+{
+  struct ct_code_label otherwise = {.count = 0};
+  struct ct_recovery own = w->now, kept;
+  ct_writer_note(w, pc);
+  emit_compare(w, condition, pc, &otherwise);
+  kept = w->now;
+  emit_restore(w);
+  w->now = own;
+  ct_translate_leave(w, pc, CT_EXIT_WATCHED);
+  ct_code_label_bind(w->out, &otherwise);
+  w->now = kept;
+  ct_writer_note(w, pc);
+  emit_restore(w);
+  w->now = own;
+  ct_writer_note(w, pc);
+}
