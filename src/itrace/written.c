@@ -7,6 +7,7 @@
 #include <asm/stat.h>
 #include <asm/statfs.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/aio_abi.h>
 #include <linux/fcntl.h>
 #include <linux/ioctl.h>
@@ -224,10 +225,12 @@ read_at(const struct list *list, uint64_t address, void *bytes, size_t size)
   return address != 0 && ct_process_read(list->process, address, bytes, size) == 0;
 }
 
+/* No call takes more pieces than IOV_MAX: a larger count is what the target has written over the call's number. */
 static void
 put_vector(struct list *list, uint64_t at, uint64_t count, uint64_t bytes)
 {
   struct iovec piece;
+  count = count < IOV_MAX ? count : IOV_MAX;
   for (uint64_t i = 0; i < count && bytes != 0 && list->count < CT_WRITTEN_MAX; i++) {
     if (!read_at(list, at + i * sizeof(piece), &piece, sizeof(piece))) {
       return;
