@@ -50,7 +50,7 @@ take_part(struct ct_units *units, const uint8_t *at, size_t left, struct ct_reco
   out->kind = CT_RECORD_DAMAGED;
   if (left >= sizeof(part)) {
     memcpy(&part, at, sizeof(part));
-    plan = part.word == CT_STREAM_PART ? ct_units_decode(units, part.unit) : NULL;
+    plan = part.word == CT_STREAM_PART && units != NULL ? ct_units_decode(units, part.unit) : NULL;
   }
   if (plan == NULL || part.first > part.end || part.end > plan->insns) {
     return;
@@ -232,7 +232,8 @@ take_event(const uint8_t *at, size_t left, struct ct_record *record)
   if ((word & CT_STREAM_PART) != CT_STREAM_EVENT) {
     return false;
   }
-  ct_stream_take_other(NULL, at, left, record); /* which asks for units only of parts */
+  /* Without units no part is taken, also where the target has made one of it since: the bytes may be shared with it. */
+  ct_stream_take_other(NULL, at, left, record);
   return record->kind == CT_RECORD_EVENT;
 }
 
