@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """A target that writes over what it shares with contrail, and over what contrail has put into it: the header of the ring,
 lists, counts, requests, events, output, crash records, descriptors; and that makes holes in the ring and tries to cut it
-off (hostile/scribble.c). It is recorded, followed, attached to and detached from, left by a killed contrail and
-cleaned. Whatever becomes of the target: contrail ends in time, by itself or by SIGTERM, with a status and a line,
+off (hostile/scribble.c). It is recorded, with all kinds of options, followed, attached to and detached from, left by a killed
+contrail and cleaned; and its instructions are recorded, while it writes over what its thread and the tracer share. Whatever becomes of the target: contrail ends in time, by itself or by SIGTERM, with a status and a line,
 not by a signal, and AddressSanitizer finds nothing where it is built with it (make asan).
 
     tests/hostile.py [--seconds N] [--seed N] [--filter 'WAY WHAT WHO'] [--build DIR] [--keep]
@@ -27,7 +27,12 @@ from processes import children_of, threads_of
 
 KINDS = {"header": "h", "counts": "n", "inside": "i", "requests": "q", "handshakes": "v", "crashes": "k", "activations": "a",
          "events": "e", "generations": "g", "output": "p", "config": "c", "stores": "t", "regions": "r", "holes": "m",
-         "anywhere": "s", "walks": "w", "lists": "ict", "ring": "hnaeps", "rows": "ae", "all": "hniqvkaepctrms"}
+         "anywhere": "s", "walks": "w", "detail": "d", "counters": "b", "lists": "ict", "ring": "hnaeps", "rows": "ae", "all": "hniqvkaepctrmsdb"}
+# What has parts of the ring, and threads of contrail's, of its own.
+OPTIONS = (["--detail"], ["--detail", "--members"], ["--args"], ["--budget", "10%"], ["--last", "1s"], ["--last", "8M", "--detail"],
+           ["--on", "nested > 1us: dump", "--last", "1s"], ["--on", "signal"], ["--on", "leaf > 1us: detail nested"], ["--max-size", "8M"],
+           ["--mode", "light"], ["--itrace", "nested", "--itrace-calls", "50"], ["--no-wait", "--ring-size", "2"], ["--max-depth", "3"])
+KINDS_OF_ITRACE = {"steps": "j"}
 STALLS = ("exec", "regions", "vfork", "unmap")
 TARGET_MS = 900
 ROUNDS_MIN = 11  # the first kinds in all ways, however busy the machine is
@@ -52,7 +57,7 @@ class Scene(harness.Scene):
                          os.path.join(HERE, "hostile", name + ".c"), "-lpthread")
 
     def scribbler(self, ms=TARGET_MS):
-        return [os.path.join(self.options.top, "scribble"), str(self.seed), str(ms), KINDS[self.kind], self.who]
+        return [os.path.join(self.options.top, "scribble"), str(self.seed), str(ms), {**KINDS, **KINDS_OF_ITRACE}[self.kind], self.who]
 
     def start(self, *words):
         self.command = shlex.join([self.contrail, *words])
@@ -102,6 +107,36 @@ class Scene(harness.Scene):
 def record(scene):
     scene.judge(scene.start("record", "-o", "trace", "--", *scene.scribbler()), "record")
     scene.read()
+
+
+def options(scene):
+    words = random.Random(scene.seed).choice(OPTIONS)
+    scene.judge(scene.start("record", *words, "-o", "trace", "--", *scene.scribbler()), f"record {shlex.join(words)}")
+    scene.read()
+
+
+def itrace(scene):
+    """The instructions of a thread, from the program's start, or of one that runs."""
+    draw = random.Random(scene.seed)
+    words = draw.choice(([], ["-a"], ["--lossy"], ["--no-vector"], ["--live"], ["--function", "nested"]))
+
+    def judge(contrail):
+        scene.judge(contrail, "itrace", told=True)
+        if os.path.isdir(scene.trace) and any(name.startswith("steps.") for name in os.listdir(scene.trace)):
+            scene.traces += 1
+            scene.judge(scene.start("steps", "trace", "--tail", "-n", "50"), "steps")
+
+    def then(pid):
+        contrail = scene.start("itrace", "-q", *words, "-o", "trace", pid)
+        try:
+            contrail.wait(draw.random() * 1.5)
+        except subprocess.TimeoutExpired:
+            contrail.send_signal(signal.SIGTERM)
+        judge(contrail)
+    if draw.random() < 0.5:
+        judge(scene.start("itrace", "-q", *words, "-o", "trace", "--", *scene.scribbler()))
+    else:
+        with_target(scene, scene.scribbler(2500), then)
 
 
 def follow(scene):
@@ -189,7 +224,8 @@ def stall(scene):
         target.stdout.close()
 
 
-WAYS = {"stall": (stall, STALLS, "q"), **{way.__name__: (way, KINDS, "qtc") for way in (record, follow, attach, clean)}}
+WAYS = {"stall": (stall, STALLS, "q"), **{way.__name__: (way, KINDS, "qtc") for way in (record, options, follow, attach, clean)},
+        "itrace": (itrace, KINDS_OF_ITRACE, "q")}
 
 
 def play(scene):
@@ -206,6 +242,7 @@ for each_way, (_, kinds_of_way, whose) in WAYS.items():
         for each_who in whose:
             case(f"{each_way} {each_kind} {each_who}", way=each_way, kind=each_kind, who=each_who)(play)
 WORST = ["stall exec q", "stall vfork q", "stall regions q"]
+WORST += ["itrace steps q", "options detail q", "options all q", "options counters t"]
 WORST += [f"{way} {kind} q" for kind in ("counts", "config", "holes", "walks", "all", "inside", "crashes", "handshakes")
           for way in ("record", "attach", "clean")] + ["stall unmap q"]
 

@@ -6,12 +6,15 @@
  *
  *   scribble SEED MS WHAT WHO
  *
- * WHAT: letters of what is written over, see scribble. WHO: t, a thread of the program; c, a forked child, which shares
+ * WHAT: letters of what is written over, see scribble; j: what a thread whose instructions are recorded shares with its
+ * tracer, see scribble_itrace. WHO: t, a thread of the program; c, a forked child, which shares
  * the ring and leaves its parent in peace; q, a thread, and nothing else happens, so that no hook of the program's
  * comes upon what was written, and it lives on. The ring is looked for until it is there, so that it can be attached
  * to. What writes makes no calls that could be hooked: it is one function with raw system calls.
  */
 #define _GNU_SOURCE
+#include "ring/itrace.h"
+#include "ring/itrace_stream.h"
 #include "ring/layout.h"
 #include "ring/stacks.h"
 
@@ -57,7 +60,12 @@ draw(uint64_t *seed)
   return *seed;
 }
 
-static volatile uint64_t ring_at, ring_bytes, hog_at, walk_at;
+#define LOW_END       0x80000000ull /* what a recorded thread shares with its tracer lies below */
+#define RECORDS_MAX   8
+#define RECORDS_BYTES 0x400000ull
+
+static volatile uint64_t ring_at, ring_bytes, hog_at, walk_at, itrace_at;
+static uint64_t records_at[RECORDS_MAX], records_count;
 static uint64_t end_ms;
 static volatile unsigned sum;
 
@@ -106,8 +114,9 @@ ring_doorbells(struct ct_ring_header *ring)
 struct parts {
   struct ct_ring_header *ring;
   uint8_t *base, *slots, *table, *segments, *crash, *handshakes, *captures, *config, *agent, *stacks;
-  uint64_t hog; /* memory that is there, at a place for a chunk of return stores */
-  uint64_t segment_count, total, agent_bytes;
+  uint64_t hog;      /* memory that is there, at a place for a chunk of return stores */
+  uint8_t *counters; /* NULL: there are none */
+  uint64_t segment_count, detail_count, total, agent_bytes;
 };
 
 INLINE void
@@ -163,6 +172,45 @@ activation(struct parts *p, uint64_t *seed)
   entry->thread_seq = draw(seed) % 2 == 0 ? (uint32_t)draw(seed) % 8 : (uint32_t)draw(seed);
   entry->generation = draw(seed) % 8 == 0 ? (uint32_t)draw(seed) : (uint32_t)draw(seed) % 4;
   entry->state = CT_SEG_WORD(draw(seed) % 4, draw(seed) % (draw(seed) % 4 == 0 ? 0x4000 : 8), draw(seed) % 100000);
+}
+
+/* The lane of detail: which segments are whose, and records that claim to be of calls that there are. */
+INLINE void
+details(struct parts *p, uint64_t *seed)
+{
+  if (p->detail_count == 0) {
+    return;
+  }
+  uint64_t segment = p->segment_count + draw(seed) % (draw(seed) % 4 == 0 ? p->detail_count : 1);
+  struct ct_segment_entry *entry = (struct ct_segment_entry *)p->table + segment;
+  uint8_t *record = p->segments + segment * CT_SEGMENT_STRIDE + (draw(seed) % CT_SEGMENT_BYTES & ~7ull);
+  struct ct_slot *slot = (struct ct_slot *)p->slots + draw(seed) % 4;
+  switch (draw(seed) % 4) {
+  case 0:
+    entry->thread_seq = draw(seed) % 2 == 0 ? (uint32_t)draw(seed) % 8 : (uint32_t)draw(seed);
+    entry->generation = (uint32_t)draw(seed) % 4;
+    entry->state = CT_SEG_WORD(draw(seed) % 4, draw(seed) % 8, draw(seed) % 8);
+    break;
+  case 1:
+    slot->detail_skipped = word(seed, p->ring);
+    slot->detail_overwritten = word(seed, p->ring);
+    break;
+  default: /* what is in a record, or its head */
+    for (unsigned i = 0; i < 64; i++) {
+      ((volatile uint64_t *)record)[i] ^= draw(seed) % 8 == 0 ? draw(seed) : 1ull << (draw(seed) % 64);
+    }
+    break;
+  }
+}
+
+/* What is counted under a budget. */
+INLINE void
+counters(struct parts *p, uint64_t *seed)
+{
+  if (p->counters != NULL) {
+    uint64_t slot = draw(seed) % (draw(seed) % 8 == 0 ? CT_SLOT_COUNT : 4);
+    ((volatile uint64_t *)(p->counters + slot * CT_COUNTERS_BYTES))[draw(seed) % 1024] = word(seed, p->ring);
+  }
 }
 
 /* Ever deeper calls on ever more stacks. */
@@ -315,7 +363,9 @@ scribble(uint64_t seed, const char *what)
                     .agent = (uint8_t *)ring->inside.agent,
                     .stacks = (uint8_t *)ring->inside.stacks,
                     .hog = hog_at,
+                    .counters = ring->counters_offset != 0 ? base + ring->counters_offset : NULL,
                     .segment_count = ring->segment_count,
+                    .detail_count = ring->detail_count,
                     .total = ring->total_bytes,
                     .agent_bytes = ring->inside.agent_bytes};
   uint64_t kinds = 0;
@@ -355,6 +405,12 @@ scribble(uint64_t seed, const char *what)
     case 'p':
       captures(&p, &seed);
       break;
+    case 'd':
+      details(&p, &seed);
+      break;
+    case 'b':
+      counters(&p, &seed);
+      break;
     case 'c':
       config(&p, &seed);
       break;
@@ -390,6 +446,82 @@ scribble(uint64_t seed, const char *what)
   }
 }
 
+/* ---- of a thread whose instructions are recorded ---- */
+
+/* A request, mostly of a kind that there is: what the tracer is asked for, and with which numbers. */
+INLINE void
+ask_tracer(struct ct_itrace_slots *slots, uint64_t *seed)
+{
+  static const uint16_t calls[] = {SYS_read,   SYS_readv,  SYS_recvmsg, SYS_recvmmsg, SYS_poll,
+                                   SYS_mmap,   SYS_mremap, SYS_munmap,  SYS_ioctl,    SYS_clone,
+                                   SYS_clone3, SYS_select, SYS_mprotect};
+  for (unsigned i = 0; i < 16; i++) {
+    slots->regs[i] = draw(seed) % 2 == 0 ? (uint64_t)slots : draw(seed) >> (draw(seed) % 64);
+  }
+  slots->regs[0] = draw(seed) % 4 == 0 ? draw(seed) % 500 : calls[draw(seed) % (sizeof(calls) / sizeof(calls[0]))];
+  slots->call = (uint32_t)slots->regs[0];
+  slots->call_kind = (uint32_t)draw(seed) % 3;
+  slots->exit = (uint32_t)draw(seed) % (draw(seed) % 4 == 0 ? 0x10000 : 64);
+  slots->target = draw(seed) % 2 == 0 ? (uint64_t)slots : draw(seed) >> (draw(seed) % 64);
+  slots->spill_place += draw(seed) % 4 == 0 ? draw(seed) % 4096 : 0;
+  slots->request = (uint32_t)draw(seed) % 3;
+  slots->doorbell++;
+  call(SYS_futex, (long)&slots->doorbell, FUTEX_WAKE, 1, 0);
+}
+
+/* Records that are being packed: words of units, events, parts and lengths. */
+INLINE void
+spoil_records(uint64_t *seed)
+{
+  uint64_t at = records_at[draw(seed) % records_count];
+  volatile uint32_t *record = (volatile uint32_t *)(at + draw(seed) % (draw(seed) % 4 == 0 ? RECORDS_BYTES : 0x10000));
+  for (unsigned i = 0; i < 8; i++) {
+    uint32_t kind = (uint32_t)draw(seed) % 8;
+    record[i] = draw(seed) % 4 == 0   ? CT_STREAM_PART
+                : draw(seed) % 3 == 0 ? CT_STREAM_EVENT | kind
+                : draw(seed) % 2 == 0 ? (uint32_t)draw(seed) % 4096
+                                      : (uint32_t)draw(seed);
+  }
+}
+
+/* By lot of records and times alone, with which the thread lives on, or of all. */
+INLINE void
+scribble_itrace(uint64_t seed)
+{
+  uint8_t *base = (uint8_t *)itrace_at;
+  int is_gentle = (seed >> 20 & 1) != 0;
+  struct ct_itrace_slots *slots = (struct ct_itrace_slots *)base;
+  for (uint64_t turn = 0; (turn & 63) != 0 || now_ms() < end_ms; turn++) {
+    uint64_t at = draw(&seed) % CT_ITRACE_SHARED_BYTES & ~7ull;
+    switch (is_gentle ? 3 + draw(&seed) % 2 * 2 : draw(&seed) % 8) {
+    case 0:
+    case 1:
+      ask_tracer(slots, &seed);
+      break;
+    case 2: /* a word of the slots */
+      ((volatile uint64_t *)slots)[draw(&seed) % (sizeof(*slots) / 8)] = draw(&seed) >> (draw(&seed) % 64);
+      break;
+    case 3: /* blocks and their times */
+      at = is_gentle ? CT_ITRACE_STAMPS_AT : CT_ITRACE_BLOCKS_AT;
+      at += draw(&seed) % (CT_ITRACE_SHARED_BYTES - at);
+      *(volatile uint64_t *)(base + (at & ~7ull)) = draw(&seed) >> (draw(&seed) % 64);
+      break;
+    case 4: /* anywhere: where branches go, which calls are looked at */
+      *(volatile uint64_t *)(base + at) = draw(&seed) % 2 == 0 ? 0x0101010101010101ull : draw(&seed);
+      break;
+    default:
+      if (records_count != 0) {
+        spoil_records(&seed);
+      }
+      break;
+    }
+    if (draw(&seed) % 64 == 0) {
+      struct timespec nap = {0, 100000};
+      call(SYS_nanosleep, (long)&nap, 0, 0, 0);
+    }
+  }
+}
+
 __attribute__((noinline)) static unsigned
 leaf(unsigned n)
 {
@@ -403,7 +535,7 @@ nested(unsigned n)
 }
 
 struct job {
-  uint64_t seed;
+  uint64_t seed, begin_ms;
   const char *what;
 };
 
@@ -411,7 +543,11 @@ static void *
 scribbling_thread(void *argument)
 {
   struct job *job = argument;
-  scribble(job->seed, job->what);
+  if (itrace_at != 0) {
+    scribble_itrace(job->seed);
+  } else {
+    scribble(job->seed, job->what);
+  }
   call(SYS_exit_group, 0, 0, 0, 0);
   return NULL;
 }
@@ -469,6 +605,55 @@ make_hog(void)
   memset((void *)hog_at, 0x41, CT_CHUNK_BYTES);
 }
 
+/* What a recorded thread shares with its tracer, and the segments of its records; false: there is none. */
+static int
+find_itrace(void)
+{
+  char line[512], mode[8];
+  FILE *maps = fopen("/proc/self/maps", "re");
+  unsigned long from, to;
+  records_count = 0;
+  while (fgets(line, sizeof(line), maps) != NULL) {
+    if (strstr(line, "/memfd:" CT_RING_NAME " ") == NULL || sscanf(line, "%lx-%lx %7s", &from, &to, mode) != 3) {
+      continue;
+    }
+    if (to <= LOW_END && mode[1] == 'w') {
+      itrace_at = from;
+    } else if (itrace_at != 0 && mode[1] == 'w' && to - from > RECORDS_BYTES && records_count < RECORDS_MAX) {
+      records_at[records_count++] = from;
+    }
+  }
+  fclose(maps);
+  return itrace_at != 0;
+}
+
+/* A thread whose instructions are recorded: it does something, and makes system calls that write. */
+static void
+run_recorded(struct job *job)
+{
+  pthread_t thread;
+  char bytes[64];
+  int pair[2];
+  if (pipe(pair) != 0) {
+    return;
+  }
+  for (unsigned n = 0; !find_itrace() && now_ms() < end_ms + 60000; n++) {
+    nested(n % 10);
+    usleep(1000);
+  }
+  if (itrace_at == 0) {
+    return;
+  }
+  end_ms += now_ms() - job->begin_ms;
+  pthread_create(&thread, NULL, scribbling_thread, job);
+  for (unsigned n = 0; now_ms() < end_ms + 20; n++) {
+    nested(n % 20);
+    if (write(pair[1], &n, sizeof(n)) == sizeof(n) && read(pair[0], bytes, sizeof(bytes)) != sizeof(n)) {
+      break;
+    }
+  }
+}
+
 /* With other mappings of that name after it, as a dead session would leave them: the first one. */
 static void
 find_ring(void)
@@ -491,12 +676,17 @@ main(int argc, char **argv)
   if (argc != 5) {
     return 2;
   }
-  struct job job = {strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15ull | 1, argv[3]};
+  struct job job = {strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15ull | 1, now_ms(), argv[3]};
   uint64_t ms = strtoull(argv[2], NULL, 10), limit = now_ms() + 60000;
   pthread_t threads[2];
   signal(SIGCHLD, SIG_DFL);
   printf("%d\n", (int)getpid());
   fflush(stdout);
+  if (argv[3][0] == 'j') {
+    end_ms = now_ms() + ms;
+    run_recorded(&job);
+    call(SYS_exit_group, 0, 0, 0, 0);
+  }
   while (ring_at == 0 && now_ms() < limit) {
     find_ring();
     usleep(ring_at == 0 ? 5000 : 1000);
