@@ -241,6 +241,10 @@ def stepover(folder):
     return Counting(folder, [compiled(folder, "stepover.c")])
 
 
+def leftover(folder):
+    return Counting(folder, [compiled(folder, "leftover.c")])
+
+
 def stackcopies(folder):
     return Counting(folder, [compiled(folder, "stackcopies.c")])
 
@@ -257,7 +261,7 @@ def callcc(folder):
     return Counting(folder, [need("ruby"), "-W0", Target(folder).write("callcc.rb", CALLCC)])
 
 
-TARGETS = [redis, threads, python, node, coroutines, deep, stepover, stackcopies, gevent, callcc]
+TARGETS = [redis, threads, python, node, coroutines, deep, stepover, leftover, stackcopies, gevent, callcc]
 
 
 def maps_of(pid):

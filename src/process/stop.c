@@ -32,7 +32,8 @@
 #define SLICE_MS       100        /* of the first attempt to stop all threads; further ones take twice as long ... */
 #define SLICE_MAX_MS   400        /* ... up to that */
 #define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
-#define HANDLERS_MAX   16         /* nested in one thread */
+#define STACKS_MAX     16         /* of one thread, each of which a signal has interrupted ... */
+#define FRAMES_MAX     4096       /* ... and frames on them, with those that are left over */
 #define FRAME_BYTES    440u       /* of a signal's frame (struct rt_sigframe) ... */
 #define FRAME_ALIGN    24u        /* ... and what aligning it may add */
 #define UC_FLAGS_MAX   7u         /* UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS */
@@ -273,11 +274,6 @@ is_wanted(const struct wanted *wanted, uint64_t word)
   return false;
 }
 
-struct signal_frame {
-  uint64_t at;     /* of its first word, the return address */
-  uint64_t pc, sp; /* that were interrupted */
-};
-
 /*
  * As the kernel makes one (struct rt_sigframe): the return address into a restorer, a ucontext, a siginfo; the state of
  * the vector registers begins at the next multiple of 64. What is left over of an older one, on stack that a handler
@@ -302,40 +298,98 @@ returns_to(const struct ct_stopped *stopped, const struct wanted *restorers, uin
           is_wanted(restorers, word));
 }
 
-/* The innermost signal frame at from or above. */
-static bool
-find_signal_frame(const struct ct_stopped *stopped, const struct ct_mappings *mappings, uint64_t from,
-                  const struct wanted *restorers, int64_t distance, struct signal_frame *frame)
+/* Where signals have interrupted a thread: a part of each stack that is looked at, the one that it is on first. */
+struct frame_scan {
+  struct ct_stopped *stopped;
+  const struct ct_mappings *mappings;
+  const struct wanted *restorers;
+  int64_t distance; /* to the return stores; 0: there are none */
+  struct stack_part {
+    uint64_t from, end;
+  } parts[STACKS_MAX];
+  size_t part_count, begun; /* begun: so many of them have been looked at, or are */
+  size_t frame_count;
+};
+
+/* From there on a stack is looked at, too, as far as it is not: it may lie below another one in the same mapping. */
+static void
+add_stack(struct frame_scan *scan, uint64_t from)
 {
-  uint64_t end = mapping_end(mappings, from);
-  size_t size = end == 0 ? 0 : end - from > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - from);
+  uint64_t end = mapping_end(scan->mappings, from);
+  for (size_t i = 0; i < scan->part_count; i++) {
+    struct stack_part *part = &scan->parts[i];
+    if (from < part->from && part->from < end) {
+      end = part->from;
+      if (i >= scan->begun) {
+        part->from = from;
+        return;
+      }
+    }
+    if (from >= part->from && from < part->end) {
+      return;
+    }
+  }
+  if (end != 0 && scan->part_count < STACKS_MAX) {
+    scan->parts[scan->part_count++] = (struct stack_part){from, end};
+  }
+}
+
+/* The handler may step over the instruction, and so go on anywhere after it. */
+static int
+add_frame(struct frame_scan *scan, const ucontext_t *context)
+{
+  const struct ct_stopped *stopped = scan->stopped;
+  uint64_t pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP], sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
+  scan->frame_count++;
+  add_stack(scan, sp - 8);
+  if (stopped->pc_count >= 2 && stopped->pcs[stopped->pc_count - 2] == pc) {
+    return 0; /* as most that are left over */
+  }
+  int code = add_pc(scan->stopped, pc);
+  return code == 0 ? add_pc(scan->stopped, pc + 1) : code;
+}
+
+/*
+ * All signal frames of a stack. Which of them count is not to be known: what a function has room for and does not write
+ * to is full of those that are left over, and the one that the thread goes back by lies behind them.
+ */
+static int
+scan_stack(struct frame_scan *scan, uint64_t from, uint64_t end)
+{
+  size_t size = end - from > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - from);
   uint8_t *stack = size < FRAME_BYTES ? NULL : malloc(size);
-  bool found = false;
-  if (stack != NULL && ct_process_read(stopped->process, from, stack, size) == 0) {
-    for (size_t at = 0; at + FRAME_BYTES <= size && !found; at += 8) {
+  int code = 0;
+  if (stack != NULL && ct_process_read(scan->stopped->process, from, stack, size) == 0) {
+    for (size_t at = 0; at + FRAME_BYTES <= size && code == 0 && scan->frame_count < FRAMES_MAX; at += 8) {
       uint64_t word, state;
       ucontext_t context = {0};
       memcpy(&state, stack + at + 8 + offsetof(ucontext_t, uc_mcontext.fpregs), sizeof(state));
       memcpy(&word, stack + at, sizeof(word));
-      if (state == 0 ? !is_wanted(restorers, word) : state - (from + at) >= FRAME_BYTES + FRAME_ALIGN) {
+      if (state == 0 ? !is_wanted(scan->restorers, word) : state - (from + at) >= FRAME_BYTES + FRAME_ALIGN) {
         continue; /* nearly all */
       }
       memcpy(&context, stack + at + 8, offsetof(ucontext_t, uc_sigmask));
-      found = is_signal_frame(from + at, &context) && returns_to(stopped, restorers, from + at, word, distance);
-      *frame = (struct signal_frame){from + at, (uint64_t)context.uc_mcontext.gregs[REG_RIP],
-                                     (uint64_t)context.uc_mcontext.gregs[REG_RSP]};
+      if (is_signal_frame(from + at, &context) &&
+          returns_to(scan->stopped, scan->restorers, from + at, word, scan->distance)) {
+        code = add_frame(scan, &context);
+      }
     }
   }
   free(stack);
-  return found;
+  return code;
 }
 
-/* Where the next outer frame is looked for: on another stack, or after this one, which may be left over as a whole. */
-static uint64_t
-after_frame(const struct ct_mappings *mappings, const struct signal_frame *frame)
+static int
+find_interrupted(struct frame_scan *scan, uint64_t sp)
 {
-  bool is_same = frame->sp > frame->at && mapping_end(mappings, frame->sp) == mapping_end(mappings, frame->at);
-  return is_same ? frame->at + 8 : frame->sp - 8;
+  int code = 0;
+  /* A handler that has returned, into the restorer or a hook, has its return address just below sp. */
+  add_stack(scan, mapping_end(scan->mappings, sp - 8) != 0 ? sp - 8 : sp);
+  while (scan->begun < scan->part_count && code == 0) {
+    const struct stack_part part = scan->parts[scan->begun++];
+    code = scan_stack(scan, part.from, part.end);
+  }
+  return code;
 }
 
 /* The thread's stack pointer on the program's own stack. */
@@ -397,18 +451,8 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
     if (code == 0 && has_fault_pending(&stopped->threads[i])) {
       code = add_pc(stopped, pc + 1); /* as below, in a moment */
     }
-    /* A handler that has returned, into the restorer or a hook, has its return address just below sp. */
-    uint64_t from = mapping_end(&mappings, sp - 8) != 0 ? sp - 8 : sp;
-    struct signal_frame frame;
-    for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
-      if (!find_signal_frame(stopped, &mappings, from, &wanted, inner.store_delta, &frame)) {
-        break;
-      }
-      /* The handler may step over the instruction, and so go on anywhere after pc. */
-      code = add_pc(stopped, frame.pc);
-      code = code == 0 ? add_pc(stopped, frame.pc + 1) : code;
-      from = after_frame(&mappings, &frame);
-    }
+    struct frame_scan scan = {stopped, &mappings, &wanted, inner.store_delta, {{0}}, 0, 0, 0};
+    code = code == 0 ? find_interrupted(&scan, sp) : code;
     if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {
       code = CT_ETIMEOUT;
     }
