@@ -10,12 +10,12 @@
 #include "base/pause_request.h"
 #include "base/worker.h"
 #include "process/injection.h"
+#include "process/interrupted.h"
 #include "process/wait.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,22 +24,14 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <ucontext.h>
 
-#define TRACE_OPTIONS  PTRACE_O_TRACESYSGOOD
-#define ROUNDS_MAX     64
-#define LATE_MS        2000       /* for threads that did not stop in time, before others see to them */
-#define SLICE_MS       100        /* of the first attempt to stop all threads; further ones take twice as long ... */
-#define SLICE_MAX_MS   400        /* ... up to that */
-#define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
-#define STACKS_MAX     16         /* of one thread, each of which a signal has interrupted ... */
-#define FRAMES_MAX     4096       /* ... and frames on them, with those that are left over */
-#define FRAME_BYTES    440u       /* of a signal's frame (struct rt_sigframe) ... */
-#define FRAME_ALIGN    24u        /* ... and what aligning it may add */
-#define UC_FLAGS_MAX   7u         /* UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS */
-#define USER_CS        0x33u
-#define FIND_MS        10000 /* to look at all stacks ... */
-#define FIND_SOON_MS   2000  /* ... when somebody wants an end to it */
+#define TRACE_OPTIONS PTRACE_O_TRACESYSGOOD
+#define ROUNDS_MAX    64
+#define LATE_MS       2000  /* for threads that did not stop in time, before others see to them */
+#define SLICE_MS      100   /* of the first attempt to stop all threads; further ones take twice as long ... */
+#define SLICE_MAX_MS  400   /* ... up to that */
+#define FIND_MS       10000 /* to look at all stacks ... */
+#define FIND_SOON_MS  2000  /* ... when somebody wants an end to it */
 
 static uint64_t
 now_ms(void)
@@ -87,18 +79,6 @@ add_thread(struct ct_stopped *stopped, pid_t tid)
   }
   stopped->threads = grown;
   stopped->threads[stopped->thread_count++] = (struct ct_stopped_thread){.tid = tid};
-  return 0;
-}
-
-static int
-add_pc(struct ct_stopped *stopped, uint64_t pc)
-{
-  uint64_t *grown = realloc(stopped->pcs, (stopped->pc_count + 1) * sizeof(*grown));
-  if (grown == NULL) {
-    return CT_ENOMEM;
-  }
-  stopped->pcs = grown;
-  stopped->pcs[stopped->pc_count++] = pc;
   return 0;
 }
 
@@ -231,167 +211,6 @@ end_injection(struct ct_stopped *stopped)
   }
 }
 
-/* The end of the mapping around address, 0 when there is none. */
-static uint64_t
-mapping_end(const struct ct_mappings *mappings, uint64_t address)
-{
-  const struct ct_mapping *mapping = ct_mappings_at(mappings, address);
-  return mapping != NULL && mapping->readable ? mapping->end : 0;
-}
-
-/* Addresses to look for among words of stacks, nearly all of which lie outside lo .. hi. */
-struct wanted {
-  const uint64_t *list;
-  size_t count;
-  uint64_t lo, hi;
-};
-
-/* Lists may have room to spare: 0 is no address. */
-static struct wanted
-want(const uint64_t *list, size_t count)
-{
-  struct wanted wanted = {list, count, UINT64_MAX, 0};
-  for (size_t i = 0; i < count; i++) {
-    if (list[i] != 0) {
-      wanted.lo = list[i] < wanted.lo ? list[i] : wanted.lo;
-      wanted.hi = list[i] > wanted.hi ? list[i] : wanted.hi;
-    }
-  }
-  return wanted;
-}
-
-static bool
-is_wanted(const struct wanted *wanted, uint64_t word)
-{
-  if (word < wanted->lo || word > wanted->hi) {
-    return false;
-  }
-  for (size_t i = 0; i < wanted->count; i++) {
-    if (word == wanted->list[i]) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/*
- * As the kernel makes one (struct rt_sigframe): the return address into a restorer, a ucontext, a siginfo; the state of
- * the vector registers begins at the next multiple of 64. What is left over of an older one, on stack that a handler
- * does not use or under a newer one, is not like that.
- */
-static bool
-is_signal_frame(uint64_t at, const ucontext_t *context)
-{
-  uint64_t state = (uint64_t)context->uc_mcontext.fpregs;
-  uint16_t cs = (uint16_t)context->uc_mcontext.gregs[REG_CSGSFS];
-  return context->uc_flags <= UC_FLAGS_MAX && cs == USER_CS &&
-         (state == 0 || (state % 64 == 0 && state - at >= FRAME_BYTES && state - at < FRAME_BYTES + FRAME_ALIGN));
-}
-
-/* The handler returns into a restorer: by itself, or by way of a hook, which keeps its return address elsewhere. */
-static bool
-returns_to(const struct ct_stopped *stopped, const struct wanted *restorers, uint64_t at, uint64_t word,
-           int64_t distance)
-{
-  return is_wanted(restorers, word) ||
-         (distance != 0 && ct_process_read(stopped->process, at + (uint64_t)distance, &word, sizeof(word)) == 0 &&
-          is_wanted(restorers, word));
-}
-
-/* Where signals have interrupted a thread: a part of each stack that is looked at, the one that it is on first. */
-struct frame_scan {
-  struct ct_stopped *stopped;
-  const struct ct_mappings *mappings;
-  const struct wanted *restorers;
-  int64_t distance; /* to the return stores; 0: there are none */
-  struct stack_part {
-    uint64_t from, end;
-  } parts[STACKS_MAX];
-  size_t part_count, begun; /* begun: so many of them have been looked at, or are */
-  size_t frame_count;
-};
-
-/* From there on a stack is looked at, too, as far as it is not: it may lie below another one in the same mapping. */
-static void
-add_stack(struct frame_scan *scan, uint64_t from)
-{
-  uint64_t end = mapping_end(scan->mappings, from);
-  for (size_t i = 0; i < scan->part_count; i++) {
-    struct stack_part *part = &scan->parts[i];
-    if (from < part->from && part->from < end) {
-      end = part->from;
-      if (i >= scan->begun) {
-        part->from = from;
-        return;
-      }
-    }
-    if (from >= part->from && from < part->end) {
-      return;
-    }
-  }
-  if (end != 0 && scan->part_count < STACKS_MAX) {
-    scan->parts[scan->part_count++] = (struct stack_part){from, end};
-  }
-}
-
-/* The handler may step over the instruction, and so go on anywhere after it. */
-static int
-add_frame(struct frame_scan *scan, const ucontext_t *context)
-{
-  const struct ct_stopped *stopped = scan->stopped;
-  uint64_t pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP], sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-  scan->frame_count++;
-  add_stack(scan, sp - 8);
-  if (stopped->pc_count >= 2 && stopped->pcs[stopped->pc_count - 2] == pc) {
-    return 0; /* as most that are left over */
-  }
-  int code = add_pc(scan->stopped, pc);
-  return code == 0 ? add_pc(scan->stopped, pc + 1) : code;
-}
-
-/*
- * All signal frames of a stack. Which of them count is not to be known: what a function has room for and does not write
- * to is full of those that are left over, and the one that the thread goes back by lies behind them.
- */
-static int
-scan_stack(struct frame_scan *scan, uint64_t from, uint64_t end)
-{
-  size_t size = end - from > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - from);
-  uint8_t *stack = size < FRAME_BYTES ? NULL : malloc(size);
-  int code = 0;
-  if (stack != NULL && ct_process_read(scan->stopped->process, from, stack, size) == 0) {
-    for (size_t at = 0; at + FRAME_BYTES <= size && code == 0 && scan->frame_count < FRAMES_MAX; at += 8) {
-      uint64_t word, state;
-      ucontext_t context = {0};
-      memcpy(&state, stack + at + 8 + offsetof(ucontext_t, uc_mcontext.fpregs), sizeof(state));
-      memcpy(&word, stack + at, sizeof(word));
-      if (state == 0 ? !is_wanted(scan->restorers, word) : state - (from + at) >= FRAME_BYTES + FRAME_ALIGN) {
-        continue; /* nearly all */
-      }
-      memcpy(&context, stack + at + 8, offsetof(ucontext_t, uc_sigmask));
-      if (is_signal_frame(from + at, &context) &&
-          returns_to(scan->stopped, scan->restorers, from + at, word, scan->distance)) {
-        code = add_frame(scan, &context);
-      }
-    }
-  }
-  free(stack);
-  return code;
-}
-
-static int
-find_interrupted(struct frame_scan *scan, uint64_t sp)
-{
-  int code = 0;
-  /* A handler that has returned, into the restorer or a hook, has its return address just below sp. */
-  add_stack(scan, mapping_end(scan->mappings, sp - 8) != 0 ? sp - 8 : sp);
-  while (scan->begun < scan->part_count && code == 0) {
-    const struct stack_part part = scan->parts[scan->begun++];
-    code = scan_stack(scan, part.from, part.end);
-  }
-  return code;
-}
-
 /* The thread's stack pointer on the program's own stack. */
 static uint64_t
 outer_sp(const struct ct_stopped *stopped, const struct user_regs_struct *regs, const struct ct_inner_stacks *inner)
@@ -432,7 +251,7 @@ int
 ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_t count, struct ct_inner_stacks inner)
 {
   struct ct_mappings mappings;
-  struct wanted wanted = want(restorers, count);
+  struct ct_restorers places = ct_restorers_of(restorers, count, inner.store_delta);
   end_injection(stopped);
   stopped->pc_count = 0;
   uint64_t begin = now_ms();
@@ -447,12 +266,11 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
     stopped->threads[i].sp = sp;
     stopped->threads[i].gs_base = regs.gs_base;
     stopped->threads[i].in_syscall = (int64_t)regs.orig_rax >= 0;
-    code = add_pc(stopped, pc);
+    code = ct_stopped_add_pc(stopped, pc);
     if (code == 0 && has_fault_pending(&stopped->threads[i])) {
-      code = add_pc(stopped, pc + 1); /* as below, in a moment */
+      code = ct_stopped_add_pc(stopped, pc + 1); /* as where a handler has interrupted it, in a moment */
     }
-    struct frame_scan scan = {stopped, &mappings, &wanted, inner.store_delta, {{0}}, 0, 0, 0};
-    code = code == 0 ? find_interrupted(&scan, sp) : code;
+    code = code == 0 ? ct_stopped_find_interrupted(stopped, &mappings, &places, sp) : code;
     if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {
       code = CT_ETIMEOUT;
     }
