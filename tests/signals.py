@@ -16,7 +16,7 @@ import subprocess
 import time
 
 import harness
-from harness import Skip, case, main, need, wait_for
+from harness import Running, Skip, case, expect, main, need, wait_for
 from processes import held, is_pending, stat_of, state_of, threads_of
 
 WAIT_S = 30
@@ -400,6 +400,27 @@ TERMINAL = {
 for name_of_keys, steps_of_keys in TERMINAL.items():
     # What the shell says of a background job, and when, depends on how soon it runs.
     case("terminal_" + name_of_keys, alone=any(word in str(steps_of_keys) for word in ("job_is", "sleep")))(on_terminal(*steps_of_keys))
+
+
+@case
+def queued(scene):
+    """A thread that is held while it is about to get a real-time signal, which others of its number follow: it makes our system
+    calls, as the only one, and gets all of them in their order."""
+    program = scene.compile("programs/queued.c", "-O2")
+    with Running([program], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as target:
+        expect(target.stdout.readline() == "ready\n", "the program does not begin")
+        for turn in range(scene.rounds(2, 20)):
+            command = [scene.contrail, "attach", "--quiet", "--for", "50ms", "-o", scene.path(f"queued{turn}"), str(target.pid)]
+            with Running(command, env=dict(os.environ, CONTRAIL_TEST_POINT="thread-seized")) as recorder:
+                while recorder.poll() is None:  # seized, it stops for its signal
+                    if state_of(recorder.pid) == "T" and state_of(target.pid) in ("t", ""):
+                        recorder.send_signal(signal.SIGCONT)
+                    time.sleep(0.002)
+                expect(recorder.returncode == 0 or target.poll() is not None, f"attach: {recorder.returncode}")
+        target.terminate()
+        said, status = target.stdout.read(), target.wait(WAIT_S)
+    expect(status == 0 and "in order" in said, f"{said!r}, status {status}")
+    return said.strip()
 
 
 if __name__ == "__main__":

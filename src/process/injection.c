@@ -291,6 +291,26 @@ run_to_stop(struct ct_injection *injection, int request)
   return CT_EIO;
 }
 
+int
+ct_injection_deliver(struct ct_process *process, pid_t tid, int *signal)
+{
+  struct ct_injection injection = {.process = process, .tid = tid};
+  int status;
+  if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 || ptrace(PTRACE_CONT, tid, NULL, (void *)(long)*signal) != 0) {
+    return CT_ESRCH;
+  }
+  pid_t got = wait_for(&injection, &status);
+  if (injection.lost) {
+    return CT_ETIMEOUT;
+  }
+  if (got != tid || !WIFSTOPPED(status)) {
+    ct_process_note_end(process, got, status);
+    return CT_ESRCH;
+  }
+  *signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+  return 0;
+}
+
 static bool
 send(const struct ct_injection *injection, int signal)
 {

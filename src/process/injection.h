@@ -37,6 +37,11 @@ uint64_t ct_injection_area(const struct ct_process *process);
  */
 int ct_injection_sweep(const struct ct_process *process, const uint64_t *pcs, size_t count);
 /*
+ * A thread that is in a stop for a signal gets it, and stops again before it does anything more; *signal: another one
+ * that it is about to get, or 0. CT_ESRCH: it has ended. CT_ETIMEOUT: it does not stop.
+ */
+int ct_injection_deliver(struct ct_process *process, pid_t tid, int *signal);
+/*
  * Makes ready. The thread is stopped, in a stop for that signal if it is not 0. options: of ptrace, that it is traced
  * with. mask: its own one when it is already replaced, else NULL. CT_EUNSUPPORTED: there is no area, or the thread is
  * under a seccomp filter, which may forbid the calls, and that we may not suspend.

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/pause_request.h"
+#include "base/test_point.h"
 #include "base/worker.h"
 #include "process/injection.h"
 #include "process/interrupted.h"
@@ -159,6 +160,7 @@ stop_new_threads(struct ct_stopped *stopped, size_t *fresh)
       code = errno == ESRCH || is_dead(stopped, tid) ? 0 : CT_EPERM_PTRACE;
       continue;
     }
+    ct_test_point("thread-seized");
     code = add_thread(stopped, tid);
     if (code != 0) {
       ptrace(PTRACE_DETACH, tid, NULL, NULL);
@@ -197,6 +199,32 @@ stop_all(struct ct_stopped *stopped, uint64_t deadline, pid_t *stuck)
     }
   }
   return code != 0 ? code : fresh != 0 ? CT_ETIMEOUT : 0;
+}
+
+/* The thread that makes system calls: one that is not about to get a signal, if there is one. */
+static size_t
+choose_lender(const struct ct_stopped *stopped)
+{
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    if (stopped->threads[i].signal == 0) {
+      return i;
+    }
+  }
+  return 0;
+}
+
+/*
+ * A standard signal that it is about to get waits for that; a real-time one would come back behind others of its
+ * number. So it gets it: it stops again before the first instruction of the handler.
+ */
+static int
+deliver_real_time(struct ct_stopped *stopped)
+{
+  enum { REAL_TIME = 32 };
+  struct ct_stopped_thread *lender = stopped->thread_count != 0 ? &stopped->threads[choose_lender(stopped)] : NULL;
+  return lender == NULL || lender->signal < REAL_TIME
+             ? 0
+             : ct_injection_deliver(stopped->process, lender->tid, &lender->signal);
 }
 
 /* The thread that is used for system calls comes back. */
@@ -363,6 +391,7 @@ stop_until(struct ct_process *process, uint64_t deadline, struct ct_stopped *sto
   stopped->pause_request = process->pause_request;
   ct_pause_request_begin(stopped->pause_request);
   int code = stop_all(stopped, deadline, &stuck);
+  code = code == 0 ? deliver_real_time(stopped) : code;
   if (code == 0 && stopped->thread_count == 0) {
     code = CT_ESRCH;
   }
@@ -438,11 +467,7 @@ try_to_lend(struct ct_stopped *stopped, size_t index)
 static int
 lend_thread(struct ct_stopped *stopped)
 {
-  size_t first = 0;
-  while (first < stopped->thread_count && stopped->threads[first].signal != 0) {
-    first++;
-  }
-  first = first < stopped->thread_count ? first : 0;
+  size_t first = choose_lender(stopped);
   int code = stopped->thread_count == 0 ? CT_ESRCH : try_to_lend(stopped, first);
   if (code == CT_EUNSUPPORTED && ct_process_injection_area(stopped->process) != 0) {
     for (size_t i = 0; i < stopped->thread_count && code == CT_EUNSUPPORTED; i++) {
