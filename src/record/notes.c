@@ -37,19 +37,34 @@ has_note(const json_t *notes, const char *text)
   return false;
 }
 
-/* Once each. */
-static void
-add_to_line(char *line, size_t size, const char *text)
+/* Is it one of the notes of the line, or several that follow each other? Not where it is a part of one. */
+static bool
+is_in_line(const char *line, const char *text)
+{
+  size_t length = strlen(text);
+  for (const char *at = strstr(line, text); at != NULL; at = strstr(at + 1, text)) {
+    bool begins = at == line || (at - line >= 2 && memcmp(at - 2, "; ", 2) == 0);
+    if (begins && (at[length] == '\0' || strncmp(at + length, "; ", 2) == 0)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void
+session_add_to_line(char *line, size_t size, const char *text)
 {
   size_t length = strlen(line);
-  if (strstr(line, text) != NULL) {
+  if (is_in_line(line, text)) {
     return;
   }
-  if (strncmp(text, line, length) == 0) {
-    length = 0;
+  if (length != 0 && strncmp(text, line, length) == 0 && strncmp(text + length, "; ", 2) == 0) {
+    length = 0; /* a child may have the same notes, and then some, when the recording of the first process has ended */
   }
   if (length == 0 || length + strlen(text) + 3 < size) {
     snprintf(line + length, size - length, "%s%s", length != 0 ? "; " : "", text);
+  } else if (!is_in_line(line, "...") && length + sizeof("; ...") <= size) {
+    snprintf(line + length, size - length, "; ..."); /* contrail info has all of them */
   }
 }
 
@@ -62,7 +77,7 @@ session_note(struct ct_session *session, const char *text)
   }
   if (!has_note(session->recording.manifest.notes, text)) {
     json_array_append_new(session->recording.manifest.notes, ct_json_string(text));
-    add_to_line(session->sync.status.note, sizeof(session->sync.status.note), text);
+    session_add_to_line(session->sync.status.note, sizeof(session->sync.status.note), text);
     session->recording.manifest_is_old = true;
   }
   pthread_mutex_unlock(&session->sync.guard);
@@ -76,7 +91,7 @@ session_note_child(struct ct_session *first, const char *text)
   snprintf(note, sizeof(note), "a child: %s", text);
   pthread_mutex_lock(&first->sync.guard);
   if (strstr(first->sync.status.note, text) == NULL) {
-    add_to_line(first->sync.status.note, sizeof(first->sync.status.note), note);
+    session_add_to_line(first->sync.status.note, sizeof(first->sync.status.note), note);
   }
   pthread_mutex_unlock(&first->sync.guard);
 }

@@ -296,6 +296,8 @@ void *session_main(void *context);
 void session_note(struct ct_session *session, const char *text);
 /* What it should know of a child of the first process. */
 void session_note_child(struct ct_session *first, const char *text);
+/* A note to those of a line of `size` bytes, unless it is there already; "...": there was no room for it. */
+void session_add_to_line(char *line, size_t size, const char *text);
 /* A note for each module of whose text little belongs to known functions. */
 void session_note_unknown(struct ct_session *session);
 /* Debug files that were asked for and could not be fetched. */
