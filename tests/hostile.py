@@ -144,11 +144,12 @@ def follow(scene):
     scene.read()
 
 
-def with_target(scene, words, then):
-    """then(its pid), once it works."""
+def with_target(scene, words, then, lines=1):
+    """then(its pid), once it works, which so many lines say."""
     target = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
-        target.stdout.readline()
+        for _ in range(lines):
+            target.stdout.readline()
         then(str(target.pid))
     finally:
         if target.poll() is None:
@@ -224,8 +225,17 @@ def stall(scene):
         target.stdout.close()
 
 
+def spaces(scene):
+    """What a killed recorder of instructions seems to have left is looked at in a time that the target does not choose."""
+    def then(pid):
+        scene.judge(scene.start("clean", pid), "clean")
+        scene.traces += 1
+    target = [os.path.join(scene.options.top, "stall"), "spaces"]
+    with_target(scene, target, then, lines=2)
+
+
 WAYS = {"stall": (stall, STALLS, "q"), **{way.__name__: (way, KINDS, "qtc") for way in (record, options, follow, attach, clean)},
-        "itrace": (itrace, KINDS_OF_ITRACE, "q")}
+        "itrace": (itrace, KINDS_OF_ITRACE, "q"), "spaces": (spaces, ("clean",), "q")}
 
 
 def play(scene):

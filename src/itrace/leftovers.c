@@ -7,6 +7,7 @@
  */
 #include "itrace/leftovers.h"
 
+#include "base/clock.h"
 #include "itrace/space.h"
 
 #include <stddef.h>
@@ -20,6 +21,7 @@
 #define CHUNK_BYTES 65536u
 #define STOP_MS     2000
 #define SPACES_MAX  4096
+#define LOOK_NS     10000000000ull /* at all stacks */
 
 struct spaces {
   struct ct_mappings mappings;
@@ -122,14 +124,20 @@ ct_itrace_has_leftovers(pid_t pid)
   return has;
 }
 
+/* Ranges are in the order of their addresses; the target can make as many of one mapping as it may have mappings. */
 static bool
 is_inside(const struct spaces *spaces, uint64_t address)
 {
-  bool found = false;
-  for (size_t i = 0; i < spaces->range_count && !found; i++) {
-    found = address >= spaces->ranges[i][0] && address < spaces->ranges[i][1];
+  size_t low = 0, high = spaces->range_count; /* the first one that ends after the address */
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (spaces->ranges[middle][1] <= address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
   }
-  return found;
+  return low < spaces->range_count && address >= spaces->ranges[low][0];
 }
 
 /* Is there an address of ours on its stack? What cannot be read is taken for one. words: CHUNK_BYTES. */
@@ -156,15 +164,16 @@ stack_has_ours(const struct ct_stopped *stopped, const struct spaces *spaces, ui
   return false;
 }
 
-/* Without memory it is said that somebody is. */
+/* Without memory, or when that takes too long, it is said that somebody is. */
 static bool
 somebody_is_inside(const struct ct_stopped *stopped, const struct spaces *spaces)
 {
-  uint64_t *words = malloc(CHUNK_BYTES);
+  uint64_t *words = malloc(CHUNK_BYTES), begin = ct_now_ns();
   bool is_there = words == NULL;
   for (size_t i = 0; i < stopped->thread_count && !is_there; i++) {
     const struct ct_stopped_thread *thread = &stopped->threads[i];
-    is_there = is_inside(spaces, thread->pc) || stack_has_ours(stopped, spaces, thread->sp, words);
+    is_there = is_inside(spaces, thread->pc) || stack_has_ours(stopped, spaces, thread->sp, words) ||
+               ct_now_ns() - begin > LOOK_NS;
   }
   free(words);
   return is_there;

@@ -6,8 +6,11 @@
  *   stall regions  a list of thousands of regions, each the same one with millions of patches, which are none
  *   stall unmap    what contrail has mapped is watched by userfaultfd: who unmaps it waits until that has been read
  *   stall vfork    children of vfork that stay as soon as somebody traces their parent
+ *   stall spaces   what looks like the memory of a killed recorder of instructions, in very many pieces, beside threads
+ *                  with large stacks: that nobody is in there takes long to see
  */
 #define _GNU_SOURCE
+#include "ring/itrace.h"
 #include "ring/layout.h"
 
 #include <fcntl.h>
@@ -27,6 +30,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { STACK_BYTES = 7 << 20, LARGE_STACKS = 16 };
 
 static struct ct_ring_header *volatile ring;
 static volatile uint32_t spinning_tid;
@@ -166,6 +171,51 @@ stall_vfork(void)
   }
 }
 
+__attribute__((noinline)) static void *
+wait_above(void *room)
+{
+  memset(room, 0x11, (size_t)STACK_BYTES);
+  for (;;) {
+    pause_ms(100000);
+  }
+  return room;
+}
+
+static void *
+large_stack(void *argument)
+{
+  char room[STACK_BYTES];
+  (void)argument;
+  return wait_above(room);
+}
+
+/* No address in it stays on a stack. */
+__attribute__((noinline)) static void
+make_spaces(void)
+{
+  enum { SHARED = (CT_ITRACE_SHARED_BYTES + 4095) & ~4095, PIECES = 30000, PAGE = 4096 };
+  int fd = memfd_create(CT_RING_NAME, 0), shared = MAP_SHARED | MAP_FIXED_NOREPLACE;
+  if (ftruncate(fd, 2l * PIECES * PAGE) != 0 ||
+      mmap((void *)0x10000000, SHARED, PROT_READ | PROT_WRITE, shared, fd, 0) == MAP_FAILED) {
+    exit(77);
+  }
+  char *pieces = mmap(NULL, 2ul * PIECES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  for (size_t i = 0; i < PIECES && pieces != MAP_FAILED; i++) {
+    mprotect(pieces + 2 * i * PAGE, PAGE, PROT_READ);
+  }
+}
+
+static void
+stall_spaces(void)
+{
+  pthread_t thread;
+  make_spaces();
+  for (int i = 0; i < LARGE_STACKS; i++) {
+    pthread_create(&thread, NULL, large_stack, NULL);
+  }
+  report_that_it_stalls();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -173,6 +223,9 @@ main(int argc, char **argv)
   signal(SIGTERM, SIG_IGN); /* who records gives up after a while, and the program goes on */
   printf("%d\n", (int)getpid());
   fflush(stdout);
+  if (strcmp(what, "spaces") == 0) {
+    stall_spaces();
+  }
   while (!find_ring()) {
     pause_ms(5);
   }
