@@ -2,7 +2,8 @@
 /*
  * See shadow.h. Lines of 64 bytes in a table, each byte with its last value, if that is known. What was written with an
  * unknown value is as what was never written: nobody knows it. Followed is what is not dearer than the questions so far
- * would have been; where steps cannot be read, or too much memory is touched, it is given up.
+ * would have been, steps and what they store; where steps cannot be read, or too much memory is touched, it is given
+ * up.
  */
 #include "steps/shadow.h"
 
@@ -16,6 +17,8 @@ enum {
   SLOTS_FIRST = 1 << 10,
   SLOTS_MAX = 1 << 19,
   STEPS_A_QUESTION = 30000, /* followed in the time that a question takes by the index */
+  STORES_A_STEP = 8,        /* of one instruction (rep stos), in the time of a step */
+  DEBT_MAX = 1000 * STEPS_A_QUESTION,
   STORE_MAX = 16 << 20
 };
 
@@ -30,7 +33,7 @@ struct ct_steps_shadow {
   struct ct_steps_cursor *cursor;
   struct line *lines;
   size_t slots, count;
-  uint64_t credit; /* steps that may be followed */
+  int64_t credit;  /* steps that may be followed; below 0: questions have to come that are answered in another way */
   uint64_t before; /* it has followed up to there */
   size_t block;    /* in which that is */
   bool is_in;      /* the cursor stands there; else at the block's begin */
@@ -97,6 +100,48 @@ grow(struct ct_steps_shadow *s)
   return true;
 }
 
+/* What has been done besides steps, as so many of them. What is too much for the questions so far is owed by others. */
+static void
+charge(struct ct_steps_shadow *s, uint64_t steps)
+{
+  s->credit -= steps < DEBT_MAX ? (int64_t)steps : DEBT_MAX;
+  s->gave_up |= s->credit < -DEBT_MAX;
+}
+
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
+/* Bytes of one line from `at` on, of which have are at value, the rest of them unknown. */
+static void
+note_in_line(struct ct_steps_shadow *s, uint64_t number, unsigned at, unsigned bytes, const uint8_t *value,
+             unsigned have)
+{
+  struct line *line = slot_of(s->lines, s->slots, number);
+  uint64_t all = bytes == LINE ? ~UINT64_C(0) : ((UINT64_C(1) << bytes) - 1) << at;
+  uint64_t known = have == LINE ? ~UINT64_C(0) : ((UINT64_C(1) << have) - 1) << at;
+  if (line->number == 0 && have == 0) {
+    return;
+  }
+  if (line->number == 0) {
+    if (4 * (s->count + 1) > 3 * s->slots) {
+      if (!grow(s)) {
+        return;
+      }
+      line = slot_of(s->lines, s->slots, number);
+    }
+    line->number = number;
+    s->count++;
+  }
+  line->known = (line->known & ~all) | known;
+  memset(line->bytes + at, 0, bytes);
+  if (have != 0) {
+    memcpy(line->bytes + at, value, have);
+  }
+}
+
 /* The bytes from address on, of which have are at value (NULL: none); the rest of them unknown. */
 static void
 note(struct ct_steps_shadow *s, uint64_t address, uint64_t bytes, const uint8_t *value, uint64_t have)
@@ -104,25 +149,13 @@ note(struct ct_steps_shadow *s, uint64_t address, uint64_t bytes, const uint8_t 
   if (bytes > STORE_MAX || address + bytes < address) {
     s->gave_up = true;
   }
-  for (uint64_t i = 0; i < bytes && !s->gave_up; i++) {
-    uint64_t number = (address + i) / LINE + 1;
-    struct line *line = slot_of(s->lines, s->slots, number);
-    uint64_t bit = UINT64_C(1) << ((address + i) % LINE);
-    bool is_known = value != NULL && i < have;
-    if (line->number == 0 && is_known) {
-      if (4 * (s->count + 1) > 3 * s->slots) {
-        if (!grow(s)) {
-          return;
-        }
-        line = slot_of(s->lines, s->slots, number);
-      }
-      line->number = number;
-      s->count++;
-    }
-    if (line->number != 0) {
-      line->known = is_known ? line->known | bit : line->known & ~bit;
-      line->bytes[(address + i) % LINE] = is_known ? value[i] : 0;
-    }
+  charge(s, bytes / LINE);
+  for (uint64_t i = 0; i < bytes && !s->gave_up;) {
+    uint64_t at = (address + i) % LINE, part = least(LINE - at, bytes - i);
+    uint64_t there = value != NULL && i < have ? least(part, have - i) : 0;
+    note_in_line(s, (address + i) / LINE + 1, (unsigned)at, (unsigned)part, there != 0 ? value + i : NULL,
+                 (unsigned)there);
+    i += part;
   }
 }
 
@@ -139,6 +172,7 @@ note_store(struct ct_steps_shadow *s, const struct ct_effects *effects, const st
     note(s, store->address, bytes, NULL, 0);
     return;
   }
+  charge(s, store->count / STORES_A_STEP);
   for (uint64_t i = 0; i < store->count && !s->gave_up; i++) {
     note(s, store->address + i * store->size, store->size, value, known);
   }
@@ -214,10 +248,11 @@ ct_steps_shadow_memory(struct ct_steps_shadow *s, uint64_t address, size_t size,
   }
   const struct ct_steps_place *place = ct_steps_reader_place(s->reader, block);
   s->credit += STEPS_A_QUESTION;
-  if (before < place->first_step || before >= place->first_step + place->steps || before - s->before > s->credit) {
+  if (before < place->first_step || before >= place->first_step + place->steps || s->credit < 0 ||
+      before - s->before > (uint64_t)s->credit) {
     return false;
   }
-  s->credit -= before - s->before;
+  s->credit -= (int64_t)(before - s->before);
   go_over(s, block, before);
   for (size_t i = 0; i < size && !s->gave_up; i++) {
     uint64_t number = (address + i) / LINE + 1;
