@@ -70,6 +70,21 @@ find_steps(const char *folder, uint32_t tid, char *path, size_t size, struct ct_
                                tid != 0 ? " of that thread" : " (see contrail itrace)");
 }
 
+/* The file of the steps that a path leads to. */
+static int
+find_file(const char *path, uint32_t tid, char *file, size_t size, struct ct_diag *diag)
+{
+  struct stat info;
+  if (stat(path, &info) != 0) {
+    return ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
+  }
+  if (S_ISDIR(info.st_mode)) {
+    return find_steps(path, tid, file, size, diag);
+  }
+  snprintf(file, size, "%s", path);
+  return 0;
+}
+
 /* Tests make a long question of a short one. */
 static void
 take_long(void)
@@ -104,32 +119,33 @@ ct_debug_open(const char *path, const struct ct_debug_options *given, struct ct_
 {
   struct ct_debug_options options = {.struct_size = sizeof(options)};
   char file[PATH_MAX];
-  struct stat info;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
-  if (code == 0 && stat(path, &info) != 0) {
-    code = ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
-  } else if (code == 0 && S_ISDIR(info.st_mode)) {
-    code = find_steps(path, options.tid, file, sizeof(file), diag);
-  } else {
-    snprintf(file, sizeof(file), "%s", path);
+  if (code != 0) {
+    return code;
   }
-  struct ct_debug *debug = code == 0 ? calloc(1, sizeof(*debug)) : NULL;
+  code = find_file(path, options.tid, file, sizeof(file), diag);
+  if (code != 0) {
+    return code;
+  }
+  struct ct_debug *debug = calloc(1, sizeof(*debug));
   if (debug == NULL) {
-    return code != 0 ? code : ct_fail(diag, CT_ENOMEM, "out of memory");
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   if (options.out != 0) {
     ct_waiting_begin(&debug->waiting, options.out);
   }
   code = open_tape(debug, file, &options, diag);
   if (code != 0) {
-    ct_waiting_end(&debug->waiting);
-    free(debug);
-    return code;
+    goto free_debug;
   }
   debug->note = options.note;
   debug->note_context = options.note_context;
   *out = debug;
   return 0;
+free_debug:
+  ct_waiting_end(&debug->waiting);
+  free(debug);
+  return code;
 }
 
 const char *

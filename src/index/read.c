@@ -647,22 +647,28 @@ ct_index_read_thread(struct ct_index_worker *worker, uint32_t number)
   }
   ct_stats_begin_thread(&worker->kept.stats);
   int code = ct_index_part_own(&r.thread->part);
-  if (code == 0 && !index->is_piece) {
+  if (code != 0) {
+    goto close;
+  }
+  if (!index->is_piece) {
     uint64_t most = worker->job->is_complete ? ct_trace_thread(index->trace, number)->file_bytes : UINT64_MAX;
     code = ct_growing_tree_begin(&r.growing, r.thread, worker->job->workers, most);
-    r.tree = code == 0 && r.growing.is_there ? &r.growing.tree : NULL;
-  }
-  if (code == 0) {
-    code = ct_spans_open(index->trace, number, CT_TIME_WALL, &r.spans, &worker->diag);
-  }
-  if (code == 0) {
-    code = ct_trace_has_range(index->trace) ? read_piece(&r, number) : read_thread(&r, number);
-    for (uint32_t i = 0; i < worker->kept.stats.touched_count && ct_trace_has_bounds(index->trace); i++) {
-      uint32_t fn = worker->kept.stats.touched[i];
-      worker->kept.stats.off[fn] += ct_spans_off_at_most(r.spans, fn);
+    if (code != 0) {
+      goto close;
     }
-    finish_thread(worker->job, r.thread);
+    r.tree = r.growing.is_there ? &r.growing.tree : NULL;
   }
+  code = ct_spans_open(index->trace, number, CT_TIME_WALL, &r.spans, &worker->diag);
+  if (code != 0) {
+    goto close;
+  }
+  code = ct_trace_has_range(index->trace) ? read_piece(&r, number) : read_thread(&r, number);
+  for (uint32_t i = 0; i < worker->kept.stats.touched_count && ct_trace_has_bounds(index->trace); i++) {
+    uint32_t fn = worker->kept.stats.touched[i];
+    worker->kept.stats.off[fn] += ct_spans_off_at_most(r.spans, fn);
+  }
+  finish_thread(worker->job, r.thread);
+close:
   ct_spans_close(r.spans);
   ct_growing_tree_destroy(&r.growing);
   free(r.long_spans.data);

@@ -62,22 +62,26 @@ put_groups(const struct ct_tree_sums *sums, struct ct_span_bytes *bytes)
 int
 ct_tree_sums_put(struct ct_tree_sums *sums, struct ct_span_bytes *bytes)
 {
-  int code = ct_span_bytes_put(bytes, sums->gap_ticks);
-  uint64_t word = (sums->has_groups ? HAS_GROUPS : 0u) | (sums->has_paths ? HAS_PATHS : 0u);
-  code = code == 0 ? ct_span_bytes_put(bytes, word) : code;
-  code = code == 0 ? ct_span_bytes_put(bytes, sums->edge_count) : code;
+  const uint64_t head[] = {sums->gap_ticks, (sums->has_groups ? HAS_GROUPS : 0u) | (sums->has_paths ? HAS_PATHS : 0u),
+                           sums->edge_count};
+  int code = 0;
+  for (size_t i = 0; i < sizeof(head) / sizeof(head[0]) && code == 0; i++) {
+    code = ct_span_bytes_put(bytes, head[i]);
+  }
   for (uint32_t i = 0; i < sums->edge_count && code == 0; i++) {
     code = ct_span_bytes_reserve(bytes, EDGE_MOST);
     if (code == 0) {
       bytes->size = (size_t)(put_edge(bytes->data + bytes->size, &sums->edges[i]) - bytes->data);
     }
   }
-  code = code == 0 && sums->has_groups ? put_groups(sums, bytes) : code;
-  if (code == 0 && sums->has_paths) {
-    ct_tree_sums_total(sums);
-    code = ct_tree_put(&sums->paths, bytes);
+  if (code == 0 && sums->has_groups) {
+    code = put_groups(sums, bytes);
   }
-  return code;
+  if (code != 0 || !sums->has_paths) {
+    return code;
+  }
+  ct_tree_sums_total(sums);
+  return ct_tree_put(&sums->paths, bytes);
 }
 
 /* ---- and back ---- */

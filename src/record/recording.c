@@ -249,6 +249,18 @@ session_start_drain(struct ct_session *session, pid_t pid)
 }
 
 /* The process stands after an exec: makes the new image ready and resumes it. */
+static int
+create_image(struct ct_session *session, const struct ct_remote *remote, struct ct_injected_options *options,
+             struct ct_diag *diag)
+{
+  uint64_t sp = 0;
+  if (ct_process_stack_pointer(&session->target.process, &sp) != 0) {
+    return ct_fail(diag, CT_ESRCH, "the program died while it was being started");
+  }
+  session_raise_task_limit(session, options);
+  return ct_injected_create(remote, sp, options, &session->recording.image, diag);
+}
+
 int
 session_begin_image(struct ct_session *session, struct ct_diag *diag)
 {
@@ -262,15 +274,8 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   ssize_t length = readlink(path, target, sizeof(target) - 1);
   target[length > 0 ? length : 0] = '\0';
   struct ct_remote remote = ct_injected_remote(&session->target.process);
-  uint64_t sp = 0;
   int code = check_image(session, path, target, &options, diag);
-  if (code == 0 && ct_process_stack_pointer(&session->target.process, &sp) != 0) {
-    code = ct_fail(diag, CT_ESRCH, "the program died while it was being started");
-  }
-  if (code == 0) {
-    session_raise_task_limit(session, &options);
-    code = ct_injected_create(&remote, sp, &options, &session->recording.image, diag);
-  }
+  code = code == 0 ? create_image(session, &remote, &options, diag) : code;
   ct_manifest_image(&session->recording.manifest, pid, target, code == 0 ? NULL : diag->text);
   if (code != 0) {
     return code;

@@ -630,6 +630,24 @@ mark_itraced(struct ct_selection *selection, const struct ct_plan *plan, const c
   return marking->itrace != NULL ? code : CT_ENOMEM;
 }
 
+/* What is marked, and what rules, the watch and itrace want besides. */
+static int
+choose_marked(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
+              struct marking *marking, struct ct_filter_result *filter_result)
+{
+  int code = mark_detail(selection, selection->details_on, plan, path, is_program, marking);
+  if (code != 0) {
+    return code;
+  }
+  code = mark_watched(selection, plan, path, is_program, marking);
+  if (code != 0) {
+    return code;
+  }
+  code = mark_itraced(selection, plan, path, is_program, marking);
+  filter_result->itrace = marking->itrace;
+  return code == 0 ? choose(selection, plan, marking->wanted, filter_result) : code;
+}
+
 /* While there is no pattern: all, in the mode that is for all. */
 static int
 choose_everything(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
@@ -649,11 +667,7 @@ choose_everything(struct ct_selection *selection, const struct ct_plan *plan, co
   memset(wanted, all, plan->count + 1);
   mark_forks(selection, plan, wanted);
   struct marking marking = {.wanted = wanted};
-  int code = mark_detail(selection, selection->details_on, plan, path, is_program, &marking);
-  code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
-  code = code == 0 ? mark_itraced(selection, plan, path, is_program, &marking) : code;
-  filter_result->itrace = marking.itrace;
-  code = code == 0 ? choose(selection, plan, wanted, filter_result) : code;
+  int code = choose_marked(selection, plan, path, is_program, &marking, filter_result);
   free(wanted);
   return code;
 }
@@ -673,11 +687,7 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
   }
   mark_selected(selection, module, &marking);
   mark_forks(selection, plan, marking.wanted);
-  code = mark_detail(selection, selection->details_on, plan, path, is_program, &marking);
-  code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
-  code = code == 0 ? mark_itraced(selection, plan, path, is_program, &marking) : code;
-  filter_result->itrace = marking.itrace;
-  code = code == 0 ? choose(selection, plan, marking.wanted, filter_result) : code;
+  code = choose_marked(selection, plan, path, is_program, &marking, filter_result);
   if (code == 0) {
     note_outcomes(module, filter_result);
   }
