@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * For each byte of its input a child, which goes under a filter that kills for all but a few system calls, writes its
- * id as a line, waits for a byte more and ends with status 7; then its wait status as a line.
+ * id as a line, sleeps for a second, waits for a byte more and ends with status 7; then its wait status as a line.
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -22,6 +22,7 @@ forbid(void)
       ALLOW(SYS_read),
       ALLOW(SYS_write),
       ALLOW(SYS_exit_group),
+      ALLOW(SYS_clock_nanosleep),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
   };
   struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
@@ -50,7 +51,13 @@ main(void)
       while (n < 100) {
         n = work(n);
       }
-      if (write(1, line, (size_t)length) != length || read(0, &byte, 1) != 1) {
+      if (write(1, line, (size_t)length) != length) {
+        _exit(8);
+      }
+      for (int i = 0; i < 50; i++) {
+        usleep(20000); /* which the kernel goes on with by another call, when somebody has stopped it */
+      }
+      if (read(0, &byte, 1) != 1) {
         _exit(8);
       }
       _exit(work(6));
