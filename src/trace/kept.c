@@ -566,6 +566,20 @@ add_threads(const struct ct_kept *kept, json_t *threads)
   return not_kept;
 }
 
+/* By the manifest's clock, CLOCK_MONOTONIC; 0: it has none. */
+static uint64_t
+ns_of(const json_t *manifest, uint64_t tsc)
+{
+  const json_t *clock = json_object_get(manifest, "clock");
+  uint64_t tsc0 = ct_json_get(clock, "tsc0"), tsc1 = ct_json_get(clock, "tsc1");
+  uint64_t ns0 = ct_json_get(clock, "ns0"), ns1 = ct_json_get(clock, "ns1");
+  if (tsc1 <= tsc0 || ns1 < ns0) {
+    return 0;
+  }
+  double ns = ((double)tsc - (double)tsc0) * (double)(ns1 - ns0) / (double)(tsc1 - tsc0);
+  return ns > -(double)ns0 ? (uint64_t)((double)ns0 + ns) : 0;
+}
+
 /* Windows begin where the trace does; those before that are gone. */
 static void
 clip_windows(json_t *windows, const struct ct_kept_limits *limits)
@@ -582,8 +596,12 @@ clip_windows(json_t *windows, const struct ct_kept_limits *limits)
 }
 
 int
-ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept_limits *limits)
+ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept_limits *given)
 {
+  /* What is given is when a block came to the memory, which may be long after what is in it. */
+  struct ct_kept_limits of_begin = *given, *limits = &of_begin;
+  uint64_t since_ns = given->begin_tsc != 0 ? ns_of(manifest, given->begin_tsc) : 0;
+  limits->since_ns = since_ns != 0 ? since_ns : given->since_ns;
   json_t *threads = json_object_get(manifest, "threads"), *item, *output = json_object_get(manifest, "output");
   json_t *about = json_object();
   uint64_t gone = ct_json_get(json_object_get(manifest, "kept"), "threads_gone");
