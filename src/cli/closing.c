@@ -22,6 +22,7 @@
 enum { EXIT_NOT_CONVERTED = 125 }; /* as for a recording that failed: what was asked for is not there */
 enum { WAITED_NS_SHOWN = 100000 }; /* as info does */
 #define COST_SHARE_SHOWN   0.01
+#define BUDGET_MISSED      1.5 /* of the limit */
 #define BUDGET_SHARE_SHOWN 0.2
 
 /* A number of the environment, as sudo leaves it. */
@@ -143,6 +144,11 @@ ct_report_trace(const char *directory)
   const json_t *budget = json_object_get(info, "budget");
   if (share >= COST_SHARE_SHOWN || json_is_object(budget)) {
     fprintf(stderr, ", hooks took about %.*f %% of its processor time", share < 0.01 ? 2 : 0, 100 * share);
+  }
+  double limit = json_real_value(json_object_get(budget, "limit"));
+  double spent = json_real_value(json_object_get(budget, "spent"));
+  if (spent > BUDGET_MISSED * limit) { /* what is out and keeps its patch is in it, and the recorder */
+    fprintf(stderr, " (of late all in all %.0f %%: over the budget, see contrail info)", 100 * spent);
   }
   if (!json_is_object(budget) && share >= BUDGET_SHARE_SHOWN) {
     fputs(" (--budget 10% holds that)", stderr);

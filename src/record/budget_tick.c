@@ -346,10 +346,8 @@ static void
 take_step(struct session_budget *budget, struct ct_budget_function *function, uint64_t now)
 {
   uint32_t fn = (uint32_t)(function - budget->functions);
-  if (budget->has_decided) {
+  if (budget->has_decided || function->wanted > function->seen) { /* the begin of all others is none */
     budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = (struct budget_step){now, fn, function->seen, function->wanted};
-  }
-  if (budget->has_decided || function->wanted > function->seen) {
     function->since_ns = now;
   }
   budget->was_out[fn] |= function->wanted == CT_SEEN_OUT;
