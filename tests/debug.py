@@ -275,6 +275,32 @@ def over_a_port(scene):
 
 
 @case
+def interrupted_search(scene):
+    """Ctrl-C in gdb's find ends it at the next block; what was not read then is no damage, and is read afterwards."""
+    folder = scene.recorded()
+    ours, theirs = socket.socketpair()
+    server = subprocess.Popen([scene.contrail, "debug", "--stdio", folder], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=dict(os.environ, CONTRAIL_TEST_DEBUG_ANSWER_MS="700"))
+    theirs.close()
+    ours.settimeout(SECONDS)
+
+    def ask(text, then=b""):
+        ours.sendall(packet(text) + then)
+        return read_packet(ours)
+    expect(ask(b"QStartNoAckMode") == b"OK", "no acks")
+    ours.sendall(b"+")
+    stack = int.from_bytes(bytes.fromhex(ask(b"p7").decode()), "little")
+    search = b"qSearch:memory:%x;2000;zqzqzq" % (stack - 0x100)
+    expect(ask(search, b"\x03") == b"E01", "interrupted")
+    expect(ask(search) == b"0", "it is searched afterwards")
+    known = ask(b"m%x,8" % (stack - 8))
+    expect(known is not None and len(known) == 16, f"{known}")
+    ours.sendall(packet(b"k"))
+    err = server.communicate(timeout=SECONDS)[1].decode()
+    expect(server.returncode == 0 and "DAMAGED" not in err, f"{server.returncode} {err}")
+    ours.close()
+
+
+@case
 def slow_answers(scene):
     """An answer that takes longer than gdb waits without a word: opening the recording, and a search."""
     folder = scene.recorded()

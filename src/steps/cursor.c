@@ -106,14 +106,16 @@ report_hole(struct ct_steps_cursor *c, uint64_t tsc)
   }
 }
 
-/* What is left of it has no state. */
+/* What is left of it has no state. why: NULL, nobody wants it any more. */
 static void
 give_block_up(struct ct_steps_cursor *c, const char *why)
 {
   const struct ct_steps_place *place = ct_steps_reader_place(c->reader, c->block);
-  ct_steps_reader_note(c->reader, "the block at %llu %s: steps %llu to %llu cannot be read",
-                       (unsigned long long)place->offset, why, (unsigned long long)c->where.number,
-                       (unsigned long long)c->last);
+  if (why != NULL) {
+    ct_steps_reader_note(c->reader, "the block at %llu %s: steps %llu to %llu cannot be read",
+                         (unsigned long long)place->offset, why, (unsigned long long)c->where.number,
+                         (unsigned long long)c->last);
+  }
   c->where.number = c->last;
   report_hole(c, place->last_tsc);
   leave_block(c);
@@ -137,8 +139,9 @@ enter_block(struct ct_steps_cursor *c)
   if (place->after_hole) {
     report_hole(c, place->first_tsc);
   }
-  if (ct_steps_reader_unpack(c->reader, c->block, &c->unpacked) != 0) {
-    give_block_up(c, "is damaged");
+  int code = ct_steps_reader_unpack(c->reader, c->block, &c->unpacked);
+  if (code != 0) {
+    give_block_up(c, code == CT_ECANCELED ? NULL : "is damaged");
     return true;
   }
   c->where.at = c->unpacked.bytes;
