@@ -2,6 +2,8 @@
 /* Which instructions belong to a unit. */
 #include "x86/translate_internal.h"
 
+#include <string.h>
+
 static bool
 is_executed_here(const struct ct_source_insn *insn)
 {
@@ -49,6 +51,17 @@ stores_near(const struct ct_source_insn *insn, uint64_t pc)
     }
   }
   return false;
+}
+
+/* cpuid, serialize: what was stored before it is what is executed after it, by the processor's manual. */
+static bool
+is_serializing(const struct ct_source_insn *insn)
+{
+  static const uint8_t cpuid[] = {0x0f, 0xa2}, serialize[] = {0x0f, 0x01, 0xe8};
+  return (insn->length >= sizeof(cpuid) &&
+          memcmp(insn->code + insn->length - sizeof(cpuid), cpuid, sizeof(cpuid)) == 0) ||
+         (insn->length >= sizeof(serialize) &&
+          memcmp(insn->code + insn->length - sizeof(serialize), serialize, sizeof(serialize)) == 0);
 }
 
 bool
@@ -133,7 +146,8 @@ read_stretch(const struct ct_block_request *request, size_t size, struct ct_bloc
       insn->is_side = block->is_open = true;
       block->sides++;
     }
-    if (block->is_open && request->is_checked && place->records && stores_near(insn, stretch->pc)) {
+    if (block->is_open && request->is_checked &&
+        (is_serializing(insn) || (place->records && stores_near(insn, stretch->pc)))) {
       block->is_cut = true; /* the next unit compares what is there then */
       break;
     }

@@ -67,6 +67,13 @@ rewritten_ahead(void)
     write_number(at, 0xdead);
     CHECK(((number_fn *)page)() == (int)i);
   }
+  /* The same by a register, and an instruction in between after which the processor has what was stored. */
+  static const uint8_t stores[] = {0x53, 0x89, 0x37, 0x0f, 0xa2, 0x5b}; /* push; mov %esi, (%rdi); cpuid; pop */
+  for (uint32_t i = 0; i < 200; i++) {
+    memcpy(page, stores, sizeof(stores));
+    write_number(page + sizeof(stores), 0xdead);
+    CHECK(((int (*)(uint8_t *, uint32_t))page)(page + sizeof(stores) + 1, i) == (int)i);
+  }
   printf("rewritten ahead\n");
 }
 
