@@ -132,7 +132,7 @@ def top_json(scene):
 def top_tables(scene):
     """A table after a second, without a terminal too; what is selected and how it is sorted; wrong words."""
     program = scene.start()
-    time.sleep(0.3)
+    wait_for("calls", lambda: "quick" in scene.rows())
     table = scene.run(scene.contrail, "top", "--once", "--sort", "calls", "--function", "quick").splitlines()
     expect(table[0].startswith("ticks-") and "events" in table[0], f"heading: {table[0]}")
     expect(table[1].split()[-1] == "function" and len([t for t in table if "[ticks]" in t]) == 1, f"table: {table}")

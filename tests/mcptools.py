@@ -57,10 +57,12 @@ def whole(scene):
     client.tool("trace", action="mark", name="here")
     wait_for("calls of tick", lambda: dict(client.tool("query", sql=count)["rows"]).get("tick", 0) > 5)
     expect(client.tool("session", action="pause")["state"] == "paused", "pause")
-    time.sleep(0.3)  # what is in the ring comes out
-    before = client.tool("session", action="status")["events"]
-    time.sleep(0.3)
-    expect(client.tool("session", action="status")["events"] == before, "it ran while it was paused")
+
+    def stands_still():
+        before = client.tool("session", action="status")["events"]
+        time.sleep(0.3)
+        return client.tool("session", action="status")["events"] == before
+    wait_for("what was in the ring to be out, and nothing more to come", stands_still)
     client.tool("session", action="resume")
     expect(any("spin" in line for line in client.tool("analyze", view="threads")["lines"]), "threads")
     stopped = client.tool("session", action="stop")
