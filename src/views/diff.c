@@ -367,18 +367,13 @@ ct_diff_write(struct ct_trace *before, struct ct_trace *after, const struct ct_d
   struct ct_profile profiles[2] = {{0}, {0}};
   struct ct_diff diff = {0};
   struct ct_filter calls;
-  int code = ct_sized_take(&options, sizeof(options), given, diag);
-  if (code != 0) {
-    return code;
-  }
-  code = ct_filter_take(options.calls, &calls, diag);
+  int code = ct_filter_take_with(&options, sizeof(options), given, &options.calls, &calls, diag);
   if (code != 0) {
     return code;
   }
   if ((calls.types & ~(unsigned)(CT_FILTER_CALL | CT_FILTER_POINT)) != 0) {
     return ct_fail(diag, CT_EINVAL, "the difference is of calls (call) and points (point)");
   }
-  options.calls = &calls;
   code = read_both(before, after, &options, &calls, profiles, diag);
   if (code != 0) {
     goto free_profiles;

@@ -51,6 +51,19 @@ ct_filter_take(const struct ct_filter *given, struct ct_filter *own, struct ct_d
 }
 
 int
+ct_filter_take_with(void *own, size_t size, const void *given, const struct ct_filter **of, struct ct_filter *filter,
+                    struct ct_diag *diag)
+{
+  int code = ct_sized_take(own, size, given, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  code = ct_filter_take(*of, filter, diag);
+  *of = filter;
+  return code;
+}
+
+int
 ct_filter_set_range(const struct ct_filter *given, struct ct_trace *trace)
 {
   struct ct_filter filter;

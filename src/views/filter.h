@@ -7,6 +7,9 @@
 
 /* The caller's filter, which may be NULL or of another size, as ours. 0, CT_EINVAL or CT_EUNSUPPORTED. */
 int ct_filter_take(const struct ct_filter *given, struct ct_filter *own, struct ct_diag *diag);
+/* A view's options, of that size, and their filter: *of, in own, points to filter from then on. As ct_sized_take. */
+int ct_filter_take_with(void *own, size_t size, const void *given, const struct ct_filter **of,
+                        struct ct_filter *filter, struct ct_diag *diag);
 /* For who knows what to do with `after`; ct_filter_take refuses it. */
 int ct_filter_take_after(const struct ct_filter *given, struct ct_filter *own, struct ct_diag *diag);
 /* See ct_filter_has_call and ct_filter_is_about_calls. */

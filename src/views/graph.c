@@ -478,15 +478,10 @@ ct_graph_write(struct ct_trace *trace, const struct ct_graph_options *given, FIL
   struct ct_graph_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
-  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  int code = ct_filter_take_with(&options, sizeof(options), given, &options.filter, &filter, diag);
   if (code != 0) {
     return code;
   }
-  code = ct_filter_take(options.filter, &filter, diag);
-  if (code != 0) {
-    return code;
-  }
-  options.filter = &filter;
   if (filter.types != 0 || filter.levels != 0) {
     return ct_fail(diag, CT_EINVAL, "paths are made of calls of all types and levels: leave out types and levels");
   }

@@ -171,15 +171,10 @@ ct_hot_functions_write(struct ct_trace *trace, const struct ct_hot_functions_opt
   struct ct_hot_functions_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
-  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  int code = ct_filter_take_with(&options, sizeof(options), given, &options.filter, &filter, diag);
   if (code != 0) {
     return code;
   }
-  code = ct_filter_take(options.filter, &filter, diag);
-  if (code != 0) {
-    return code;
-  }
-  options.filter = &filter;
   if (options.percent < 1 || options.percent > 100) {
     return ct_fail(diag, CT_EINVAL, "percent is 1 to 100, not %u", options.percent);
   }

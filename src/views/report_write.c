@@ -654,15 +654,10 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
   struct ct_view_notes own = {0};
   struct ct_view_pattern pattern;
   struct ct_filter filter;
-  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  int code = ct_filter_take_with(&options, sizeof(options), given, &options.filter, &filter, diag);
   if (code != 0) {
     return code;
   }
-  code = ct_filter_take(options.filter, &filter, diag);
-  if (code != 0) {
-    return code;
-  }
-  options.filter = &filter;
   code = ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, diag);
   ct_view_pattern_destroy(&pattern);
   if (code != 0) { /* before all of the trace is read */

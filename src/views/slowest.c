@@ -725,15 +725,10 @@ ct_slowest_write(struct ct_trace *trace, const struct ct_slowest_options *given,
   struct ct_slowest_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
-  int code = ct_sized_take(&options, sizeof(options), given, diag);
+  int code = ct_filter_take_with(&options, sizeof(options), given, &options.filter, &filter, diag);
   if (code != 0) {
     return code;
   }
-  code = ct_filter_take(options.filter, &filter, diag);
-  if (code != 0) {
-    return code;
-  }
-  options.filter = &filter;
   struct slowest slowest = {
       .options = &options, .first = trace, .trace = trace, .start_ns = ct_trace_start_ns(trace), .out = out};
   code = write_slowest(&slowest, &own, diag);
