@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A target that writes over what it shares with contrail, and over what contrail has put into it: the header of the ring,
-lists, counts, requests, events, output, crash records, descriptors; and that makes holes in the ring and tries to cut it
-off (hostile/scribble.c). It is recorded, with all kinds of options, followed, attached to and detached from, left by a killed
-contrail and cleaned; and its instructions are recorded, while it writes over what its thread and the tracer share. Whatever becomes of the target: contrail ends in time, by itself or by SIGTERM, with a status and a line,
+lists, counts, requests, events, details, counters, output, crash records, descriptors; and that makes holes in the ring and
+tries to cut it off (hostile/scribble.c). It is recorded, with all kinds of options, followed, attached to and detached from,
+left by a killed contrail and cleaned; and its instructions are recorded, while it writes over what its thread and the
+tracer share. Whatever becomes of the target: contrail ends in time, by itself or by SIGTERM, with a status and a line,
 not by a signal, and AddressSanitizer finds nothing where it is built with it (make asan).
 
     tests/hostile.py [--seconds N] [--seed N] [--filter 'WAY WHAT WHO'] [--build DIR] [--keep]
