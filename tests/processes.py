@@ -5,6 +5,8 @@ import ctypes
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_GETREGS, WALL = 0x4206, 0x4207, 17, 24, 12, 0x40000000
@@ -144,3 +146,11 @@ def send(number, pid):
         os.kill(pid, number)
     except OSError:
         pass # it has gone
+
+
+def peak_kib(words, env=None):
+    """The memory that a command has taken at most: of a child of a small program, for what forks it counts, too."""
+    small = ("import resource, subprocess, sys\n"
+             "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)\n"
+             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    return int(subprocess.run([sys.executable, "-S", "-c", small, *words], env=env, capture_output=True, text=True, check=True).stdout)

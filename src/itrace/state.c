@@ -770,16 +770,12 @@ ct_tracer_answer(struct ct_tracer *tracer)
     return answer_syscall(tracer, number);
   } else if (from->kind == CT_EXIT_WRITTEN) {
     return answer_written(tracer, number);
-  } else if (from->kind == CT_EXIT_WATCHED) {
-    tracer->wants_watched = true;
-    return ct_traced_interrupt(tracer->tid);
   } else if (from->kind == CT_EXIT_STEP) {
     return ask_for_step(tracer, false);
-  } else if (from->kind == CT_EXIT_SEQUENCE) {
-    tracer->wants_sequence = true;
-    return ct_traced_interrupt(tracer->tid);
-  } else if (from->kind == CT_EXIT_ROOM) {
-    tracer->wants_room = true;
+  } else if (from->kind == CT_EXIT_WATCHED || from->kind == CT_EXIT_SEQUENCE || from->kind == CT_EXIT_ROOM) {
+    tracer->wants_watched |= from->kind == CT_EXIT_WATCHED;
+    tracer->wants_sequence |= from->kind == CT_EXIT_SEQUENCE;
+    tracer->wants_room |= from->kind == CT_EXIT_ROOM;
     return ct_traced_interrupt(tracer->tid);
   } else {
     target = from->target;

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""SQL in bounded memory: many processes, percentiles of many values, many of the longest calls; the same answers. What is refused.
+
+    tests/sqlbounds.py [--filter PATTERN] [--build DIR]
+"""
+import math
+import os
+import random
+
+from filters import OWN
+from harness import case, expect, main
+from processes import peak_kib
+from sql import HEADER_BYTES, LOOP, Scene
+
+
+@case
+def refused(scene):
+    """What writes, opens files or loads code; what is no SQL; what takes too long."""
+    scene.own(OWN)
+    for text in ("CREATE TABLE t(a)", "DELETE FROM spans", "INSERT INTO spans(id) VALUES(1)", "ATTACH '/tmp/x.db' AS x", "DROP VIEW slice",
+                 "SELECT load_extension('x')", "PRAGMA writable_schema = 1", "VACUUM INTO '/tmp/x'", "SELECT nothing FROM spans", "SELECT"):
+        result = scene.execute(scene.contrail, "sql", scene.trace, text)
+        expect(result.returncode == 1 and result.stderr.count("\n") == 1 and not result.stdout, f"{text}: {result}")
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+    for timeout in ("1", "0.05", "20ms", "0.0001", "0.001s"):  # less than a ms, too, is a limit
+        result = scene.execute(scene.contrail, "sql", "--timeout", timeout, scene.trace, endless)
+        expect(result.returncode == 1 and "--timeout" in result.stderr, f"{timeout}: {result}")
+    for timeout in ("0", "-1", "1x", "", "nan", "inf", "1e300", "0.5.5"):
+        result = scene.execute(scene.contrail, "sql", f"--timeout={timeout}", scene.trace, "SELECT 1")
+        expect(result.returncode == 2 and "--timeout takes a time" in result.stderr, f"{timeout}: {result}")
+    result = scene.execute(scene.contrail, "sql", scene.path("nothing"), "SELECT 1")
+    expect(result.returncode == 1 and result.stderr.count("\n") == 1, str(result))
+
+
+@case
+def many_processes(scene):
+    """More processes than there may be indexes at a time: the same answers, whatever is closed meanwhile, and damage is said."""
+    scene.record("-q", "--follow", "--", "/bin/sh", "-c", "i=0; while [ $i -lt 9 ]; do /bin/true; i=$((i+1)); done")
+    queries = ["SELECT process, count(*), sum(self) FROM spans GROUP BY 1", "SELECT * FROM edges", "SELECT * FROM functions WHERE calls > 0",
+               "SELECT function, sum(calls) FROM histogram GROUP BY 1", "SELECT id, duration FROM spans ORDER BY duration DESC LIMIT 30",
+               "SELECT a.process, a.function, count(*) FROM spans a JOIN spans b ON b.id = a.parent_id WHERE b.function = 'main' GROUP BY 1, 2",
+               "SELECT e.process, f.name, e.calls FROM edges e JOIN functions f ON f.id = e.callee_id ORDER BY 1, 2, 3",
+               "SELECT h.function, h.calls, e.calls FROM edges e JOIN histogram h ON h.function_id = e.callee_id WHERE e.caller = 'main' ORDER BY 1, 2, 3",
+               "SELECT * FROM open_frames", "SELECT s.id, f.max FROM spans s JOIN functions f USING (function_id) WHERE s.depth = 1 ORDER BY 1"]
+    middle = scene.sql("SELECT avg(start) AS middle FROM spans")[0]["middle"]
+    asked = ";\n".join(queries)
+    for trace in (scene.trace, f"{scene.trace}@{middle / 2:.0f}ns..{middle:.0f}ns"):
+        wanted = scene.run(scene.contrail, "sql", "--json", trace, asked + "; SELECT * FROM threads; SELECT pid, lost FROM processes")
+        for most in (1, 2, 5):
+            got = scene.run(scene.contrail, "sql", "--json", trace, asked + "; SELECT * FROM threads; SELECT pid, lost FROM processes",
+                            env=dict(os.environ, CONTRAIL_TEST_SQL_INDEXES=str(most)))
+            expect(got == wanted, f"{most} indexes: other answers")
+    peaks = {most: peak_kib([scene.contrail, "sql", scene.trace, queries[0]], dict(os.environ, CONTRAIL_TEST_SQL_INDEXES=str(most))) for most in (1, 100)}
+    expect(peaks[1] + 2000 < peaks[100], f"memory does not depend on how many indexes there may be: {peaks} KiB")
+    child = next(name for name in os.listdir(scene.trace) if name.startswith("process-"))
+    path = os.path.join(scene.trace, child, "thread_0", "index.ctb")
+    with open(path, "r+b") as file:
+        file.seek(64 + HEADER_BYTES + 20)
+        file.write(b"\x55" * 40)
+    for most in (1, 100):
+        said = scene.execute(scene.contrail, "sql", scene.trace, queries[0], env=dict(os.environ, CONTRAIL_TEST_SQL_INDEXES=str(most)))
+        expect("damaged" in said.stderr, f"{most} indexes: damage is not said: {said.stderr}")
+    return f"{peaks[1]} KiB with one index, {peaks[100]} with all"
+
+
+@case
+def percentiles(scene):
+    """Nearest ranks, of few and many values, of few and many different ones; of more than memory should hold: refused."""
+    scene.record("-q", "--", "/bin/true")
+    for count, modulus in ((1, 10), (7, 3), (1000, 1), (1000, 7), (5000, 4999), (300000, 100003), (300000, 10**9)):
+        values = sorted(n * 7919 % modulus for n in range(count))
+        asked = [0, 0.01, 50, random.uniform(0, 100), 99, 99.999, 100]
+        row = scene.sql(f"WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c WHERE x < {count - 1}) SELECT "
+                        + ", ".join(f"percentile(x * 7919 % {modulus}, {percent!r}) AS p{n}" for n, percent in enumerate(asked)) + " FROM c")[0]
+        wanted = [values[max(math.ceil(percent / 100 * count), 1) - 1] for percent in asked]
+        expect(list(row.values()) == wanted, f"{count} values, {modulus} different: {row}, not {wanted}")
+    said = scene.execute(scene.contrail, "sql", scene.trace, "WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c WHERE x < 4300000) "
+                         "SELECT percentile(x, 50) FROM c")
+    expect(said.returncode == 1 and "4,000,000 different values" in said.stderr, str(said))
+
+
+@case
+def many_longest(scene):
+    """The longest calls, few and so many that the index does not keep them all: the same order."""
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
+    scene.record("-q", "--", program, "120000")
+    every = [row["d"] for row in scene.sql("SELECT duration AS d FROM spans")]
+    expect(len(every) > 410000, f"{len(every)} spans")
+    every.sort(key=lambda duration: -1 if duration is None else duration, reverse=True)
+    for limit in (0, 1, 1000, 199999, 200001, 300000, 10**7):
+        got = [row["d"] for row in scene.sql(f"SELECT duration AS d FROM spans ORDER BY duration DESC LIMIT {limit}")]
+        expect(got == every[:limit], f"LIMIT {limit}: {len(got)} rows, or another order")
+    peak = peak_kib([scene.contrail, "sql", "--csv", scene.trace, "SELECT duration FROM spans ORDER BY duration DESC LIMIT 410000"])
+    expect(peak < 40000, f"{peak} KiB of memory")
+    limits = scene.sql("SELECT duration AS d FROM spans ORDER BY duration DESC LIMIT (SELECT 5)")
+    expect([row["d"] for row in limits] == every[:5], "a limit that is a query")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
