@@ -169,9 +169,12 @@ static bool
 can_follow(const struct ct_block_request *request, const struct ct_block *block)
 {
   enum { INSNS_MAX = 40 };
+  if (block->count == 0) { /* there is no code that can be read */
+    return false;
+  }
   const struct ct_source_insn *last = &block->insns[block->count - 1];
   bool is_jump_alone = block->count == 1 && !request->place->records; /* of which nothing would be emitted */
-  return request->source != NULL && block->count != 0 && !block->is_open && !is_jump_alone &&
+  return request->source != NULL && !block->is_open && !is_jump_alone &&
          (last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL || goes_there(request, block)) &&
          block->count <= INSNS_MAX && block->stretch_count < CT_UNIT_STRETCHES_MAX && !has(block, last->target) &&
          !ct_block_is_watched(request->place, last->target) && ct_sequence_at(request->place, last->target) == NULL;
