@@ -441,20 +441,30 @@ set_function(struct ct_session *session, const struct ct_budget_function *functi
   }
 }
 
-/* Of functions whose level is another one than it should be: those that are sorted, and idle ones. */
+/* Of functions that nobody calls: these are no steps. */
 static void
-set_levels(struct ct_session *session, size_t count, bool has_idle)
+set_idle(struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  for (size_t fn = 0; fn < budget->function_count; fn++) {
+    struct ct_budget_function *function = &budget->functions[fn];
+    if (function->has_gate && function->rate == 0 && function->wanted != function->seen) {
+      set_function(session, function, function->wanted);
+      budget->seen[function->seen]--;
+      budget->seen[function->wanted]++;
+      function->seen = function->wanted;
+    }
+  }
+}
+
+/* Of functions whose level is another one than it should be. */
+static void
+set_levels(struct ct_session *session, size_t count)
 {
   struct session_budget *budget = session->budget;
   for (size_t i = 0; i < count; i++) {
     if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
       set_function(session, budget->sorted[i], budget->sorted[i]->wanted);
-    }
-  }
-  for (size_t fn = 0; has_idle && fn < budget->function_count; fn++) {
-    const struct ct_budget_function *function = &budget->functions[fn];
-    if (function->has_gate && function->rate == 0 && function->wanted != function->seen) {
-      set_function(session, function, function->wanted);
     }
   }
 }
@@ -484,19 +494,14 @@ take_steps(struct ct_session *session, size_t count, bool has_idle, uint64_t now
   if (!any && !has_idle) {
     return;
   }
-  set_levels(session, count, has_idle);
+  set_levels(session, count);
   for (size_t i = 0; i < count; i++) {
     if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
       take_step(budget, budget->sorted[i], now);
     }
   }
-  for (size_t fn = 0; has_idle && fn < budget->function_count; fn++) {
-    struct ct_budget_function *function = &budget->functions[fn];
-    if (function->has_gate && function->wanted != function->seen) { /* no steps: nobody calls them */
-      budget->seen[function->seen]--;
-      budget->seen[function->wanted]++;
-      function->seen = function->wanted;
-    }
+  if (has_idle) {
+    set_idle(session);
   }
 }
 
@@ -639,6 +644,9 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   double left = SMOOTH_SECONDS / (SMOOTH_SECONDS + seconds); /* ... what is older weighs less */
   budget->spent_ns = left * budget->spent_ns + spent_ns + rest * used / 1e9;
   budget->own_ns = left * budget->own_ns + own * used / 1e9;
+  if (open_uncalled(session, now)) {
+    set_idle(session); /* whatever else is done now: nobody has called them */
+  }
   if (budget->cold.goes_on) {
     ct_budget_cold_after(&budget->cold, budget->sorted, count, budget->points, used);
   } else if ((!budget->is_measuring && experiment(session, count, used, was_long, now)) ||
@@ -646,7 +654,6 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
     budget->whole_ns = 0; /* what was to be done about all is still to be done */
     return;
   }
-  has_idle |= open_uncalled(session, now);
   bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= CT_BUDGET_STOP_NS;
   ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided, may_try);
   take_steps(session, count, has_idle, now);
