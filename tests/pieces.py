@@ -174,7 +174,7 @@ def windows(scene):
     scene.run("report", "--window", "9", scene.trace)
     expect("there is no window 2010: the trace has 2009" in scene.run("report", "--window", "2010", scene.trace, status=1), "number")
     info = scene.run("info", scene.trace)
-    expect("1.000 ms long, f > 1ms" in info and " and 1 more marks" in info and "\x1b" not in info and "more; --json has all" in info, info[:1500])
+    expect("1.000 ms long, f > 1ms" in info and " and 1 more mark\n" in info and "\x1b" not in info and "more; --json has all" in info, info[:1500])
     listed = json.loads(scene.run("info", "--json", scene.trace))["windows"]
     expect(len(listed) == 2009 and listed[1] is None and abs(listed[0]["begin_ns"] - middle) < 2000, listed[:3])
 

@@ -398,6 +398,7 @@ reap(struct ct_drain *drain)
 {
   static _Thread_local struct candidate all[CT_SEGMENT_MAX];
   static _Thread_local bool dead[CT_SLOT_COUNT];
+  static _Thread_local uint32_t sorted[CT_SLOT_COUNT];
   bool any = false;
   uint64_t now = read_tsc();
   end_early(drain, UINT64_MAX, drain->alive_tsc);
@@ -422,10 +423,9 @@ reap(struct ct_drain *drain)
       drain_take_dead(drain, &all[i]);
     }
   }
-  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
-    if (!dead[slot]) {
-      continue;
-    }
+  count = drain_sort_dead(drain, dead, sorted);
+  for (size_t i = 0; i < count; i++) {
+    uint32_t slot = sorted[i];
     if (drain->threads[slot] != NULL) {
       drain_report_lost(drain, drain->threads[slot], slot, drain_thread_last(drain->threads[slot]));
     }

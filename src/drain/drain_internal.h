@@ -154,6 +154,9 @@ void drain_read_totals(struct ct_drain *drain, struct drain_thread *thread);
 uint64_t drain_totals_ns(const struct ct_drain *drain);
 /* It has not ended, as far as can be seen: a thread that has exited may be there as a zombie. */
 bool drain_lives(const struct ct_drain *drain, const struct drain_thread *thread);
+/* The slots that are dead; the thread with the oldest last event comes first: of a last stretch what comes last stays.
+ */
+uint32_t drain_sort_dead(struct ct_drain *drain, const bool *dead, uint32_t *out);
 
 /* liveness.c. start: 0, or an error of pthread_create. */
 int drain_start_liveness(struct ct_drain *drain);

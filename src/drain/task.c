@@ -68,3 +68,25 @@ drain_lives(const struct ct_drain *drain, const struct drain_thread *thread)
   const char *name_end = strrchr(text, ')');
   return name_end != NULL && name_end[1] == ' ' && strchr("ZXx", name_end[2]) == NULL;
 }
+
+static int
+compare_ends(const void *a, const void *b, void *context)
+{
+  struct drain_thread *const *threads = context;
+  const struct drain_thread *x = threads[*(const uint32_t *)a], *y = threads[*(const uint32_t *)b];
+  uint64_t i = x != NULL ? drain_thread_last(x) : 0, j = y != NULL ? drain_thread_last(y) : 0;
+  return i < j ? -1 : i > j;
+}
+
+uint32_t
+drain_sort_dead(struct ct_drain *drain, const bool *dead, uint32_t *out)
+{
+  uint32_t count = 0;
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+    if (dead[slot]) {
+      out[count++] = slot;
+    }
+  }
+  qsort_r(out, count, sizeof(*out), compare_ends, drain->threads);
+  return count;
+}
