@@ -329,8 +329,10 @@ ct_broker_close(struct ct_broker *broker)
   }
   if (broker->connection != NULL) {
     (void)nats.natsConnection_FlushTimeout(broker->connection, FLUSH_MS);
-    nats.natsSubscription_Destroy(broker->subscription);
+    /* First, and with it the library's reader: before 3.6 that may be at a message for a subscription that goes
+     * (nats.c issue 637). */
     nats.natsConnection_Close(broker->connection);
+    nats.natsSubscription_Destroy(broker->subscription);
     nats.natsConnection_Destroy(broker->connection);
   }
   leave(&guard);
