@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "record/budget_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #define OUT_KEPT           10000u /* functions listed in the manifest */
@@ -117,25 +116,21 @@ static json_t *
 patches_json(const struct session_budget *budget)
 {
   json_t *json = json_object(), *list = json_array();
-  double sum = 0, last = HUGE_VAL;
+  double sum = 0, most[PATCHES_KEPT + 1] = {0};
+  size_t at[PATCHES_KEPT + 1] = {0}; /* the last one is for what falls out */
   for (size_t fn = 0; fn < budget->function_count; fn++) {
-    sum += patch_share(budget, &budget->functions[fn]);
+    double share = patch_share(budget, &budget->functions[fn]);
+    size_t n = share >= PATCH_SHARE_LEAST ? PATCHES_KEPT : 0;
+    sum += share;
+    for (; n > 0 && share > most[n - 1]; n--) {
+      most[n] = most[n - 1];
+      at[n] = at[n - 1];
+      most[n - 1] = share;
+      at[n - 1] = fn;
+    }
   }
-  for (size_t n = 0; n < PATCHES_KEPT; n++) {
-    double most = 0;
-    size_t at = 0;
-    for (size_t fn = 0; fn < budget->function_count; fn++) {
-      double share = patch_share(budget, &budget->functions[fn]);
-      if (share < last && share > most) {
-        most = share;
-        at = fn;
-      }
-    }
-    if (most < PATCH_SHARE_LEAST) {
-      break;
-    }
-    json_array_append_new(list, json_pack("{s:I, s:f}", "function", (json_int_t)at, "share", most));
-    last = most;
+  for (size_t n = 0; n < PATCHES_KEPT && most[n] != 0; n++) {
+    json_array_append_new(list, json_pack("{s:I, s:f}", "function", (json_int_t)at[n], "share", most[n]));
   }
   json_object_set_new(json, "share", json_real(sum));
   json_object_set_new(json, "functions", list);
