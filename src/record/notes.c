@@ -42,7 +42,7 @@ static bool
 is_in_line(const char *line, const char *text)
 {
   size_t length = strlen(text);
-  for (const char *at = strstr(line, text); at != NULL; at = strstr(at + 1, text)) {
+  for (const char *at = strstr(line, text); at != NULL && length != 0; at = strstr(at + 1, text)) {
     bool begins = at == line || (at - line >= 2 && memcmp(at - 2, "; ", 2) == 0);
     if (begins && (at[length] == '\0' || strncmp(at + length, "; ", 2) == 0)) {
       return true;
@@ -55,7 +55,7 @@ void
 session_add_to_line(char *line, size_t size, const char *text)
 {
   size_t length = strlen(line);
-  if (is_in_line(line, text)) {
+  if (text[0] == '\0' || is_in_line(line, text)) {
     return;
   }
   if (length != 0 && strncmp(text, line, length) == 0 && strncmp(text + length, "; ", 2) == 0) {

@@ -27,6 +27,7 @@ a_note_is_there_once(void **state)
 {
   (void)state;
   expect((const char *[]){"no room", "no time", "no room", "no time"}, 4, "no room; no time");
+  expect((const char *[]){"no room", "", "no time", ""}, 4, "no room; no time"); /* an empty one is none */
 }
 
 static void
