@@ -649,7 +649,7 @@ static void on_signal(int s) { (void)s; signals++; }
 __asm__(".globl wanted\n.type wanted, @function\nwanted:\n pushf\n pop %rdx\n xor %rcx, %rax\n xor %rdx, %rax\n ret\n.size wanted, .-wanted\n");
 int main(int c, char **v)
 {
-  struct itimerval every = {{0, 3000}, {0, 3000}};
+  struct itimerval every = {{0, 500}, {0, 500}};
   unsigned long sum = 0, n = c > 1 ? 200000 : 1;
   struct rusage used;
   signal(SIGALRM, on_signal);

@@ -519,6 +519,29 @@ take_samples(struct drain_thread *thread, const struct ct_ring_event *events, si
   return i;
 }
 
+/* Of what the first one is: a value, say, between two calls is neither. */
+static inline size_t
+take_run(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
+{
+  uint64_t word = __atomic_load_n(&events->word, __ATOMIC_RELAXED);
+  unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
+  return kind == CT_KIND_ENTER || kind == CT_KIND_RETURN ? take_calls(thread, events, count, function_count)
+         : kind == CT_KIND_OTHER && (word >> CT_WORD_FN_SHIFT & CT_FN_POINT_BIT) != 0
+             ? take_samples(thread, events, count, function_count)
+             : 0;
+}
+
+static inline size_t
+take_runs(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
+{
+  size_t i = 0, taken = count;
+  while (i < count && taken != 0) {
+    taken = take_run(thread, events + i, count - i, function_count);
+    i += taken;
+  }
+  return i;
+}
+
 __attribute__((always_inline)) static inline void
 take_events(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, const uint8_t *modes,
             uint32_t function_count, const bool ruled)
@@ -526,8 +549,7 @@ take_events(struct drain_thread *thread, const struct ct_ring_event *events, siz
   struct ct_encoder *encoder = thread->encoder;
   for (size_t i = 0; i < count; i++) {
     if (!ruled && !thread->has_gone && thread->waiting_details.count == 0) {
-      i += take_calls(thread, events + i, count - i, function_count);
-      i += take_samples(thread, events + i, count - i, function_count);
+      i += take_runs(thread, events + i, count - i, function_count);
       if (i == count) {
         break;
       }

@@ -189,13 +189,21 @@ check_blob(const struct ct_index *index, const struct ct_index_part *part)
   return code;
 }
 
+/* They are as they were when the file was opened, or it is an error. */
 static int
 fetch(const struct ct_index *index, const struct ct_index_part *part, uint64_t first, uint64_t end)
 {
+  end = end < part->granule_count ? end : part->granule_count;
   uint64_t from = part->granules[first].blob,
            to = end < part->granule_count ? part->granules[end].blob : part->blob_bytes;
   uint8_t *bytes = part->blob + from;
-  return ct_read_at(index->fd, bytes, to - from, (uint64_t)(bytes - index->file)) == to - from ? 0 : CT_EFORMAT;
+  int code = ct_read_at(index->fd, bytes, to - from, (uint64_t)(bytes - index->file)) == to - from ? 0 : CT_EFORMAT;
+  for (uint64_t i = first; i < end && code == 0; i++) {
+    const struct ct_granule *g = &part->granules[i];
+    size_t size = (size_t)g->state_bytes + g->function_bytes + g->long_bytes;
+    code = ct_crc32c(0, part->blob + g->blob, size) == g->crc ? 0 : CT_EFORMAT;
+  }
+  return code;
 }
 
 int

@@ -154,9 +154,6 @@ int ct_granule_next_span(const uint8_t **at, const uint8_t *end, const struct ct
 /* places.c: the last granule that begins with this call or one before it. */
 uint64_t ct_granule_of_ordinal(const struct ct_index_part *part, uint64_t ordinal);
 
-/* scan.c: the bytes of a granule are as they were written. */
-bool ct_granule_ok(const struct ct_index_part *part, const struct ct_granule *granule);
-
 /* scan_cache.c: a granule that was asked for. */
 struct ct_scan_kept {
   const struct ct_index *index;
@@ -220,7 +217,7 @@ enum ct_index_parts {
   CT_INDEX_ALL = 15
 };
 int ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept);
-/* The bytes of a granule are where it says. 0 or CT_EFORMAT: the file has become another one. */
+/* The bytes of a granule are where it says, as they were written. 0 or CT_EFORMAT: the file has become another one. */
 int ct_granule_fetch(const struct ct_index *index, const struct ct_index_part *part, uint64_t granule);
 /* Likewise all of them, and nothing is read from the file any more. */
 int ct_index_fetch_all(struct ct_index *index);

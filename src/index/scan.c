@@ -55,12 +55,6 @@ struct ct_index_scan {
   uint64_t blocks;
 };
 
-bool
-ct_granule_ok(const struct ct_index_part *part, const struct ct_granule *g)
-{
-  return ct_crc32c(0, part->blob + g->blob, (size_t)g->state_bytes + g->function_bytes + g->long_bytes) == g->crc;
-}
-
 /* ---- which granules ---- */
 
 static int
@@ -332,7 +326,7 @@ begin_blocks(struct ct_index_scan *scan, const struct target *target)
   const struct ct_index_thread *thread = &scan->index->threads[target->thread];
   const struct ct_granule *g = granule_of(scan, target);
   bool is_last = target->granule + 1 == thread->part.granule_count;
-  if (ct_granule_fetch(scan->index, &thread->part, target->granule) != 0 || !ct_granule_ok(&thread->part, g)) {
+  if (ct_granule_fetch(scan->index, &thread->part, target->granule) != 0) {
     return CT_EFORMAT;
   }
   if (scan->spans == NULL || scan->reading_thread != target->thread) {
@@ -666,7 +660,7 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
   }
   uint64_t at = ct_granule_of_ordinal(part, ordinal);
   const struct ct_granule *g = &part->granules[at];
-  if (ct_granule_fetch(index, part, at) != 0 || !ct_granule_ok(part, g)) {
+  if (ct_granule_fetch(index, part, at) != 0) {
     return CT_EFORMAT;
   }
   int code = ct_spans_open(index->trace, thread, CT_TIME_WALL, &spans, NULL);

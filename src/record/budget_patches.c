@@ -10,8 +10,7 @@
 
 /* Patches of functions that are out are taken out, and those of functions that are not are put back. */
 static bool
-switch_module(struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module,
-              uint64_t now)
+switch_module(struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module)
 {
   const struct ct_plan *plan = module->plan;
   uint8_t *switches = malloc(plan->count + 1);
@@ -89,7 +88,7 @@ ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_cost
     if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
         module->installed.first_fn + module->plan->hooked <= budget->function_count &&
         has_switch(budget, count, module)) {
-      switch_module(budget, &remote, module, now);
+      switch_module(budget, &remote, module);
     }
   }
   session_resume_threads(session);
