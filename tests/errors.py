@@ -166,6 +166,14 @@ def limit_on_tasks(scene):
 
 
 @case
+def before_a_pid_namespace(scene):
+    """unshare -p without -f: what runs then has its children in the new namespace, is not in it itself, and can have no threads."""
+    need_root(), need("unshare")
+    judge(scene.record("/bin/true", before=["unshare", "-p"]), 125, words=["pid namespace", "-f"])
+    judge(scene.record("/bin/echo", "yes", before=["unshare", "-pf", "--mount-proc"], output=scene.path("t.forked")), 0, stdout="yes\n", lines=0)
+
+
+@case
 def existing_output(scene):
     os.mkdir(scene.path("out.trace"))
     scene.write("out.trace/precious", b"data")

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -203,6 +204,17 @@ ct_proc_is_ours(void)
   ssize_t length = readlink("/proc/self", text, sizeof(text) - 1);
   text[length > 0 ? length : 0] = '\0';
   return length > 0 && strtol(text, NULL, 10) == getpid();
+}
+
+bool
+ct_children_go_elsewhere(void)
+{
+  struct stat own, of_children;
+  if (stat("/proc/self/ns/pid", &own) != 0) {
+    return false;
+  }
+  /* Before the first child is there, the link leads nowhere. */
+  return stat("/proc/self/ns/pid_for_children", &of_children) == 0 ? own.st_ino != of_children.st_ino : errno == ENOENT;
 }
 
 pid_t

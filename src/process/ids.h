@@ -37,6 +37,9 @@ bool ct_thread_ids_live(struct ct_thread_ids *ids, pid_t own);
 
 /* False when /proc shows another pid namespace than that of this process: by its numbers nobody is found there. */
 bool ct_proc_is_ours(void);
+/* True after unshare(CLONE_NEWPID) or setns: this process's children go to another pid namespace, and it can have no
+ * threads. */
+bool ct_children_go_elsewhere(void);
 
 /* Calls visit with each process that /proc lists, until it says true; that one, or 0. */
 pid_t ct_process_find(bool (*visit)(void *context, pid_t pid), void *context);

@@ -6,6 +6,7 @@
 #include "base/sized.h"
 #include "base/test_point.h"
 #include "base/worker.h"
+#include "process/ids.h"
 #include "record/program.h"
 #include "select/select.h"
 #include "target/debuginfod.h"
@@ -127,8 +128,11 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
   pthread_sigmask(SIG_SETMASK, &session->caller_mask, NULL);
   if (failed != 0) {
     free_session(session);
-    return ct_fail(diag, CT_ENOMEM,
-                   "cannot start a thread: out of memory, or the user's limit of processes (ulimit -u) is reached");
+    return ct_fail(
+        diag, CT_ENOMEM, "cannot start a thread: %s",
+        ct_children_go_elsewhere()
+            ? "contrail was put before a new pid namespace without being in it (unshare -p needs -f and --mount-proc)"
+            : "out of memory, or the user's limit of processes (ulimit -u) is reached");
   }
   *out = session;
   return 0;
