@@ -225,8 +225,11 @@ def compiled(folder, name, *flags):
     return out
 
 
+THREADS = {"count": 100}  # of threads.cpp
+
+
 def threads(folder):
-    return Counting(folder, [compiled(folder, "threads.cpp")])
+    return Counting(folder, [compiled(folder, "threads.cpp"), str(THREADS["count"])])
 
 
 def coroutines(folder):
@@ -380,6 +383,7 @@ class Scene(harness.Scene):
 
 
 def attach_often(scene):
+    THREADS["count"] = scene.rounds(49, 100)
     figures, options = {"attach": [], "detach": [], "events": 0}, scene.options
     target = scene.make(scene.folder)
     try:

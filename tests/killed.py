@@ -76,7 +76,7 @@ def recorded(name, words):
 
 RECORDED = [
     recorded("record_python", lambda target: [need("python3"), target.write("load.py", attach.PYTHON)]),
-    recorded("record_threads", lambda target: [attach.compiled(target.folder, "threads.cpp")]),
+    recorded("record_threads", lambda target: [attach.compiled(target.folder, "threads.cpp"), str(attach.THREADS["count"])]),
     recorded("record_execs", lambda target: [need("sh"), target.write("execs.sh", EXECS), "0"]),
     recorded("record_loads", lambda target: [need("python3"), target.write("loads.py", LOADS)]),
     recorded("record_forks", lambda target: [need("sh"), target.write("forks.sh", FORKS)]),
@@ -472,6 +472,8 @@ class Scene(harness.Scene):
 
 
 def kill_often(scene):
+    # With hooks a hundred threads keep all processors, and contrail gets its share of them, some hundredths: a turn takes a minute or two.
+    attach.THREADS["count"] = 21 if scene.options.few else 100
     return scene.turns(scene.options, scene.make, scene.dice)
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A hundred threads in all kinds of situations: computing, sleeping, in system calls, throwing, in signal handlers,
-// starting further threads. Each checks its own results; main counts and writes.
+// A hundred threads, or as many as asked for, in all kinds of situations: computing, sleeping, in system calls, throwing,
+// in signal handlers, starting further threads. Each checks its own results; main counts and writes.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -151,8 +151,9 @@ waiting()
 }
 
 int
-main()
+main(int argc, char **argv)
 {
+  const size_t count = argc > 1 ? strtoul(argv[1], nullptr, 10) : 100;
   void (*const kinds[])() = {compute, sleeping, polling, throwing, allocating, spawning, waiting};
   struct sigaction action = {};
   action.sa_handler = on_signal;
@@ -160,7 +161,7 @@ main()
   sigaction(SIGUSR1, &action, nullptr);
   sem_init(&never, 0, 0);
   std::vector<std::thread> all;
-  for (size_t i = 0; i < 100; i++) {
+  for (size_t i = 0; i < count; i++) {
     all.emplace_back(kinds[i % (sizeof(kinds) / sizeof(kinds[0]))]);
   }
   for (int n = 1;; n++) {
