@@ -34,6 +34,7 @@ BUDGETS = ("2%", "5%", "10%", "")
 SETTLE, MEASURE, TURNS = 2.0, 2.5, 5
 CPU_LEAST = 0.4  # of each program in a turn: beside other programs that takes longer
 PROCESSORS = sorted(os.sched_getaffinity(0))
+MUCH_MORE = 0.15  # of a program's time, that exact numbers of calls are shown for beside those in full
 ON_FIRST = ["taskset", "-c", str(PROCESSORS[0])]  # the programs; all else is on the others, where there are any
 ON_OTHERS = ["taskset", "-c", ",".join(map(str, PROCESSORS[1:] or PROCESSORS))]
 
@@ -404,7 +405,7 @@ def of(values):
 
 def measure(contrail, name, folder, options):
     folders = [os.path.join(folder, side) for side in ("one", "twin")]
-    programs = []
+    programs, result = [], {"work": {}, "in_full": {}, "recorder": {}, "with_it": {}}
     try:
         os.chmod(folder, 0o755)  # servers that are somebody else's find theirs
         for path in folders:
@@ -423,12 +424,16 @@ def measure(contrail, name, folder, options):
             ratios, owns, hooks, sums, busy = zip(*turns)
             row = f"| {name:15} | {budget or 'none':6} | {of(ratios)} ({100 * min(ratios):.0f} to {100 * max(ratios):.0f})"
             row += f" | {of(busy)} | {of(owns)} | {of(hooks)} | {of(sums)} "
+            for what, values in (("work", ratios), ("recorder", owns), ("with_it", sums)):
+                result[what][budget or "none"] = [statistics.median(values), min(values), max(values)]
             if budget:
                 functions, (full, exact), settled = last_turn(contrail, programs[0], folder, budget, whole)
+                result["in_full"][budget] = [full, exact] if exact > full + MUCH_MORE else full
                 row += f"| {100 * functions:.1f} % | {100 * full:.0f} % | {100 * exact:.0f} % | {'not' if settled is None else f'{settled:.1f} s'} |"
             else:
                 row += "| 100.0 % | 100 % | 100 % | |"
             print(row, flush=True)
+        return result
     finally:
         for program in programs:
             program.close()
@@ -436,10 +441,12 @@ def measure(contrail, name, folder, options):
 
 def main(options):
     print("| program  | budget | work for a second of its time | processor | recorder | hooks | with it | functions | time | exact | settled |\n|---|---|---|---|---|---|---|---|---|---|---|")
+    results = {}
     for name in PROGRAMS:
         if options.only is None or any(part in name for part in options.only.split(",")):
             with tempfile.TemporaryDirectory(prefix="contrail-budget.") as folder:
                 try:
-                    measure(options.contrail, name, folder, options)
+                    results[name] = measure(options.contrail, name, folder, options)
                 except FileNotFoundError as error:
                     print(f"{name:15} skipped: {error.filename} is not there")
+    return results

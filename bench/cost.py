@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """How good the estimate of what a recording costs is (`cost` of contrail info), held against what programs take more.
 
-    bench/cost.py [--rounds N] [--build DIR]
+    bench/cost.py [--rounds N] [--build DIR], or bench/run.sh cost
 
 Each program runs untraced and traced in turns. `more` is the processor time (user and system) that it takes more traced than
 untraced, as a share of the traced; `estimate` is the share that info says. Medians of the rounds.
@@ -61,26 +61,34 @@ def traced(contrail, folder, command):
     return info
 
 
+def cost(options, folder):
+    """The rows of the table, printed and returned."""
+    print("| program | events | untraced, s | traced, s | more | estimate | recorder, s |\n|---|" + "---:|" * 6)
+    results = {}
+    for name, command in programs(folder):
+        rows = []
+        traced(options.contrail, folder, command)  # its plans are in the cache from now on
+        for _ in range(options.rounds):
+            plain = processor_seconds(command)
+            info = traced(options.contrail, folder, command)
+            full = (info["user_ns"] + info["system_ns"]) / 1e9
+            own = info["cost"]
+            rows.append((info["events"], plain, full, (full - plain) / full, own["share"], own["recorder_cpu_ns"] / 1e9))
+        events, plain, full, more, estimate, recorder = (statistics.median(column) for column in zip(*rows))
+        print(f"| {name} | {events / 1e6:.2f} M | {plain:.3f} | {full:.3f} | {100 * more:.0f} % | {100 * estimate:.0f} % | "
+              f"{recorder:.2f} |", flush=True)
+        results[name] = {"events": events, "untraced_s": plain, "traced_s": full, "more": more, "estimate": estimate, "recorder_s": recorder}
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     options = parser.parse_args()
-    contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    print("| program | events | untraced, s | traced, s | more | estimate | recorder, s |\n|---|" + "---:|" * 6)
+    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
     with tempfile.TemporaryDirectory() as folder:
-        for name, command in programs(folder):
-            rows = []
-            traced(contrail, folder, command)  # its plans are in the cache from now on
-            for _ in range(options.rounds):
-                plain = processor_seconds(command)
-                info = traced(contrail, folder, command)
-                full = (info["user_ns"] + info["system_ns"]) / 1e9
-                cost = info["cost"]
-                rows.append((info["events"], plain, full, (full - plain) / full, cost["share"], cost["recorder_cpu_ns"] / 1e9))
-            events, plain, full, more, estimate, recorder = (statistics.median(column) for column in zip(*rows))
-            print(f"| {name} | {events / 1e6:.2f} M | {plain:.3f} | {full:.3f} | {100 * more:.0f} % | {100 * estimate:.0f} % | "
-                  f"{recorder:.2f} |", flush=True)
+        cost(options, folder)
 
 
 if __name__ == "__main__":

@@ -109,12 +109,16 @@ def measure(contrail, name, folder, turns):
             runs[kind].append(record(contrail, folder, program, options))
     middle = {kind: {key: statistics.median(run[key] for run in own) for key in own[0]} for kind, own in runs.items()}
     index = middle["index"]
-    for kind, own in middle.items():
+    middle = {"calls": index["calls"], **middle}
+    for kind in KINDS:
+        own = middle[kind]
         more = statistics.median((run["cpu"] - alone["cpu"]) / alone["calls"] for run, alone in zip(runs[kind], runs["index"]))
         print(f"{name:8} {kind:17} cpu {own['cpu']:6.3f} s ({own['cpu'] / index['cpu']:5.2f}), wall {own['wall']:6.3f} s "
               f"({own['wall'] / index['wall']:5.2f}), {1e9 * more:6.1f} ns a call more; waited {own['waited']:6.3f} s; "
               f"{own['calls'] / 1e6:.2f} M calls, {own['records'] / 1e6:.2f} M records, {own['bytes'] / 1e6:.1f} MB, "
               f"dropped {own['dropped']:.0f}", flush=True)
+        own["ratios"], own["more_ns"] = [own["cpu"] / index["cpu"], own["wall"] / index["wall"]], 1e9 * more
+    middle["bytes_per_call"] = [middle[kind]["bytes"] / middle[kind]["calls"] for kind in ("index", "args", "detail, no stack", "detail")]
     return middle
 
 

@@ -535,6 +535,9 @@ def per_work(runs, what):
     return statistics.median(getattr(run, what) / run.work for run in runs)
 
 
+EVENTS_FOR_A_PRICE = 1000000  # what starts and ends cost is more than what fewer of them do
+
+
 def figures(runs):
     result = {}
     base = runs["untraced"]
@@ -555,7 +558,9 @@ def figures(runs):
         }
         # What an event costs the program: the processor time it takes more, by the number of its events.
         more = per_work(runs[name], "cpu") * runs[name][0].work - result["untraced_cpu_s"] * (runs[name][0].work / base[0].work)
-        result[name]["ns_per_event"] = more * 1e9 / max(events, 1)
+        result[name]["ns_per_event"] = more * 1e9 / events if events >= EVENTS_FOR_A_PRICE else None
+        result[name]["dropped_share"] = result[name]["dropped"] / max(events + result[name]["dropped"], 1)
+    result["hot"]["fewer_events"] = 1 - result["hot"]["events"] / max(result["all"]["events"], 1)
     return result
 
 
@@ -565,10 +570,11 @@ def count_text(n):
 
 def show(name, kind, f):
     a, h = f["all"], f["hot"]
+    price = "-" if a["ns_per_event"] is None else f"{a['ns_per_event']:.0f}"
     print(f"| {name} | {kind} | {f['untraced_s']:.2f} | {f['untraced_cpu_s']:.2f} | {a['wall']:.2f} | {a['cpu']:.2f} | "
-          f"{count_text(a['events'])} | {a['events_per_second'] / 1e6:.1f} | {100 * a['dropped'] / max(a['events'] + a['dropped'], 1):.1f} % | "
-          f"{a['bytes_per_event']:.2f} | {a['ns_per_event']:.0f} | {a['install_s'] * 1e3:.0f} | {h['wall']:.2f} | {h['cpu']:.2f} | "
-          f"{100 * (1 - h['events'] / max(a['events'], 1)):.0f} % |", flush=True)
+          f"{count_text(a['events'])} | {a['events_per_second'] / 1e6:.1f} | {100 * a['dropped_share']:.1f} % | "
+          f"{a['bytes_per_event']:.2f} | {price} | {a['install_s'] * 1e3:.0f} | {h['wall']:.2f} | {h['cpu']:.2f} | "
+          f"{100 * h['fewer_events']:.0f} % |", flush=True)
 
 
 def overhead(options, folder):
@@ -614,7 +620,7 @@ def event(options, folder, rdtsc_ns):
             ratio, clock, plain, traced = rounds[len(rounds) // 2]
             lost = traced.info["dropped"]
             results[name] = {"events": traced.info["events"], "lost": lost, "ns": ratio * clock, "rdtsc_ns": clock,
-                             "per_rdtsc": ratio}
+                             "per_rdtsc": ratio, "range": [rounds[0][0], rounds[-1][0]]}
             print(f"| {name} | {count_text(traced.info['events'])} | {lost} | {plain.user * traced.work / plain.work:.2f} | "
                   f"{traced.user:.2f} | {ratio * clock:.1f} | {clock:.1f} | {ratio:.2f} | {rounds[0][0]:.2f}, "
                   f"{rounds[-1][0]:.2f} |", flush=True)

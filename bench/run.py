@@ -22,6 +22,7 @@ By name only, since they take long (bench/overhead.py):
     overhead    real programs: what recording costs them, everything and with --exclude-hot
     hot         which functions the events of these programs are of
     budget      what --budget 2%, 5%, 10% leave of servers and other programs, and none (bench/budget.py)
+    cost        how good the estimate of a recording's own cost is (bench/cost.py)
     detail      what --args and --detail cost more than events alone (bench/detail.py)
     translated  what a thread costs that runs translated code, and programs from start to end (bench/translated.py)
     itrace_calls  what record --itrace F costs, calls that are recorded as instructions and others (bench/itrace_calls.py)
@@ -30,7 +31,9 @@ By name only, since they take long (bench/overhead.py):
     exports     how fast exports are written, and how large they are (bench/exports.py)
     streams     what sending a trace while it is recorded costs, how much it carries, how soon it is there (bench/streams.py)
 
-Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
+Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default). They are written, as
+data, to a file of BUILD/bench/results, or to FILE, with the date, the sources, the machine and its load before and after; from
+there `tools/overhead.py --merge FILE TABLE` takes them over into a table of docs/overhead.md.
 """
 import argparse
 import json
@@ -401,9 +404,15 @@ def hot(bench):
     bench.results["hot"] = programs_of.hot(bench.options, bench.folder)
 
 
+def cost(bench):
+    import cost as of_programs
+    bench.options.rounds = bench.repeat
+    bench.results["cost"] = of_programs.cost(bench.options, bench.folder)
+
+
 def budget(bench):
     import budget as programs_of
-    programs_of.main(bench.options)
+    bench.results["budget"] = programs_of.main(bench.options)
 
 
 def detail(bench):
@@ -443,14 +452,32 @@ def streams(bench):
 
 
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget, detail, queries, mcp, exports, itrace_calls, streams, translated]
+BY_NAME = [event, overhead, hot, budget, cost, detail, queries, mcp, exports, itrace_calls, streams, translated]
+
+
+def about_the_run(options, load):
+    """Where, when and of what the figures are: as docs/overhead.json has it of each table."""
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True, check=False).stdout.strip()
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
+    run = {"date": time.strftime("%Y-%m-%d"), "commit": commit or None, "machine": f"{len(os.sched_getaffinity(0))} processors, {model}",
+           "load": f"{load:.1f}, at the end {os.getloadavg()[0]:.1f}"}
+    return {**run, "quick": True} if options.quick else run
+
+
+def write_results(options, results, load):
+    path = options.json or os.path.join(options.build, "bench", "results", time.strftime("%Y-%m-%d-%H%M%S.json"))
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"run": about_the_run(options, load), **results}, file, indent=2)
+    print(f"\nfigures: {path}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
-    parser.add_argument("--json", help="write the figures to this file too")
+    parser.add_argument("--json", help="write the figures to this file, not to one of the day and time")
     parser.add_argument("--only", help="these programs of overhead, hot, budget and detail, by a part of the name")
     parser.add_argument("--budgets", help="budget: these instead of 2, 5, 10 %% and none")
     parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
@@ -464,6 +491,7 @@ def main():
     for name in options.sections:
         if name not in known:
             parser.error(f"no section {name}; there are: {' '.join(known)}")
+    load = os.getloadavg()[0]
     base = os.environ.get("TMPDIR") or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
     with tempfile.TemporaryDirectory(prefix="contrail-bench.", dir=base) as folder:
         bench = Bench(options, folder)
@@ -472,9 +500,7 @@ def main():
                 section(bench)
             except (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
                 print(f"  {section.__name__} failed: {error}")
-        if options.json:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump(bench.results, file, indent=2)
+        write_results(options, bench.results, load)
     return 0
 
 

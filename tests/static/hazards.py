@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""docs/hazards.md names every fixture, and only fixtures and tests that exist; docs/transparency.md shows what its data say."""
+"""docs/hazards.md names every fixture, and only fixtures and tests that exist; docs/transparency.md and docs/overhead.md
+show what their data say."""
 import os
 import re
 import subprocess
@@ -40,11 +41,20 @@ def check_named(_):
         yield f"tests/fixtures/{name}: not in docs/hazards.md"
 
 
-@check("transparency's tables are rendered from their data")
-def check_rendered(_):
-    result = subprocess.run([os.path.join(ROOT, "tools", "transparency.py"), "--check"], capture_output=True, text=True)
+def check_tables(tool):
+    result = subprocess.run([os.path.join(ROOT, "tools", tool), "--check"], capture_output=True, text=True)
     if result.returncode:
         yield (result.stdout + result.stderr).strip()
+
+
+@check("transparency's tables are rendered from their data")
+def check_transparency(_):
+    return check_tables("transparency.py")
+
+
+@check("the tables of what recording costs are rendered from their data")
+def check_overhead(_):
+    return check_tables("overhead.py")
 
 
 if __name__ == "__main__":
