@@ -5,6 +5,7 @@ program cannot tell, its calls are in the trace as ever, and the steps are those
 
     tests/itracecalls.py [--filter PATTERN] [--build DIR]
 """
+import contextlib
 import json
 import os
 import signal
@@ -256,95 +257,128 @@ class Client:
         self.socket.close()
 
 
+@contextlib.contextmanager
+def session(scene):
+    """A program of which nothing is recorded until somebody asks: the environment in which its session is found, and the path of its
+    socket. Who uses it ends it."""
+    program, runtime = scene.program(), scene.path("runtime")
+    os.makedirs(runtime, mode=0o700)
+    environment = dict(os.environ, XDG_RUNTIME_DIR=runtime)
+    with Running([scene.contrail, "record", "-o", scene.path("trace"), "--", program, "s", "1"], stdout=subprocess.PIPE,
+                 stderr=subprocess.PIPE, text=True, env=environment) as running:
+        expect(running.stdout.readline() == "ready\n", "it is not ready")
+        folder = os.path.join(runtime, "contrail")
+        yield environment, wait_for("the session", lambda: [os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".sock")])[0]
+        running.wait(60)
+
+
+def ends_in(scene):
+    """What the trace says of the calls' ends, as those who waited for them heard it."""
+    return {(call[0], call[1], call[3], call[4], call[5]) for call in scene.calls(scene.path("trace"))}
+
+
+def ends_of(told):
+    return {(call["tid"], call["fn"], call["first_step"], call["steps"], call["outcome"]) for call in told}
+
+
+def refuse_to_wait(one):
+    for wrong in ({"number": 39}, {"number": 40}, {"number": 2**32 - 1}, {"number": 32}):
+        expect("no itrace of number" in one.ask("itrace.wait", **wrong)["message"], f"{wrong}")
+    for wrong in ({}, {"number": -1}, {"number": "32"}, {"number": 32, "timeout": -5}, {"number": 32, "after": 1.5}, {"number": 2**32},
+                  {"number": 32, "timeout": 2**31}, {"number": 32, "often": 1}):
+        expect(one.ask("itrace.wait", **wrong)["code"] == -32602, f"{wrong}")
+
+
+def tell_each_end(one, two):
+    """To one that asks again and again, and to one that waits for all of them; the calls."""
+    number = one.ask("itrace.open", function="leaf", calls=5)["number"]
+    two.say(7, "itrace.wait", number=number)
+    told, answer = [], {"reason": "calls"}
+    while answer["reason"] == "calls":
+        answer = one.ask("itrace.wait", number=number, after=len(told))
+        expect(answer["calls"] or answer["reason"] == "done", f"nothing has ended, and yet: {answer}")
+        told += answer["calls"]
+    expect(answer["reason"] == "done" and [call["call"] for call in told] == [1, 2, 3, 4, 5], f"{answer['reason']} {told}")
+    expect(all("leaf" in call["function"] and call["outcome"] == "returned" and call["steps"] > 0 for call in told), f"{told}")
+    answer = two.hear(7)
+    expect(answer["reason"] == "done" and answer["calls"] == told, f"the other one: {answer}")
+    expect(one.ask("itrace.wait", number=number)["reason"] == "done", "it is done already")
+    return told
+
+
+def tell_of_none(one, two, gone):
+    """None of these is called: nothing comes before the time is over, and others are answered meanwhile."""
+    never = one.ask("itrace.open", function="leaf", condition="arg1 == 123456789", calls=1)["number"]
+    begin = time.monotonic()
+    one.say(1, "itrace.wait", number=never, timeout=1000)
+    one.say(2, "status")
+    two.say(3, "itrace.wait", number=never)
+    gone.say(4, "itrace.wait", number=never)
+    expect(one.hear(2)["state"] == "running", "who waits holds others")
+    gone.close()
+    answer = one.hear(1)
+    expect(answer["reason"] == "timeout" and not answer["calls"] and time.monotonic() - begin >= 0.99, f"{answer}")
+    expect(one.ask("itrace.wait", number=never, timeout=0)["reason"] == "timeout", "it does not wait at all")
+    one.ask("itrace.close", number=never)
+    expect(two.hear(3)["reason"] == "closed", "it has been closed")
+    probed = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
+    expect(one.ask("itrace.open", **probed)["number"] == never, "its place is used again")
+    two.say(8, "itrace.wait", number=never)
+    two.ask("status")
+    one.socket.sendall(json.dumps([{"jsonrpc": "2.0", "method": method, "id": 1, "params": params} for method, params in
+                                   (("itrace.close", {"number": never}), ("itrace.open", probed))]).encode() + b"\n")
+    expect(json.loads(one.answers.readline())[1]["result"]["number"] == never and two.hear(8)["reason"] == "replaced", "another has its number")
+    one.ask("itrace.close", number=never)
+
+
+def wait_by_the_command(scene, one, environment):
+    """Ctrl-C closes what it has opened."""
+    done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "-n", "3", env=environment)
+    expect(done.returncode == 0 and "3 calls of leaf" in done.stderr and "steps --live" in done.stderr, f"{done}")
+    done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 123456789", "--for", "300ms", env=environment)
+    expect(done.returncode == 0 and "0 calls of leaf" in done.stderr, f"{done}")
+    for words, status in (("-F leaf none-1", 3), ("-F leaf -o x", 2), ("-n 3", 2), ("-F leaf --when x", 1), ("-F leaf a b", 2), ("-F leaf -n 1000001", 2)):
+        done = scene.execute(scene.contrail, "itrace", "--session", *words.split(), env=environment)
+        expect(done.returncode == status and done.stderr.count("\n") <= 2, f"{words}: {done}")
+    with Running([scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 5555555"], stderr=subprocess.PIPE, text=True,
+                 env=environment) as command:
+        def rows(state):
+            return [row for row in one.ask("itrace.list")["itrace"] if row.get("condition") == "arg1 == 5555555" and row["state"] == state]
+        wait_for("the command", lambda: rows("open"))
+        command.send_signal(signal.SIGINT)
+        expect(command.wait(60) == 0 and "0 calls of leaf" in command.stderr.read() and rows("closed"), "Ctrl-C")
+
+
+def tell_the_end(scene, one, two, environment):
+    """While three wait."""
+    last = one.ask("itrace.open", function="leaf", condition="arg1 == 123456789", calls=1)["number"]
+    one.say(5, "itrace.wait", number=last)
+    two.say(6, "itrace.wait", number=last, timeout=600000)
+    with Running([scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 77777777"], stderr=subprocess.PIPE, text=True,
+                 env=environment) as command:
+        wait_for("the command", lambda: len(two.ask("itrace.list")["itrace"]) > 1 and
+                 any(row.get("condition") == "arg1 == 77777777" for row in two.ask("itrace.list")["itrace"]))
+        scene.execute(scene.contrail, "stop", "--end", env=environment)
+        for client, request in ((one, 5), (two, 6)):
+            answer = client.hear(request)
+            expect(answer["reason"] == "ended" and last in [row["number"] for row in answer["itrace"]], f"the session's end: {answer}")
+        expect(command.wait(60) == 0 and "session has ended" in command.stderr.read(), "the command at the session's end")
+
+
 @case("the ends of calls are told")
 def ends_told(scene):
     """itrace.wait: each call's end, several who wait, some who go away, the time, numbers that are none, the session's end; and what
     it says of calls is what the trace says."""
-    program, trace, runtime = scene.program(), scene.path("trace"), scene.path("runtime")
-    os.makedirs(runtime, mode=0o700)
-    environment = dict(os.environ, XDG_RUNTIME_DIR=runtime)
-    with Running([scene.contrail, "record", "-o", trace, "--", program, "s", "1"], stdout=subprocess.PIPE,
-                 stderr=subprocess.PIPE, text=True, env=environment) as running:
-        expect(running.stdout.readline() == "ready\n", "it is not ready")
-        folder = os.path.join(runtime, "contrail")
-        path = wait_for("the session", lambda: [os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".sock")])[0]
+    with session(scene) as (environment, path):
         one, two, gone = Client(path), Client(path), Client(path)
-        for wrong in ({"number": 39}, {"number": 40}, {"number": 2**32 - 1}, {"number": 32}):
-            expect("no itrace of number" in one.ask("itrace.wait", **wrong)["message"], f"{wrong}")
-        for wrong in ({}, {"number": -1}, {"number": "32"}, {"number": 32, "timeout": -5}, {"number": 32, "after": 1.5}, {"number": 2**32},
-                      {"number": 32, "timeout": 2**31}, {"number": 32, "often": 1}):
-            expect(one.ask("itrace.wait", **wrong)["code"] == -32602, f"{wrong}")
-
-        # each end, and all of them
-        number = one.ask("itrace.open", function="leaf", calls=5)["number"]
-        two.say(7, "itrace.wait", number=number)
-        told, answer = [], {"reason": "calls"}
-        while answer["reason"] == "calls":
-            answer = one.ask("itrace.wait", number=number, after=len(told))
-            expect(answer["calls"] or answer["reason"] == "done", f"nothing has ended, and yet: {answer}")
-            told += answer["calls"]
-        expect(answer["reason"] == "done" and [call["call"] for call in told] == [1, 2, 3, 4, 5], f"{answer['reason']} {told}")
-        expect(all("leaf" in call["function"] and call["outcome"] == "returned" and call["steps"] > 0 for call in told), f"{told}")
-        answer = two.hear(7)
-        expect(answer["reason"] == "done" and answer["calls"] == told, f"the other one: {answer}")
-        expect(one.ask("itrace.wait", number=number)["reason"] == "done", "it is done already")
-
-        # none of these is called: nothing comes before the time is over, and others are answered meanwhile
-        never = one.ask("itrace.open", function="leaf", condition="arg1 == 123456789", calls=1)["number"]
-        begin = time.monotonic()
-        one.say(1, "itrace.wait", number=never, timeout=1000)
-        one.say(2, "status")
-        two.say(3, "itrace.wait", number=never)
-        gone.say(4, "itrace.wait", number=never)
-        expect(one.hear(2)["state"] == "running", "who waits holds others")
-        gone.close()
-        answer = one.hear(1)
-        expect(answer["reason"] == "timeout" and not answer["calls"] and time.monotonic() - begin >= 0.99, f"{answer}")
-        expect(one.ask("itrace.wait", number=never, timeout=0)["reason"] == "timeout", "it does not wait at all")
-        one.ask("itrace.close", number=never)
-        expect(two.hear(3)["reason"] == "closed", "it has been closed")
-        probed = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
-        expect(one.ask("itrace.open", **probed)["number"] == never, "its place is used again")
-        two.say(8, "itrace.wait", number=never)
-        two.ask("status")
-        one.socket.sendall(json.dumps([{"jsonrpc": "2.0", "method": method, "id": 1, "params": params} for method, params in
-                                       (("itrace.close", {"number": never}), ("itrace.open", probed))]).encode() + b"\n")
-        expect(json.loads(one.answers.readline())[1]["result"]["number"] == never and two.hear(8)["reason"] == "replaced", "another has its number")
-        one.ask("itrace.close", number=never)
-
-        # the command; Ctrl-C closes what it has opened
-        done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "-n", "3", env=environment)
-        expect(done.returncode == 0 and "3 calls of leaf" in done.stderr and "steps --live" in done.stderr, f"{done}")
-        done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 123456789", "--for", "300ms", env=environment)
-        expect(done.returncode == 0 and "0 calls of leaf" in done.stderr, f"{done}")
-        for words, status in (("-F leaf none-1", 3), ("-F leaf -o x", 2), ("-n 3", 2), ("-F leaf --when x", 1), ("-F leaf a b", 2), ("-F leaf -n 1000001", 2)):
-            done = scene.execute(scene.contrail, "itrace", "--session", *words.split(), env=environment)
-            expect(done.returncode == status and done.stderr.count("\n") <= 2, f"{words}: {done}")
-        with Running([scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 5555555"], stderr=subprocess.PIPE, text=True,
-                     env=environment) as command:
-            def rows(state):
-                return [row for row in one.ask("itrace.list")["itrace"] if row.get("condition") == "arg1 == 5555555" and row["state"] == state]
-            wait_for("the command", lambda: rows("open"))
-            command.send_signal(signal.SIGINT)
-            expect(command.wait(60) == 0 and "0 calls of leaf" in command.stderr.read() and rows("closed"), "Ctrl-C")
-
-        # the end, while three wait
-        last = one.ask("itrace.open", function="leaf", condition="arg1 == 123456789", calls=1)["number"]
-        one.say(5, "itrace.wait", number=last)
-        two.say(6, "itrace.wait", number=last, timeout=600000)
-        with Running([scene.contrail, "itrace", "--session", "-F", "leaf", "--when", "arg1 == 77777777"], stderr=subprocess.PIPE, text=True,
-                     env=environment) as command:
-            wait_for("the command", lambda: len(two.ask("itrace.list")["itrace"]) > 1 and
-                     any(row.get("condition") == "arg1 == 77777777" for row in two.ask("itrace.list")["itrace"]))
-            scene.execute(scene.contrail, "stop", "--end", env=environment)
-            for client, request in ((one, 5), (two, 6)):
-                answer = client.hear(request)
-                expect(answer["reason"] == "ended" and last in [row["number"] for row in answer["itrace"]], f"the session's end: {answer}")
-            expect(command.wait(60) == 0 and "session has ended" in command.stderr.read(), "the command at the session's end")
-        running.wait(60)
-        one.close(), two.close()
-    calls = {(call[0], call[1], call[3], call[4], call[5]) for call in scene.calls(trace)}
-    expect({(call["tid"], call["fn"], call["first_step"], call["steps"], call["outcome"]) for call in told} <= calls, f"{told}, and the trace: {calls}")
+        refuse_to_wait(one)
+        told = tell_each_end(one, two)
+        tell_of_none(one, two, gone)
+        wait_by_the_command(scene, one, environment)
+        tell_the_end(scene, one, two, environment)
+    one.close(), two.close()
+    calls = ends_in(scene)
+    expect(ends_of(told) <= calls, f"{told}, and the trace: {calls}")
     expect(len(calls) == 8, f"five and three of the command's: {calls}")
 
 
@@ -360,79 +394,86 @@ def heard_until(client, is_last):
     return events
 
 
+def pure(events):
+    return [{name: value for name, value in event.items() if name != "subscription"} for event in events]
+
+
+def refuse_to_subscribe(one):
+    expect("no itrace of number" in one.ask("itrace.subscribe", number=39)["message"], "there is none")
+    for method, wrong in (("itrace.subscribe", {"number": -1}), ("itrace.subscribe", {"number": 2**32}), ("itrace.subscribe", {"of": 1}),
+                          ("itrace.unsubscribe", {}), ("itrace.unsubscribe", {"subscription": "1"})):
+        expect(one.ask(method, **wrong)["code"] == -32602, f"{method} {wrong}")
+    expect("no subscription" in one.ask("itrace.unsubscribe", subscription=1)["message"], "there is none")
+    one.socket.sendall(b'[{"jsonrpc": "2.0", "method": "itrace.subscribe", "id": 1}]\n')
+    expect("one of a batch" in json.loads(one.answers.readline())[0]["error"]["message"], "in a batch")
+
+
+def push_each_end(one, every, late, gone):
+    """To who asked for these, for all, and to who comes late; the events."""
+    number = one.ask("itrace.open", function="leaf", calls=5)["number"]
+    own = one.ask("itrace.subscribe", number=number)["subscription"]
+    told = heard_until(one, lambda event: event["event"] == "over")
+    gone.close()
+    expect([event.get("call") for event in told] == [1, 2, 3, 4, 5, None] and told[-1]["reason"] == "done", f"{told}")
+    expect(all(event["subscription"] == own and event["number"] == number and "missed" not in event for event in told), f"{told}")
+    expect(all("leaf" in event["function"] and event["outcome"] == "returned" and event["steps"] > 0 for event in told[:-1]), f"{told}")
+    expect(pure(heard_until(every, lambda event: event["event"] == "over")) == pure(told), "who asked for all has others")
+    late.ask("itrace.subscribe", number=number)
+    expect(pure(heard_until(late, lambda event: event["event"] == "over")) == pure(told), "who comes late has others")
+    expect("no subscription" in one.ask("itrace.unsubscribe", subscription=own)["message"], "it is over")
+    return told
+
+
+def push_closed(one, every, late):
+    """Closed, then another in its place; one that is not wanted any more. The number of the place."""
+    probed = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
+    never = one.ask("itrace.open", **probed)["number"]
+    one.ask("itrace.subscribe", number=never)
+    unwanted = late.ask("itrace.subscribe", number=never)["subscription"]
+    expect(late.ask("itrace.unsubscribe", subscription=unwanted)["itrace"], "it is there")
+    one.ask("itrace.close", number=never)
+    expect(heard_until(one, lambda event: True)[0]["reason"] == "closed", "it has been closed")
+    expect(heard_until(every, lambda event: True)[0]["reason"] == "closed", "it has been closed, for who asked for all")
+    expect(one.ask("itrace.open", **probed)["number"] == never, "its place is used again")
+    one.ask("itrace.subscribe", number=never)
+    one.ask("status")
+    return never
+
+
+def subscribe_by_the_command(scene, every, environment):
+    done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "-n", "3", env=environment)
+    lines = done.stdout.splitlines()
+    expect(done.returncode == 0 and len(lines) == 3 and all(line.startswith(f"call {i + 1} of ") and line.endswith(", returned") and "steps " in line
+                                                            for i, line in enumerate(lines)), f"{done}")
+    done = scene.execute(scene.contrail, "itrace", "--session", "-q", "-F", "leaf", "-n", "2", env=environment)
+    expect((done.returncode, done.stdout, done.stderr) == (0, "", ""), f"{done}")
+    done = scene.execute(scene.contrail, "itrace", "--session", "--json", "-F", "leaf", "-n", "2", env=environment)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    expect(done.returncode == 0 and [line.get("call") for line in lines] == [1, 2, None] and lines[2]["reason"] == "done" and
+           lines[2]["recorded"] == 2 and lines[2]["steps"] == lines[0]["steps"] + lines[1]["steps"] and done.stderr == "", f"{done}")
+    expect(sum(event["event"] == "call" for event in heard_until(every, lambda event: event.get("call") == 2 and
+                                                                 event["first_step"] == lines[1]["first_step"])) == 7, "all of them")
+
+
 @case("the ends of calls are pushed")
 def ends_pushed(scene):
     """itrace.subscribe: nobody asks, and yet each call's end comes, once, in order; to who comes late too; until it is over, unwanted,
     or the session's end."""
-    program, trace, runtime = scene.program(), scene.path("trace"), scene.path("runtime")
-    os.makedirs(runtime, mode=0o700)
-    environment = dict(os.environ, XDG_RUNTIME_DIR=runtime)
-    with Running([scene.contrail, "record", "-o", trace, "--", program, "s", "1"], stdout=subprocess.PIPE,
-                 stderr=subprocess.PIPE, text=True, env=environment) as running:
-        expect(running.stdout.readline() == "ready\n", "it is not ready")
-        folder = os.path.join(runtime, "contrail")
-        path = wait_for("the session", lambda: [os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".sock")])[0]
+    with session(scene) as (environment, path):
         one, every, late, gone = (Client(path) for _ in range(4))
-        expect("no itrace of number" in one.ask("itrace.subscribe", number=39)["message"], "there is none")
-        for method, wrong in (("itrace.subscribe", {"number": -1}), ("itrace.subscribe", {"number": 2**32}), ("itrace.subscribe", {"of": 1}),
-                              ("itrace.unsubscribe", {}), ("itrace.unsubscribe", {"subscription": "1"})):
-            expect(one.ask(method, **wrong)["code"] == -32602, f"{method} {wrong}")
-        expect("no subscription" in one.ask("itrace.unsubscribe", subscription=1)["message"], "there is none")
-        one.socket.sendall(b'[{"jsonrpc": "2.0", "method": "itrace.subscribe", "id": 1}]\n')
-        expect("one of a batch" in json.loads(one.answers.readline())[0]["error"]["message"], "in a batch")
+        refuse_to_subscribe(one)
         expect(every.ask("itrace.subscribe")["subscription"] > 0 and gone.ask("itrace.subscribe")["subscription"] > 0, "of all")
-
-        number = one.ask("itrace.open", function="leaf", calls=5)["number"]
-        own = one.ask("itrace.subscribe", number=number)["subscription"]
-        told = heard_until(one, lambda event: event["event"] == "over")
-        gone.close()
-        expect([event.get("call") for event in told] == [1, 2, 3, 4, 5, None] and told[-1]["reason"] == "done", f"{told}")
-        expect(all(event["subscription"] == own and event["number"] == number and "missed" not in event for event in told), f"{told}")
-        expect(all("leaf" in event["function"] and event["outcome"] == "returned" and event["steps"] > 0 for event in told[:-1]), f"{told}")
-        def pure(events):
-            return [{name: value for name, value in event.items() if name != "subscription"} for event in events]
-        expect(pure(heard_until(every, lambda event: event["event"] == "over")) == pure(told), "who asked for all has others")
-        late.ask("itrace.subscribe", number=number)
-        expect(pure(heard_until(late, lambda event: event["event"] == "over")) == pure(told), "who comes late has others")
-        expect("no subscription" in one.ask("itrace.unsubscribe", subscription=own)["message"], "it is over")
-
-        # closed, then another in its place; one that is not wanted any more
-        probed = {"function": "leaf", "condition": "arg1 == 123456789", "calls": 1}
-        never = one.ask("itrace.open", **probed)["number"]
-        one.ask("itrace.subscribe", number=never)
-        unwanted = late.ask("itrace.subscribe", number=never)["subscription"]
-        expect(late.ask("itrace.unsubscribe", subscription=unwanted)["itrace"], "it is there")
-        one.ask("itrace.close", number=never)
-        expect(heard_until(one, lambda event: True)[0]["reason"] == "closed", "it has been closed")
-        expect(heard_until(every, lambda event: True)[0]["reason"] == "closed", "it has been closed, for who asked for all")
-        expect(one.ask("itrace.open", **probed)["number"] == never, "its place is used again")
-        one.ask("itrace.subscribe", number=never)
-        one.ask("status")
-
-        # the command
-        done = scene.execute(scene.contrail, "itrace", "--session", "-F", "leaf", "-n", "3", env=environment)
-        lines = done.stdout.splitlines()
-        expect(done.returncode == 0 and len(lines) == 3 and all(line.startswith(f"call {i + 1} of ") and line.endswith(", returned") and "steps " in line
-                                                                for i, line in enumerate(lines)), f"{done}")
-        done = scene.execute(scene.contrail, "itrace", "--session", "-q", "-F", "leaf", "-n", "2", env=environment)
-        expect((done.returncode, done.stdout, done.stderr) == (0, "", ""), f"{done}")
-        done = scene.execute(scene.contrail, "itrace", "--session", "--json", "-F", "leaf", "-n", "2", env=environment)
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        expect(done.returncode == 0 and [line.get("call") for line in lines] == [1, 2, None] and lines[2]["reason"] == "done" and
-               lines[2]["recorded"] == 2 and lines[2]["steps"] == lines[0]["steps"] + lines[1]["steps"] and done.stderr == "", f"{done}")
-        expect(sum(event["event"] == "call" for event in heard_until(every, lambda event: event.get("call") == 2 and
-                                                                     event["first_step"] == lines[1]["first_step"])) == 7, "all of them")
-
+        told = push_each_end(one, every, late, gone)
+        never = push_closed(one, every, late)
+        subscribe_by_the_command(scene, every, environment)
         scene.execute(scene.contrail, "stop", "--end", env=environment)
         expect(heard_until(one, lambda event: True)[0]["reason"] == "ended", "the session's end")
         rest = [json.loads(line)["params"] for line in every.answers.read().splitlines()]
         expect([(event["number"], event["reason"]) for event in rest if event["event"] == "over" and event["reason"] == "ended"] == [(never, "ended")], f"{rest}")
         expect(one.answers.read() == late.answers.read() == "", "more comes after the end")
-        running.wait(60)
-        one.close(), every.close(), late.close()
-    calls = {(call[0], call[1], call[3], call[4], call[5]) for call in scene.calls(trace)}
-    expect({(event["tid"], event["fn"], event["first_step"], event["steps"], event["outcome"]) for event in told[:-1]} <= calls and len(calls) == 12,
-           f"{told}, and the trace: {calls}")
+    one.close(), every.close(), late.close()
+    calls = ends_in(scene)
+    expect(ends_of(told[:-1]) <= calls and len(calls) == 12, f"{told}, and the trace: {calls}")
 
 
 @case("the library waits for ends")
