@@ -395,6 +395,35 @@ ct_zydis_decoder(void)
   return &instance;
 }
 
+/*
+ * Of 0x67 and REX.B Zydis 4.0 takes a SIB byte that says "no base, 32 bits of displacement" for one with r13d and no
+ * displacement. The length is right.
+ */
+static void
+mend_base(const ZydisDecodedInstruction *in, ZydisDecodedOperand *operand)
+{
+  bool has_none = in->raw.modrm.mod == 0 && in->raw.modrm.rm == 4 && in->raw.sib.base == 5;
+  if (operand->type == ZYDIS_OPERAND_TYPE_MEMORY && operand->encoding == ZYDIS_OPERAND_ENCODING_MODRM_RM && has_none &&
+      in->address_width == 32) {
+    operand->mem.base = ZYDIS_REGISTER_NONE;
+    operand->mem.disp.has_displacement = ZYAN_TRUE;
+    operand->mem.disp.value = in->raw.disp.value;
+  }
+}
+
+bool
+ct_zydis_decode(const uint8_t *code, size_t size, ZydisDecodedInstruction *in,
+                ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT])
+{
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(ct_zydis_decoder(), code, size, in, operands))) {
+    return false;
+  }
+  for (unsigned i = 0; i < in->operand_count; i++) {
+    mend_base(in, &operands[i]);
+  }
+  return true;
+}
+
 static bool
 has_memory(const ZydisDecodedInstruction *in)
 {
@@ -556,7 +585,8 @@ ask(const uint8_t *code, uint32_t form)
   ZydisDecodedInstruction in;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
   if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(ct_zydis_decoder(), &context, code, CT_DECODE_READABLE, &in)) ||
-      !ZYAN_SUCCESS(ZydisDecoderDecodeOperands(ct_zydis_decoder(), &context, &in, operands, in.operand_count_visible))) {
+      !ZYAN_SUCCESS(
+          ZydisDecoderDecodeOperands(ct_zydis_decoder(), &context, &in, operands, in.operand_count_visible))) {
     return FORM_LEFT;
   }
   unsigned imm_bits = in.raw.imm[0].size + in.raw.imm[1].size, traits = traits_of(&in);

@@ -22,7 +22,7 @@ ct_disassemble(const uint8_t *code, size_t size, uint64_t pc, enum ct_syntax syn
     ZydisFormatterSetProperty(formatter, ZYDIS_FORMATTER_PROP_IMM_PADDING, ZYDIS_PADDING_DISABLED);
     is_ready[syntax] = true;
   }
-  if (ZYAN_SUCCESS(ZydisDecoderDecodeFull(ct_zydis_decoder(), code, size, &in, operands)) &&
+  if (ct_zydis_decode(code, size, &in, operands) &&
       ZYAN_SUCCESS(ZydisFormatterFormatInstruction(formatter, &in, operands, in.operand_count_visible, text, bytes, pc,
                                                    ZYAN_NULL))) {
     return true;

@@ -496,11 +496,9 @@ zeroes_the_rest(const ZydisDecodedInstruction *in, const struct ct_effects *out)
 bool
 ct_effects_of(const uint8_t *code, size_t size, struct ct_effects *out)
 {
-  ZydisDecoderContext context;
   ZydisDecodedInstruction in;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(ct_zydis_decoder(), &context, code, size, &in)) ||
-      !ZYAN_SUCCESS(ZydisDecoderDecodeOperands(ct_zydis_decoder(), &context, &in, operands, in.operand_count))) {
+  if (!ct_zydis_decode(code, size, &in, operands)) {
     return false;
   }
   *out = (struct ct_effects){.length = in.length,

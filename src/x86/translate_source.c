@@ -121,7 +121,7 @@ ct_source_decode(uint64_t pc, const uint8_t *code, size_t size, struct ct_source
 {
   ZydisDecodedInstruction in;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(ct_zydis_decoder(), code, size, &in, operands))) {
+  if (!ct_zydis_decode(code, size, &in, operands)) {
     return false;
   }
   *insn = (struct ct_source_insn){.code = code, .pc = pc, .length = in.length};

@@ -10,6 +10,10 @@
 /* This thread's, for 64-bit code. */
 const ZydisDecoder *ct_zydis_decoder(void);
 
+/* One instruction with all its operands, hidden ones too; false: it is none. */
+bool ct_zydis_decode(const uint8_t *code, size_t size, ZydisDecodedInstruction *in,
+                     ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT]);
+
 /*
  * The emulator's part of out, which has the rest already: op, its operands, imm, the flags of what it knows, derivable.
  * Left at "not derivable" when the emulator does not know it.

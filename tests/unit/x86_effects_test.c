@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "../differential/random.h"
+#include "x86/disassemble.h"
 #include "x86/emulate.h"
 
 #define R(name) (1u << CT_##name)
@@ -123,6 +124,24 @@ accesses(void **state)
   check_access(&e.access[0], CT_RDI, CT_NO_REG, 0, 32, WR);
   e = EFFECTS("\x62\xf2\x7d\x49\xa2\x04\x8f"); /* vscatterdps %zmm0, (%rdi, %zmm1, 4){%k1} */
   assert_int_equal(e.access[0].how, WR | CT_ACCESS_VECTOR | CT_ACCESS_PART);
+}
+
+/* A SIB byte of no base, with REX.B, which is about nothing then: Zydis 4.0 says r13d. */
+static void
+no_base(void **state)
+{
+  char text[64];
+  static const char lea[] = "\x67\x4d\x8d\x24\x0d\xfa\x1c\xb8\x2f";          /* lea 0x2fb81cfa(, %ecx), %r12 */
+  struct ct_effects e = EFFECTS("\xf3\x67\x4f\xf7\x34\xd5\x44\xc1\x7e\x80"); /* div 0x807ec144(, %r10d, 8) */
+  assert_int_equal(e.reads & R(R13), 0);
+  assert_int_equal(e.access[0].base, CT_NO_REG);
+  assert_int_equal(e.access[0].index, CT_R10);
+  assert_int_equal(e.access[0].disp, (int32_t)0x807ec144);
+  assert_true(ct_disassemble((const uint8_t *)lea, sizeof(lea) - 1, 0, CT_SYNTAX_ATT, text, sizeof(text)));
+  assert_non_null(strstr(text, "0x2fb81cfa(,%ecx,1)"));
+  e = EFFECTS("\x67\x4d\x8d\x64\x0d\x10"); /* lea 0x10(%r13d, %ecx), %r12 */
+  assert_int_equal(e.access[0].base, CT_R13);
+  (void)state;
 }
 
 static void
@@ -339,6 +358,7 @@ main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(registers_and_flags),
       cmocka_unit_test(accesses),
+      cmocka_unit_test(no_base),
       cmocka_unit_test(vectors),
       cmocka_unit_test(control_flow),
       cmocka_unit_test(locked),
