@@ -637,6 +637,26 @@ def only_some_calls(scene):
         expect(wrong.returncode in (2, 125) and wrong.stdout == "" and wrong.stderr.count("\n") <= 2, f"{words}: {wrong}")
 
 
+@case
+def ends_of_calls(scene):
+    """The return of a call that is recorded leads to its caller, not to where the next one begins; that the thread ran on between is said."""
+    program = selected_program(scene)
+    every, _ = stretches(scene, program)
+    to = [after[0] for step, after in zip(every, every[1:]) if step[1] == "leaf" and step[3] == "ret"]
+    for count in (1, 3):
+        folder = scene.path(f"ends{count}")
+        scene.execute(scene.contrail, "itrace", "-q", "-o", folder, "-F", "leaf", "-n", str(count), "--", "setarch", "-R", program, timeout=SECONDS)
+        shown = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", folder).splitlines()]
+        loaded = [row["load"]["value"] for row in shown if row.get("code") == "ret" and "load" in row]
+        expect(loaded == to[:count], f"{loaded}, not {to[:count]}")
+        events = [row["event"] for row in shown if "event" in row]
+        expect(len(events) == count and all("ran on unrecorded" in event for event in events[:-1]) and "exited" in events[-1], f"{events}")
+        after = json.loads(scene.run(scene.contrail, "report", "--json", folder))
+        (leaf,) = [row for row in after["functions"] if row["name"] == "leaf"]
+        expect(leaf["calls"] == count and leaf["max_ns"] < 5000000, f"{leaf}")
+    return f"{len(to)} calls"
+
+
 MANY = r"""
 #include <signal.h>
 #include <stdio.h>

@@ -238,6 +238,18 @@ unpark(struct ct_tracer *tracer)
   } /* else we have come late, it has left, and its mask is its own again */
 }
 
+/* Where the records end, with the program's registers: the last return led there, at that time. */
+static void
+note_end(struct ct_tracer *tracer, const struct user_regs_struct *regs)
+{
+  struct user_regs_struct at = *regs;
+  bool is_recorded = tracer->state == CT_TRACER_TRANSLATED || tracer->state == CT_TRACER_STEPS;
+  if (is_recorded && ct_tracer_records(tracer)) {
+    ct_traced_before_syscall(&at); /* one that is about to be made again */
+    ct_recorder_context(tracer->recorder, &at, CT_CONTEXT_STEP);
+  }
+}
+
 /* The thread has stopped and is to be released. */
 static int
 release(struct ct_tracer *tracer)
@@ -254,6 +266,7 @@ release(struct ct_tracer *tracer)
   }
   if (tracer->recorder != NULL) {
     ct_tracer_note_mappings(tracer);
+    note_end(tracer, &regs);
     ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
   if (tracer->space->slots != NULL && borrow(tracer, false, NULL) == 0) {
@@ -273,6 +286,11 @@ release(struct ct_tracer *tracer)
 static int
 end_stretch(struct ct_tracer *tracer)
 {
+  struct user_regs_struct regs;
+  if (ct_traced_regs(tracer->tid, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  note_end(tracer, &regs);
   if (tracer->all->options.is_live && ct_tracer_records(tracer)) {
     ct_live_hand_over(tracer);
   }

@@ -48,7 +48,7 @@ struct ct_stream_part {
 enum ct_context_reason {
   CT_CONTEXT_BEGIN,   /* of the recording */
   CT_CONTEXT_SEGMENT, /* the same state as at the end of the segment before */
-  CT_CONTEXT_STEP,    /* after an instruction that was executed where it is */
+  CT_CONTEXT_STEP,    /* after an instruction that was executed where it is; or where the records end for a while */
   CT_CONTEXT_HANDLER, /* at the first instruction of a signal handler */
   CT_CONTEXT_GAP,     /* what came between is lost, or was not recorded */
   CT_CONTEXT_EXEC     /* at the first instruction of a new program */

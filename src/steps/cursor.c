@@ -171,9 +171,24 @@ next_block_begins(struct ct_steps_cursor *c, uint64_t *pc)
   return c->begin_known;
 }
 
+/* The state after a gap: nothing that was executed led there. */
+static bool
+is_after_gap(const struct ct_record *record)
+{
+  struct ct_stream_context context;
+  if (record->event_kind != CT_STREAM_CONTEXT) {
+    return false;
+  }
+  memcpy(&context, record->data, sizeof(context));
+  return context.reason == CT_CONTEXT_GAP;
+}
+
 static bool
 next_by_event(const struct ct_record *record, uint64_t *pc)
 {
+  if (is_after_gap(record)) {
+    return false;
+  }
   size_t offset = record->event_kind == CT_STREAM_CONTEXT  ? offsetof(struct ct_stream_context, rip)
                   : record->event_kind == CT_STREAM_STEP   ? offsetof(struct ct_stream_step, pc)
                   : record->event_kind == CT_STREAM_SIGNAL ? offsetof(struct ct_stream_signal, pc)
@@ -315,7 +330,7 @@ take_step(struct ct_steps_cursor *c, const struct ct_record *record)
   do {
     ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), &after);
     if (after.kind != CT_RECORD_EVENT ||
-        (after.event_kind != CT_STREAM_MEMORY && after.event_kind != CT_STREAM_CONTEXT)) {
+        (after.event_kind != CT_STREAM_MEMORY && after.event_kind != CT_STREAM_CONTEXT) || is_after_gap(&after)) {
       break;
     }
     known = after.event_kind == CT_STREAM_CONTEXT;

@@ -387,6 +387,9 @@ event_text(const struct ct_steps_event *event, char *text, size_t size)
   static const char *const ends[] = {"recording ended", "thread exited", "thread was killed", "recorder failed"};
   text[0] = 0;
   switch (event->kind) {
+  case CT_STREAM_CONTEXT:
+    snprintf(text, size, "%s", ct_steps_is_gap(event) ? "here the thread ran on unrecorded" : "");
+    break;
   case CT_STREAM_SIGNAL:
     memcpy(&signal, event->data, sizeof(signal));
     snprintf(text, size, "signal %d, code %d, address 0x%" PRIx64, signal.signal, signal.code, signal.address);
