@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A hundred threads, or as many as asked for, in all kinds of situations: computing, sleeping, in system calls, throwing,
-// in signal handlers, starting further threads. Each checks its own results; main counts and writes.
+// A hundred threads, or as many as asked for, in all kinds of situations: computing, sleeping, in system calls,
+// throwing, in signal handlers, starting further threads. Each checks its own results; main counts and writes.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
