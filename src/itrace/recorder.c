@@ -339,8 +339,9 @@ ct_recorder_close(struct ct_recorder *recorder, const struct ct_recovery *recove
 
 /* ---- events ---- */
 
-void
-ct_recorder_context(struct ct_recorder *recorder, const struct user_regs_struct *regs, enum ct_context_reason reason)
+static void
+add_context(struct ct_recorder *recorder, const struct user_regs_struct *regs, enum ct_context_reason reason,
+            bool with_vectors)
 {
   struct ct_stream_context context = {.event = {CT_STREAM_EVENT | CT_STREAM_CONTEXT, sizeof(context)},
                                       .tsc = __rdtsc(),
@@ -354,12 +355,24 @@ ct_recorder_context(struct ct_recorder *recorder, const struct user_regs_struct 
   }
   ct_recorder_room(recorder, 0);
   uint32_t size = 0;
-  if (recorder->options.has_vectors && ct_vectors_read(recorder->tid, recorder->vectors)) {
+  if (with_vectors && recorder->options.has_vectors && ct_vectors_read(recorder->tid, recorder->vectors)) {
     size = ct_vectors_put(recorder->vectors, &context, here(recorder) + sizeof(context));
   }
   context.event.bytes += size;
   memcpy(here(recorder), &context, sizeof(context));
   recorder->used += sizeof(context) + size;
+}
+
+void
+ct_recorder_context(struct ct_recorder *recorder, const struct user_regs_struct *regs, enum ct_context_reason reason)
+{
+  add_context(recorder, regs, reason, true);
+}
+
+void
+ct_recorder_leaves(struct ct_recorder *recorder, const struct user_regs_struct *regs, bool is_last)
+{
+  add_context(recorder, regs, CT_CONTEXT_STEP, is_last);
 }
 
 void

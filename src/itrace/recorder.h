@@ -67,6 +67,8 @@ void ct_recorder_step(struct ct_recorder *recorder, uint64_t pc);
 /* It has not executed it, if that is the last thing that is recorded: a signal came, or the instruction has faulted. */
 void ct_recorder_step_not_made(struct ct_recorder *recorder, uint64_t pc);
 /* What follows, up to the next context, is not there, and it is not known how much. */
+/* Its last instruction has led there; it goes on unrecorded. is_last: for good, so that vector registers matter. */
+void ct_recorder_leaves(struct ct_recorder *recorder, const struct user_regs_struct *regs, bool is_last);
 void ct_recorder_gap(struct ct_recorder *recorder);
 void ct_recorder_signal(struct ct_recorder *recorder, uint64_t pc, const siginfo_t *info);
 void ct_recorder_end(struct ct_recorder *recorder, enum ct_stream_end_reason reason, int status);

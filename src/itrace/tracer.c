@@ -240,13 +240,13 @@ unpark(struct ct_tracer *tracer)
 
 /* Where the records end, with the program's registers: the last return led there, at that time. */
 static void
-note_end(struct ct_tracer *tracer, const struct user_regs_struct *regs)
+note_end(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_last)
 {
   struct user_regs_struct at = *regs;
   bool is_recorded = tracer->state == CT_TRACER_TRANSLATED || tracer->state == CT_TRACER_STEPS;
   if (is_recorded && ct_tracer_records(tracer)) {
     ct_traced_before_syscall(&at); /* one that is about to be made again */
-    ct_recorder_context(tracer->recorder, &at, CT_CONTEXT_STEP);
+    ct_recorder_leaves(tracer->recorder, &at, is_last);
   }
 }
 
@@ -266,7 +266,7 @@ release(struct ct_tracer *tracer)
   }
   if (tracer->recorder != NULL) {
     ct_tracer_note_mappings(tracer);
-    note_end(tracer, &regs);
+    note_end(tracer, &regs, true);
     ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
   if (tracer->space->slots != NULL && borrow(tracer, false, NULL) == 0) {
@@ -290,7 +290,7 @@ end_stretch(struct ct_tracer *tracer)
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
-  note_end(tracer, &regs);
+  note_end(tracer, &regs, ct_watch_is_done(tracer->watch));
   if (tracer->all->options.is_live && ct_tracer_records(tracer)) {
     ct_live_hand_over(tracer);
   }
