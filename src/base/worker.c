@@ -15,18 +15,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WORKERS_MAX 64         /* further ones are not looked after */
-#define POLL_MS     20         /* between two polls while a worker works ... */
-#define IDLE_MS     200        /* ... and while none does */
-#define WORK_NS     (1u << 20) /* of a processor between two polls are work */
-#define STAT_BYTES  1024       /* of /proc/self/task/TID/stat that hold the name and the state */
+#define WORKERS_MAX 64   /* further ones are not looked after */
+#define POLL_MS     20   /* between two polls while a worker works ... */
+#define IDLE_MS     200  /* ... and while none does */
+#define WORK_SHARE  20   /* this part of the time between two polls, of a processor, is work */
+#define STAT_BYTES  1024 /* of /proc/self/task/TID/stat that hold the name and the state */
 #define STACK_LEAST                                                                                                    \
   (1u << 20) /* also where the user has few by ulimit -s: what belongs to each thread lies on it, too */
 
 struct worker {
   pid_t tid; /* 0: the entry is free */
   clockid_t clock;
-  uint64_t ran_ns; /* at the last poll */
+  uint64_t ran_ns; /* at the last poll ... */
+  uint64_t at_ns;  /* ... which was then */
   int stat;        /* /proc/self/task/TID/stat; -1: not open */
   bool is_known;   /* it has been looked at */
   bool is_raised;  /* by who looks after it */
@@ -318,9 +319,10 @@ is_runnable(const struct worker *worker)
 static bool
 poll_worker(struct worker *worker)
 {
-  uint64_t ran_ns = ct_clock_ns(worker->clock);
+  uint64_t ran_ns = ct_clock_ns(worker->clock), now = ct_now_ns();
   bool has_run = !worker->is_known || ran_ns != worker->ran_ns, waits = !has_run && is_runnable(worker);
-  bool works = waits || worker->is_raised || ran_ns - worker->ran_ns >= WORK_NS;
+  bool works =
+      !worker->is_known || waits || worker->is_raised || (ran_ns - worker->ran_ns) * WORK_SHARE >= now - worker->at_ns;
   if (worker->is_raised && !waits) {
     restore_priority(worker->tid);
     worker->is_raised = false;
@@ -328,6 +330,7 @@ poll_worker(struct worker *worker)
     worker->is_raised = raise_priority(worker->tid);
   }
   worker->ran_ns = ran_ns;
+  worker->at_ns = now;
   worker->is_known = true;
   return works;
 }
