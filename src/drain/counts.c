@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE          64u /* counters that are compared at once */
+#define PIECE          CT_DRAIN_COUNTING_RUN /* counters that are compared at once */
 #define TAKE_NS        (100 * 1000 * 1000)
+#define WHOLE_NS       (1000 * 1000 * 1000)
 #define OWN_DEPTH      256
 #define OWN_TICKS_MOST (1ull << 18) /* of a piece of a call: what takes longer has waited, or it is the clock */
 #define TAKE_SHARE     20           /* with many threads a reading takes long: not more than this part of the time */
@@ -19,6 +20,10 @@ drain_counts_begin(struct ct_drain *drain, const uint8_t *counters)
 {
   struct drain_counts *counts = &drain->counts;
   counts->counters = counters;
+  counts->whole_ns = 0;
+  for (size_t i = 0; i < CT_COUNTERS / CT_DRAIN_COUNTING_RUN; i++) { /* all hooks count at first */
+    atomic_store_explicit(&counts->counting[i], 1, memory_order_relaxed);
+  }
   if (counters != NULL && counts->tallies == NULL) {
     counts->tallies = calloc(CT_DRAIN_TALLIES, sizeof(*counts->tallies));
     counts->touched = calloc(CT_DRAIN_TALLIES / CT_DRAIN_TALLY_RUN, sizeof(*counts->touched));
@@ -80,8 +85,12 @@ take_one(struct ct_drain *drain, struct drain_thread *thread, const struct ct_co
   }
 }
 
-void
-drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
+/*
+ * Not whole: without those of functions that are not counted now. A thread that was interrupted in the middle of a hook
+ * may count one late, when the level has changed meanwhile, so all of them are looked at now and then.
+ */
+static void
+take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole)
 {
   struct drain_counts *counts = &drain->counts;
   struct drain_thread *thread = drain->threads[slot];
@@ -100,7 +109,9 @@ drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
     }
   }
   for (uint32_t piece = 0; piece < functions; piece += PIECE) {
-    if (memcmp(now + piece, counts->seen[slot] + piece, PIECE * sizeof(*now)) == 0) {
+    /* relaxed: a mark that is seen late is one of a count that is seen late */
+    if ((!is_whole && atomic_load_explicit(&counts->counting[piece / PIECE], memory_order_relaxed) == 0) ||
+        memcmp(now + piece, counts->seen[slot] + piece, PIECE * sizeof(*now)) == 0) {
       continue;
     }
     for (uint32_t i = piece; i < piece + PIECE && i < functions; i++) {
@@ -110,12 +121,34 @@ drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
 }
 
 void
-drain_counts_take(struct ct_drain *drain)
+drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
+{
+  take_slot(drain, slot, true);
+}
+
+void
+drain_counts_hooked(struct drain_counts *counts, uint32_t fn)
+{
+  if (fn - counts->first < CT_COUNTERS) {
+    atomic_store_explicit(&counts->counting[(fn - counts->first) / PIECE], 1, memory_order_relaxed);
+  }
+}
+
+_Atomic uint8_t *
+ct_drain_counting(struct ct_drain *drain)
+{
+  return drain->counts.counting;
+}
+
+void
+drain_counts_take(struct ct_drain *drain, bool is_last)
 {
   uint32_t asked = atomic_load_explicit(&drain->counts.asked, memory_order_acquire);
   uint64_t begin = drain_now_ns();
+  bool is_whole = is_last || begin - drain->counts.whole_ns >= WHOLE_NS;
+  drain->counts.whole_ns = is_whole ? begin : drain->counts.whole_ns;
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
-    drain_counts_take_slot(drain, slot);
+    take_slot(drain, slot, is_whole);
   }
   if (drain->switches != NULL) {
     drain_switches_read(drain->switches);
@@ -125,6 +158,7 @@ drain_counts_take(struct ct_drain *drain)
     }
   }
   atomic_store_explicit(&drain->published.switches, ct_drain_switches(drain).switches, memory_order_relaxed);
+  drain->counts.is_answer |= atomic_load_explicit(&drain->counts.taken, memory_order_relaxed) != asked;
   /* release: whoever sees it sees the tallies */
   atomic_store_explicit(&drain->counts.taken, asked, memory_order_release);
   uint64_t end = drain_now_ns();
@@ -160,6 +194,9 @@ void
 ct_drain_ask_counts(struct ct_drain *drain)
 {
   atomic_fetch_add_explicit(&drain->counts.asked, 1, memory_order_release);
+  if (drain->running) {
+    drain_wake(drain);
+  }
 }
 
 bool

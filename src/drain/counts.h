@@ -18,9 +18,12 @@ struct drain_counts {
   _Atomic uint8_t *touched;               /* a byte for CT_DRAIN_TALLY_RUN of them, as ct_drain_touched says */
   uint32_t first;                         /* the function that the first counter is of */
   _Atomic uint32_t asked, taken;          /* numbers of readings: the last one that was asked for, and done */
-  uint64_t taken_ns, took_ns;             /* when all were read last, and how long that took */
-  _Atomic bool no_switches;               /* somebody wants them not to be reported any more */
-  bool no_memory;                         /* for some of this */
+  bool is_answer;                         /* one that was asked for is done: who has asked is to be woken */
+  uint64_t taken_ns, took_ns;             /* when they were read last, and how long that took */
+  uint64_t whole_ns;                      /* when all of them were, also those that nothing counts in */
+  _Atomic uint8_t counting[CT_COUNTERS / CT_DRAIN_COUNTING_RUN]; /* as ct_drain_counting says */
+  _Atomic bool no_switches;                                      /* somebody wants them not to be reported any more */
+  bool no_memory;                                                /* for some of this */
 };
 
 /* For the ring of a new image. */
@@ -28,10 +31,12 @@ void drain_counts_begin(struct ct_drain *drain, const uint8_t *counters);
 void drain_counts_end(struct ct_drain *drain);
 /* The tallies. */
 void drain_counts_free(struct drain_counts *counts);
-/* Of all threads that have a stream. */
-void drain_counts_take(struct ct_drain *drain);
+/* Of all threads that have a stream. is_last: nothing counts any more. */
+void drain_counts_take(struct ct_drain *drain, bool is_last);
 /* It is time for that. */
 bool drain_counts_due(const struct ct_drain *drain, uint64_t now);
+/* A function's hook is about to be put in: it counts at first. */
+void drain_counts_hooked(struct drain_counts *counts, uint32_t fn);
 /* Of one, which is about to end. */
 void drain_counts_take_slot(struct ct_drain *drain, uint32_t slot);
 /* Events that go to the trace. */

@@ -30,11 +30,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK_NS     (4 * 1000 * 1000)  /* between two peeks into active segments ... */
-#define IDLE_ROUNDS  16                 /* ... and when so many have found nothing ... */
-#define IDLE_NS      (16 * 1000 * 1000) /* ... this */
-#define REAP_NS      (20 * 1000 * 1000)
-#define SCARCE_NS    (1000 * 1000)
 #define YIELD_NS     (5 * 1000 * 1000) /* of work without a pause, then one of ... */
 #define YIELD_FOR_NS 50000
 #define RULES_NS     (2 * 1000 * 1000) /* between checks of calls that go on */
@@ -89,6 +84,7 @@ void
 ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode)
 {
   drain->modes[fn] = mode;
+  drain_counts_hooked(&drain->counts, fn);
   /* release: pairs with the acquire in encode_events; no event of fn exists before its hook does */
   atomic_store_explicit(&drain->function_count, fn + 1, memory_order_release);
 }
@@ -400,12 +396,13 @@ reap(struct ct_drain *drain)
   static _Thread_local bool dead[CT_SLOT_COUNT];
   static _Thread_local uint32_t sorted[CT_SLOT_COUNT];
   bool any = false;
-  uint64_t now = read_tsc();
+  uint64_t now = read_tsc(), begin = drain_used_ns();
   end_early(drain, UINT64_MAX, drain->alive_tsc);
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
     dead[slot] = seize_dead_slot(drain, slot);
     any |= dead[slot];
   }
+  drain->reap.took_ns = any ? 0 : drain_used_ns() - begin;
   if (!any) {
     drain->alive_tsc = now;
     __atomic_fetch_add(&drain->ring->reap_passes, 1, __ATOMIC_RELEASE);
@@ -509,21 +506,6 @@ drain_round(struct ct_drain *drain, bool final)
   return poll_some(drain, all, count);
 }
 
-static void
-wait_for_work(struct ct_drain *drain, uint32_t doorbell)
-{
-  struct ct_ring_header *ring = drain->ring;
-  bool is_idle = drain->idle_rounds >= IDLE_ROUNDS && __atomic_load_n(&ring->unwoken, __ATOMIC_RELAXED) == 0;
-  bool is_thrifty = drain->counts.counters != NULL; /* under a budget each peek costs */
-  struct timespec wait = {0, is_idle || is_thrifty ? IDLE_NS : CHECK_NS};
-  /* seq_cst: pairs with wake_drain in the agent; either it sees us waiting or we see its doorbell. */
-  __atomic_store_n(&ring->drain_waiting, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&ring->drain_doorbell, __ATOMIC_SEQ_CST) == doorbell) {
-    syscall(SYS_futex, &ring->drain_doorbell, FUTEX_WAIT, doorbell, &wait, NULL, 0);
-  }
-  __atomic_store_n(&ring->drain_waiting, 0, __ATOMIC_SEQ_CST);
-}
-
 /* Ticks of the clock in ns nanoseconds, roughly. */
 static uint64_t
 ticks_in(uint64_t ns)
@@ -559,8 +541,8 @@ drain_main(void *context)
 {
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
-  uint64_t begun = drain_now_ns(), yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, published = 0,
-           totalled = 0, checked = 0;
+  uint64_t begun = drain_now_ns(), yielded = 0, named = drain_now_ns(), flushed = 0, published = 0, totalled = 0,
+           checked = 0;
   warm_up(drain);
   while (atomic_load_explicit(&drain->stopping, memory_order_acquire) == 0) {
     uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
@@ -579,16 +561,15 @@ drain_main(void *context)
       checked = now;
     }
     if (drain_counts_due(drain, now)) {
-      drain_counts_take(drain);
+      drain_counts_take(drain, false);
     }
     if (now - flushed > BLOCK_AGE_NS / 2) {
       flush_old(drain, ticks_old);
       flushed = now;
     }
-    bool is_time = now - reaped > REAP_NS || (now - reaped > SCARCE_NS && drain_is_short(drain));
-    if (is_time && !drain->waits_for_rules) {
+    if (drain_reap_is_due(drain, now) && !drain->waits_for_rules) {
       reap(drain);
-      reaped = now;
+      drain->reap.at_ns = now;
     }
     if (now - named > NAMES_NS) {
       for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
@@ -614,10 +595,10 @@ drain_main(void *context)
       published = now;
     }
     pthread_mutex_unlock(drain->lock);
-    drain_ring_for_actions(drain);
+    drain_ring_for_session(drain);
     ct_pause_request_yield(drain->pause_request);
     if (!busy) {
-      wait_for_work(drain, doorbell);
+      drain_wait_for_work(drain, doorbell);
     } else if (now - yielded > YIELD_NS) { /* the lock is not fair: who waits for it would never have it */
       struct timespec wait = {0, YIELD_FOR_NS};
       nanosleep(&wait, NULL);
@@ -689,15 +670,14 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
     return;
   }
   atomic_store_explicit(&drain->stopping, 1, memory_order_release);
-  __atomic_fetch_add(&drain->ring->drain_doorbell, 1, __ATOMIC_SEQ_CST);
-  syscall(SYS_futex, &drain->ring->drain_doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
+  drain_wake(drain);
   pthread_join(drain->thread, NULL);
   drain_stop_liveness(drain);
   drain->running = false;
   pthread_mutex_lock(drain->lock);
   drain_round(drain, true);
   drain_check_rules(drain, until);
-  drain_counts_take(drain);
+  drain_counts_take(drain, true);
   drain_counts_end(drain);
   drain_end_captures(drain);
   begin_early(drain);

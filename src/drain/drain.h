@@ -226,6 +226,13 @@ const struct ct_drain_tally *ct_drain_tallies(const struct ct_drain *drain);
 /* A byte for each CT_DRAIN_TALLY_RUN tallies, not 0 where one of them has grown since somebody set it to 0. Who reads
  * the tallies sets it to 0 first (acquire). */
 _Atomic uint8_t *ct_drain_touched(const struct ct_drain *drain);
+/*
+ * A byte for each CT_DRAIN_COUNTING_RUN functions from the first counted one on, CT_COUNTERS of them. Where it is 0 the
+ * counters of threads are looked at once a second in place of ten times. Hooks that are put in set it; who sets levels
+ * sets it before one of these functions counts, and to 0 when none does.
+ */
+#define CT_DRAIN_COUNTING_RUN 16u
+_Atomic uint8_t *ct_drain_counting(struct ct_drain *drain);
 /* As many, from the time of the first ct_drain_measure_own on; NULL: there are none. */
 const struct ct_drain_own *ct_drain_own(const struct ct_drain *drain);
 void ct_drain_measure_own(struct ct_drain *drain, bool on);

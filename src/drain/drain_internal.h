@@ -98,7 +98,10 @@ struct ct_drain {
     _Atomic uint64_t switches;
   } published;
   uint32_t idle_rounds; /* in a row, that have found nothing */
-  size_t poll_next;     /* among the active segments */
+  struct {
+    uint64_t at_ns, took_ns; /* when it was last looked which threads have died, and how long that took; 0: some had */
+  } reap;
+  size_t poll_next; /* among the active segments */
   /* When each segment was first seen to be full, and in which activation. */
   struct {
     uint64_t seq, since;
@@ -129,6 +132,8 @@ uint64_t drain_lost_count(const uint64_t *count);
 /* Looks at the time. */
 void drain_see_late(struct ct_drain *drain);
 void drain_late_end(struct ct_drain *drain);
+/* What the calling thread has had of processors. */
+uint64_t drain_used_ns(void);
 /* How many of those that a slot's counter has counted from `from` to `to` were lost while the drain did not run. */
 uint64_t drain_late_of(const struct ct_drain *drain, uint32_t slot, unsigned reason, uint64_t from, uint64_t to);
 
@@ -143,8 +148,16 @@ void drain_reconcile_details(struct ct_drain *drain);
  * the rings may be calls of those handlers. Ask after the events, or that a segment is full, have been read.
  */
 bool drain_waits_for_rules(struct ct_drain *drain);
-/* Wakes who does what rules ask for, without the lock. */
-void drain_ring_for_actions(struct ct_drain *drain);
+/* Wakes who does what rules ask for, and who has asked for counts, without the lock. */
+void drain_ring_for_session(struct ct_drain *drain);
+
+/* pace.c */
+/* Sleeps until the doorbell is no longer as it was, or until it is time to look all the same. */
+void drain_wait_for_work(struct ct_drain *drain, uint32_t doorbell);
+/* Its thread, if it sleeps. */
+void drain_wake(struct ct_drain *drain);
+/* Is it time to look which threads have died? */
+bool drain_reap_is_due(const struct ct_drain *drain, uint64_t now);
 
 /* task.c */
 void drain_read_name(struct ct_drain *drain, struct drain_thread *thread);

@@ -14,8 +14,8 @@
 /* So old may its processor time be, which takes a system call: what was used is counted rather twice than not. */
 #define USED_NS 50000000ull
 
-static uint64_t
-used_ns(void)
+uint64_t
+drain_used_ns(void)
 {
   struct timespec at;
   return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at) == 0 ? (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec : 0;
@@ -30,7 +30,7 @@ drain_see_late(struct ct_drain *drain)
   if (late->used_at_ns != 0 && now - late->used_at_ns < USED_NS) {
     return;
   }
-  uint64_t used = used_ns(), own = used > late->used_ns ? used - late->used_ns : 0;
+  uint64_t used = drain_used_ns(), own = used > late->used_ns ? used - late->used_ns : 0;
   for (uint32_t slot = 0; gap > own + LATE_NS && slot < CT_SLOT_COUNT; slot++) {
     late->until[slot][CT_DROP_OVERWRITTEN] = drain_lost_count(&drain->slots[slot].dropped_overwritten);
     late->until[slot][CT_DROP_NO_SEGMENT] = drain_lost_count(&drain->slots[slot].dropped_no_segment);

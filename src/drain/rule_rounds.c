@@ -67,10 +67,12 @@ drain_waits_for_rules(struct ct_drain *drain)
 }
 
 void
-drain_ring_for_actions(struct ct_drain *drain)
+drain_ring_for_session(struct ct_drain *drain)
 {
   /* acquire: pairs with the release of ct_rules_mark */
-  if (drain->rules != NULL && atomic_load_explicit(&drain->rules->actions, memory_order_acquire) != 0) {
+  bool acts = drain->rules != NULL && atomic_load_explicit(&drain->rules->actions, memory_order_acquire) != 0;
+  if (acts || drain->counts.is_answer) {
+    drain->counts.is_answer = false;
     __atomic_fetch_add(&drain->ring->control_doorbell, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, &drain->ring->control_doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
   }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #define OUT_KEPT           10000u /* functions listed in the manifest */
+#define STEPS_MEANWHILE    100u   /* steps in the manifest of a recording that goes on, which is written often */
 #define PATCHES_KEPT       3u
 #define PATCH_SHARE_LEAST  0.001
 #define SPENT_OWN_NS_LEAST 1e7 /* of the last two seconds or so */
@@ -69,6 +70,7 @@ session_free_budget(struct ct_session *session)
     free(budget->functions);
     free(budget->was_out);
     free(budget->is_alive);
+    free(budget->is_settled);
     free(budget->sorted);
     free(budget->first_gate);
     free(budget->gates);
@@ -119,6 +121,9 @@ patches_json(const struct session_budget *budget)
   double sum = 0, most[PATCHES_KEPT + 1] = {0};
   size_t at[PATCHES_KEPT + 1] = {0}; /* the last one is for what falls out */
   for (size_t fn = 0; fn < budget->function_count; fn++) {
+    if (budget->was_out[fn] == 0) { /* a byte of each is soon read, all there is to know of them is not */
+      continue;
+    }
     double share = patch_share(budget, &budget->functions[fn]);
     size_t n = share >= PATCH_SHARE_LEAST ? PATCHES_KEPT : 0;
     sum += share;
@@ -138,7 +143,7 @@ patches_json(const struct session_budget *budget)
 }
 
 json_t *
-session_budget_json(struct ct_session *session)
+session_budget_json(struct ct_session *session, bool complete)
 {
   const struct session_budget *budget = session->budget;
   if (!has_budget(session)) {
@@ -151,8 +156,8 @@ session_budget_json(struct ct_session *session)
       json_array_append_new(out, json_integer((json_int_t)fn));
     }
   }
-  uint64_t count = budget != NULL ? budget->steps : 0;
-  for (uint64_t n = count > BUDGET_STEPS_KEPT ? count - BUDGET_STEPS_KEPT : 0; n < count; n++) {
+  uint64_t count = budget != NULL ? budget->steps : 0, most = complete ? BUDGET_STEPS_KEPT : STEPS_MEANWHILE;
+  for (uint64_t n = count > most ? count - most : 0; n < count; n++) {
     const struct budget_step *step = &budget->kept[n % BUDGET_STEPS_KEPT];
     json_array_append_new(steps,
                           json_pack("{s:I, s:I, s:s, s:s}", "ns", (json_int_t)step->ns, "function",

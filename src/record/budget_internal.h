@@ -28,7 +28,8 @@ struct session_budget {
   struct ct_budget_function *functions; /* by id */
   uint8_t *was_out;                     /* by id: at some time */
   size_t function_count;
-  uint8_t *is_alive; /* of CT_DRAIN_TALLY_RUN functions: one was in `sorted` in the last tick */
+  uint8_t *is_alive;   /* of CT_DRAIN_TALLY_RUN functions: one was in `sorted` in the last tick */
+  uint8_t *is_settled; /* ... at the last look at all, each of these was seen in full, or has no gate */
   struct ct_budget_function **sorted;
   uint32_t *first_gate; /* by id, counted from 1 */
   struct budget_gate *gates;

@@ -28,10 +28,12 @@
 #define FIRST_TICK_NS       10000000ull   /* the least; at the begin a tick takes half of the time until then */
 #define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
 #define IDLE_NS             1000000000ull /* ... until so long a time is over */
+#define IDLE_SHARE          10            /* with less than this part of it the process does next to nothing */
 #define FULL_NS_LEAST       15.0          /* of a hook, whatever was measured: two readings of the clock, ... */
 #define COUNTED_NS_LEAST    1.0
 #define OUT_NS_LEAST        0.7
-#define ASKED_MS            3   /* until the drain has answered */
+#define COUNTING_RUNS       (CT_COUNTERS / CT_DRAIN_COUNTING_RUN)
+#define ASKED_MS            20  /* until the drain has answered, should it not say so */
 #define SPARE               0.5 /* of the limit: with less spent, what is not called yet is to be recorded ... */
 #define SPARE_NS            50000000ull  /* ... from then on */
 #define RATE_LEAST          0.2          /* calls a second: with less it is not called */
@@ -82,7 +84,10 @@ grow(struct session_budget *budget, size_t count)
   size_t runs = count / CT_DRAIN_TALLY_RUN + 1, had = budget->function_count / CT_DRAIN_TALLY_RUN;
   uint8_t *is_alive = realloc(budget->is_alive, runs);
   budget->is_alive = is_alive != NULL ? is_alive : budget->is_alive;
-  if (functions == NULL || was_out == NULL || sorted == NULL || first_gate == NULL || is_alive == NULL) {
+  uint8_t *is_settled = realloc(budget->is_settled, runs);
+  budget->is_settled = is_settled != NULL ? is_settled : budget->is_settled;
+  if (functions == NULL || was_out == NULL || sorted == NULL || first_gate == NULL || is_alive == NULL ||
+      is_settled == NULL) {
     return false;
   }
   size_t more = count - budget->function_count;
@@ -90,6 +95,7 @@ grow(struct session_budget *budget, size_t count)
   memset(was_out + budget->function_count, 0, more);
   memset(first_gate + budget->function_count, 0, more * sizeof(*first_gate));
   memset(is_alive + had, 1, runs - had);
+  memset(is_settled + had, 0, runs - had);
   budget->function_count = count;
   return true;
 }
@@ -197,6 +203,7 @@ find_gates(struct ct_session *session)
   budget->gate_count = 0;
   budget->whole_ns = 0;
   if (budget->function_count != 0) {
+    memset(budget->is_settled, 0, budget->function_count / CT_DRAIN_TALLY_RUN + 1);
     memset(budget->first_gate, 0, budget->function_count * sizeof(*budget->first_gate));
   }
   for (size_t i = 0; i < modules->count; i++) {
@@ -260,10 +267,53 @@ later(uint64_t a, uint64_t b)
   return a > b ? a : b;
 }
 
+static bool
+is_counting(uint8_t seen)
+{
+  return seen == CT_SEEN_SAMPLED || seen == CT_SEEN_COUNTED;
+}
+
+/* Where the drain is to look for counts: before a function counts. */
+static void
+mark_counting(struct ct_session *session, size_t fn)
+{
+  size_t at = fn - session->recording.image.layout.first_counted;
+  if (at < CT_COUNTERS) {
+    atomic_store_explicit(&ct_drain_counting(session->recording.drain)[at / CT_DRAIN_COUNTING_RUN], 1,
+                          memory_order_relaxed);
+  }
+}
+
+/* And where not: `counting` says where one has counted since the last tick, of the functions before `end`. */
+static void
+unmark_counting(struct ct_session *session, const uint8_t *counting, size_t end)
+{
+  size_t first = session->recording.image.layout.first_counted;
+  _Atomic uint8_t *marks = ct_drain_counting(session->recording.drain);
+  for (size_t run = 0; run < COUNTING_RUNS && first + (run + 1) * CT_DRAIN_COUNTING_RUN <= end; run++) {
+    if (counting[run] == 0) {
+      atomic_store_explicit(&marks[run], 0, memory_order_relaxed);
+    }
+  }
+}
+
+static void
+note_counting(const struct ct_session *session, size_t fn, uint8_t *counting)
+{
+  const struct session_budget *budget = session->budget;
+  const struct ct_budget_function *function = &budget->functions[fn];
+  size_t at = fn - session->recording.image.layout.first_counted;
+  bool is_apart = function->is_apart && budget->factor.phase == CT_BUDGET_APART;
+  if (function->has_gate && (is_counting(function->seen) || is_apart) && at < CT_COUNTERS) {
+    counting[at / CT_DRAIN_COUNTING_RUN] = 1;
+  }
+}
+
 /*
  * Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. Most are
  * neither: of a program with 66,000 functions a look at all of them takes longer than all else that is done in a tick,
- * and takes the caches from the program. So these are looked at once a second, to see whether they are idle.
+ * and takes the caches from the program. So these are looked at once a second, to see whether they are idle, and not
+ * even then where all are in full and nobody has called one.
  */
 static size_t
 read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_idle)
@@ -273,20 +323,26 @@ read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_i
   _Atomic uint8_t *touched = ct_drain_touched(session->recording.drain);
   size_t count = 0, end = budget->function_count < CT_DRAIN_TALLIES ? budget->function_count : CT_DRAIN_TALLIES;
   bool is_whole = !budget->has_decided || budget->whole_ns == 0 || now - budget->whole_ns >= IDLE_NS;
+  uint8_t counting[COUNTING_RUNS] = {0};
   *has_idle = false;
   budget->points = 0;
   budget->whole_ns = is_whole ? now : budget->whole_ns;
   for (size_t first = 0; first < end; first += CT_DRAIN_TALLY_RUN) {
     size_t run = first / CT_DRAIN_TALLY_RUN;
-    if (atomic_load_explicit(&touched[run], memory_order_relaxed) == 0 && !budget->is_alive[run] && !is_whole) {
+    if (atomic_load_explicit(&touched[run], memory_order_relaxed) == 0 && !budget->is_alive[run] &&
+        (!is_whole || budget->is_settled[run])) {
       continue;
     }
     atomic_exchange_explicit(&touched[run], 0, memory_order_acquire); /* pairs with the drain's add() */
     budget->is_alive[run] = 0;
+    budget->is_settled[run] = 1;
     for (size_t fn = first; fn < end && fn < first + CT_DRAIN_TALLY_RUN; fn++) {
       struct ct_budget_function *function = &budget->functions[fn];
+      note_counting(session, fn, counting);
+      budget->is_settled[run] &= !function->has_gate || function->seen == CT_SEEN_FULL;
       if (read_rate(budget, &tallies[fn], function, used_ns)) {
         budget->is_alive[run] = 1;
+        budget->is_settled[run] = 0;
         budget->sorted[count++] = function;
       } else if (function->has_gate && function->seen != CT_SEEN_FULL &&
                  (function->since_ns == 0 ? budget->has_opened : now - function->since_ns >= IDLE_NS)) {
@@ -294,6 +350,9 @@ read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_i
         *has_idle = true;
       }
     }
+  }
+  if (is_whole) {
+    unmark_counting(session, counting, end);
   }
   qsort(budget->sorted, count, sizeof(struct ct_budget_function *), compare_rates);
   ct_budget_cold_costs(&budget->cold, budget->sorted, count);
@@ -434,6 +493,9 @@ static void
 set_function(struct ct_session *session, const struct ct_budget_function *function, uint8_t seen)
 {
   struct session_budget *budget = session->budget;
+  if (is_counting(seen)) {
+    mark_counting(session, (size_t)(function - budget->functions));
+  }
   for (uint32_t n = budget->first_gate[function - budget->functions]; n != 0 && !budget->failed;
        n = budget->gates[n - 1].next) {
     budget->failed = !set_level(session, &budget->gates[n - 1], seen);
@@ -448,6 +510,10 @@ set_idle(struct ct_session *session)
   struct session_budget *budget = session->budget;
   for (size_t fn = 0; fn < budget->function_count; fn++) {
     struct ct_budget_function *function = &budget->functions[fn];
+    if (budget->is_settled[fn / CT_DRAIN_TALLY_RUN] != 0) {
+      fn |= CT_DRAIN_TALLY_RUN - 1; /* and the rest of the run */
+      continue;
+    }
     if (function->has_gate && function->rate == 0 && function->wanted != function->seen) {
       set_function(session, function, function->wanted);
       budget->seen[function->seen]--;
@@ -690,6 +756,15 @@ thread_cpu_ns(void)
   return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
 }
 
+/* Until the tick is due; when it was, and the process has used too little time, a part of its length more. */
+static int
+wait_for_tick(const struct session_budget *budget, int ms, uint64_t each, uint64_t now, bool is_idle)
+{
+  uint64_t due = budget->tick_ns + each;
+  int left = (int)((now < due ? due - now + 999999 : is_idle ? each : each / 4) / 1000000);
+  return ms < left ? ms : left;
+}
+
 int
 session_serve_budget(struct ct_session *session, int ms)
 {
@@ -703,7 +778,7 @@ session_serve_budget(struct ct_session *session, int ms)
   if (now - budget->tick_ns < each ||
       !ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) ||
       (cpu - budget->cpu_ns < least && now - budget->tick_ns < most)) {
-    return ms < (int)(each / 4000000) ? ms : (int)(each / 4000000);
+    return wait_for_tick(budget, ms, each, now, cpu < budget->cpu_ns + least / IDLE_SHARE);
   }
   if (!budget->asked) {
     ct_drain_ask_counts(session->recording.drain);

@@ -76,7 +76,7 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
   session_read_cpu(session);
   struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
   json_object_set_new(json, "cost", ct_cost_json(&cost));
-  json_t *budget = session_budget_json(session);
+  json_t *budget = session_budget_json(session, complete);
   if (budget != NULL) {
     json_object_set_new(json, "budget", budget);
   }
