@@ -306,6 +306,57 @@ def debug_file_is_a_fifo(scene):
             raise AssertionError(f"{words[0]}: status {status}: {err}")
 
 
+# A function whose name, it says, stands in the file that .gnu_debugaltlink names.
+ALTERNATE = """
+        .globl main
+        .type main, @function
+main:   .cfi_startproc
+        mov $1, %eax
+        mov $2, %ecx
+        ud2
+        .cfi_endproc
+.Lend:  .size main, .Lend - main
+        .section .debug_abbrev, "", @progbits
+        .uleb128 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0             # a unit: low_pc, high_pc
+        .uleb128 2, 0x2e, 0, 3, 0x1f21, 0x11, 1, 0x12, 7, 0, 0  # a function: name, by DW_FORM_GNU_strp_alt
+        .uleb128 0
+        .section .debug_info, "", @progbits
+        .long 2f - 1f
+1:      .value 4
+        .long .debug_abbrev
+        .byte 8
+        .uleb128 1
+        .quad main, .Lend - main
+        .uleb128 2
+        .long 0
+        .quad main, .Lend - main
+        .uleb128 0
+2:      .section .gnu_debugaltlink, "", @progbits
+        .asciz "FIFO"
+        .zero 20, 1
+        .section .note.GNU-stack, "", @progbits
+"""
+
+
+@case
+def debug_info_names_a_fifo(scene):
+    """What debug information refers to, the other part of a split unit or what several files share, is a FIFO."""
+    need("gcc")
+    scene.write("split.c", "int main(void) { __builtin_trap(); }\n")
+    scene.write("shared.s", ALTERNATE.replace("FIFO", scene.path("fifo")))
+    for words in (["gcc", "-g", "-gsplit-dwarf", "-c", "split.c"], ["gcc", "-o", "split", "split.o"],
+                  ["gcc", "-no-pie", "-o", "shared", "shared.s"]):
+        subprocess.run(words, cwd=scene.folder, check=True)
+    os.unlink(scene.path("split.dwo"))
+    for name in ("split.dwo", "fifo"):
+        os.mkfifo(scene.path(name))
+    for name in ("split", "shared"):
+        for words in (["record", "--source", "--args", "-o", name + ".trace", "--", scene.path(name)], ["plan", scene.path(name)]):
+            status, _, err = scene.run("timeout", "-s", "KILL", "60", scene.contrail, *words)
+            if status != (132 if words[0] == "record" else 0): # 128 + SIGILL
+                raise AssertionError(f"{name}, {words[0]}: status {status}: {err}")
+
+
 @case
 def full_disk(scene):
     """The program runs to its end; what fitted can be read."""

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "target/debuginfo.h"
 
 #include <elfutils/libdwfl.h>
 #include <errno.h>
@@ -19,6 +20,10 @@
 #define RESTARTS_MAX   16
 #define PREPARE_NS_MAX 2000000000ull /* how long files are opened beforehand */
 #define DEBUG_ROOT     "/usr/lib/debug"
+#define VDSO           "[vdso]" /* as the kernel calls it */
+#define VDSO_BYTES_MAX 65536
+#define MODULES_MAX    16384        /* libdwfl looks through all for each */
+#define COPIES_MAX     (2ull << 30) /* bytes of files that others may write to */
 /* Below the target's stack pointer, as agent/entry.S keeps things; and at the top of the agent's own stack. */
 #define KEPT_DESC  120
 #define KEPT_HALF  96
@@ -34,6 +39,8 @@ struct ct_backtracer {
   size_t region_count;
   Dwfl *dwfl;
   struct ct_mappings mappings;      /* when it was opened */
+  char *vdso;                       /* a copy, NULL: it was not needed */
+  uint64_t copies_room;             /* of COPIES_MAX */
   const struct ct_stack_copy *copy; /* NULL: the stack is as it is in the process */
   struct ct_registers start;        /* for the unwinding that goes on */
   struct ct_stack_frame *frames;
@@ -156,25 +163,58 @@ first_registers(Dwfl_Thread *thread, void *arg)
   return dwfl_thread_state_registers(thread, 0, CT_REGISTER_COUNT, values);
 }
 
-/* Who asks for files: in this thread, which looks at one process at a time. */
-static _Thread_local const struct ct_backtracer *asking;
+/*
+ * Nobody else may change it while it is mapped, and what is no ELF file is not given to libdw, which would unpack it
+ * however large that became. -1: it is not to be had.
+ */
+static int
+take_elf(uint64_t *room, int fd)
+{
+  char magic[SELFMAG];
+  fd = fd >= 0 ? ct_file_keep_still(fd, room) : -1;
+  if (fd >= 0 && (ct_read_at(fd, magic, SELFMAG, 0) != SELFMAG || memcmp(magic, ELFMAG, SELFMAG) != 0)) {
+    close(fd);
+    fd = -1;
+  }
+  return fd;
+}
+
+/*
+ * As much of it as the kernel has mapped. The process may have written to its headers: libdwfl's own reader
+ * (elf_from_remote_memory) believes what they say of where in its buffer the pieces belong.
+ */
+static Elf *
+read_vdso(struct ct_backtracer *tracer, const struct ct_mapping *mapping)
+{
+  uint64_t bytes = mapping->end - mapping->start;
+  if (tracer->vdso != NULL || bytes > VDSO_BYTES_MAX || (tracer->vdso = malloc(bytes)) == NULL ||
+      ct_process_read(tracer->process, mapping->start, tracer->vdso, bytes) != 0) {
+    return NULL;
+  }
+  return elf_memory(tracer->vdso, bytes);
+}
 
 /* The file of a module, which may be in another root. */
 static int
 find_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **path, Elf **elf)
 {
+  (void)module;
+  struct ct_backtracer *tracer = *userdata;
   char found[PATH_MAX + 64];
   int fd = -1;
-  size_t length = name != NULL ? strlen(name) : 0;
-  if (length == 0 || name[0] != '/') {
-    return dwfl_linux_proc_find_elf(module, userdata, name, base, path, elf); /* the vdso, from memory */
-  }
   *elf = NULL;
-  const struct ct_mapping *mapping = ct_mappings_at(&asking->mappings, base);
-  if (mapping != NULL && mapping->inode != 0 && strcmp(mapping->path, name) == 0) {
-    fd = ct_process_open_mapped(asking->process->pid, mapping, found, sizeof(found), NULL);
+  *path = NULL;
+  const struct ct_mapping *mapping = ct_mappings_at(&tracer->mappings, base);
+  if (mapping == NULL || strcmp(mapping->path, name) != 0) {
+    return -1;
   }
-  *path = fd >= 0 ? strdup(found) : NULL;
+  if (strcmp(name, VDSO) == 0) {
+    *elf = read_vdso(tracer, mapping);
+  } else {
+    fd = take_elf(&tracer->copies_room,
+                  ct_process_open_mapped(tracer->process->pid, mapping, found, sizeof(found), NULL));
+    *path = fd >= 0 ? strdup(found) : NULL;
+  }
   return fd;
 }
 
@@ -183,10 +223,10 @@ static int
 find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, const char *file,
                 const char *link, GElf_Word crc, char **path)
 {
-  (void)userdata;
   (void)name;
   (void)base;
   (void)crc;
+  struct ct_backtracer *tracer = *userdata;
   char text[4096];
   const unsigned char *id;
   GElf_Addr where;
@@ -198,7 +238,7 @@ find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Ad
       length += snprintf(text + length, sizeof(text) - (size_t)length, "%02x", id[i]);
     }
     snprintf(text + length, sizeof(text) - (size_t)length, ".debug");
-    fd = ct_open_regular(text);
+    fd = take_elf(&tracer->copies_room, ct_open_regular(text));
   }
   const char *slash = file != NULL ? strrchr(file, '/') : NULL;
   if (fd < 0 && link != NULL && slash != NULL) {
@@ -206,7 +246,7 @@ find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Ad
     for (size_t i = 0; fd < 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
       int length =
           snprintf(text, sizeof(text), "%s%.*s%s%s", folders[i][0], (int)(slash - file), file, folders[i][1], link);
-      fd = length < (int)sizeof(text) ? ct_open_regular(text) : -1;
+      fd = length < (int)sizeof(text) ? take_elf(&tracer->copies_room, ct_open_regular(text)) : -1;
     }
   }
   *path = fd >= 0 ? strdup(text) : NULL;
@@ -353,7 +393,6 @@ size_t
 ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers, struct ct_stack_frame *frames,
              size_t max)
 {
-  asking = tracer;
   tracer->start = *registers;
   tracer->frames = frames;
   tracer->count = 0;
@@ -417,7 +456,6 @@ open_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr bas
 void
 ct_backtracer_prepare(struct ct_backtracer *tracer)
 {
-  asking = tracer;
   uint64_t deadline = ct_now_ns() + PREPARE_NS_MAX;
   dwfl_getmodules(tracer->dwfl, open_file, &deadline, 0);
 }
@@ -436,6 +474,8 @@ const char *
 ct_backtrace_line(struct ct_backtracer *tracer, uint64_t pc, int *line)
 {
   Dwfl_Module *module = dwfl_addrmodule(tracer->dwfl, pc);
+  Dwarf_Addr bias;
+  ct_dwarf_hide_alternate(module != NULL ? dwarf_getelf(dwfl_module_getdwarf(module, &bias)) : NULL);
   Dwfl_Line *found = module == NULL ? NULL : dwfl_module_getsrc(module, pc);
   return found == NULL ? NULL : dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL);
 }
@@ -461,6 +501,47 @@ read_regions(struct ct_backtracer *tracer)
                                                    tracer->regions, count * sizeof(*tracer->regions));
 }
 
+/* One module for mappings of the same file one after the other: as far as they reach from its first to its last. */
+static int
+report_modules(struct ct_backtracer *tracer)
+{
+  const struct ct_mappings *mappings = &tracer->mappings;
+  size_t count = 0;
+  for (size_t i = 0, next; i < mappings->count && count < MODULES_MAX; i = next) {
+    const struct ct_mapping *first = &mappings->items[i];
+    bool is_vdso = strcmp(first->path, VDSO) == 0, has_code = first->executable;
+    uint64_t end = first->end;
+    next = i + 1;
+    if (!is_vdso && (first->path[0] != '/' || first->inode == 0)) {
+      continue;
+    }
+    for (size_t k = next; !is_vdso && k < mappings->count; k++) {
+      const struct ct_mapping *other = &mappings->items[k];
+      if (other->inode == 0) {
+        continue; /* what lies between */
+      }
+      if (other->inode != first->inode || other->device_major != first->device_major ||
+          other->device_minor != first->device_minor) {
+        break;
+      }
+      has_code |= other->executable;
+      end = other->end;
+      next = k + 1;
+    }
+    if (!has_code) {
+      continue;
+    }
+    Dwfl_Module *module = dwfl_report_module(tracer->dwfl, first->path, first->start, end);
+    void **userdata;
+    if (module == NULL || dwfl_module_info(module, &userdata, NULL, NULL, NULL, NULL, NULL, NULL) == NULL) {
+      return CT_EIO;
+    }
+    *userdata = tracer;
+    count++;
+  }
+  return dwfl_report_end(tracer->dwfl, NULL, NULL) == 0 ? 0 : CT_EIO;
+}
+
 int
 ct_backtracer_open(const struct ct_process *process, const struct ct_agent_layout *layout, struct ct_backtracer **out,
                    struct ct_diag *diag)
@@ -476,13 +557,12 @@ ct_backtracer_open(const struct ct_process *process, const struct ct_agent_layou
   }
   tracer->process = process;
   tracer->layout = layout;
-  asking = tracer;
+  tracer->copies_room = COPIES_MAX;
   int code = ct_process_mappings(process->pid, &tracer->mappings);
   code = code == 0 ? read_regions(tracer) : code;
   if (code == 0) {
     tracer->dwfl = dwfl_begin(&files);
-    if (tracer->dwfl == NULL || dwfl_linux_proc_report(tracer->dwfl, process->pid) != 0 ||
-        dwfl_report_end(tracer->dwfl, NULL, NULL) != 0 ||
+    if (tracer->dwfl == NULL || report_modules(tracer) != 0 ||
         !dwfl_attach_state(tracer->dwfl, NULL, process->pid, &threads, tracer)) {
       code = CT_EIO;
     }
@@ -503,6 +583,7 @@ ct_backtracer_close(struct ct_backtracer *tracer)
       dwfl_end(tracer->dwfl);
     }
     ct_mappings_free(&tracer->mappings);
+    free(tracer->vdso); /* libdwfl had it */
     free(tracer->regions);
     free(tracer);
   }

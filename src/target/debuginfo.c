@@ -2,24 +2,115 @@
 /* DWARF of a file; see debuginfo.h. */
 #include "target/debuginfo.h"
 
+#include "base/file.h"
+
 #include <dwarf.h>
-#include <fcntl.h>
+#include <errno.h>
+#include <gelf.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { DEPTH_MAX = 64 };
+
+#define UNPACKED_FACTOR 64 /* a compressed section says how large it is: no compiler's is so much larger */
+#define UNPACKED_FREE   (1ull << 20)
+#define UNPACKED_MAX    (8ull << 30) /* of a file */
+
+/* ---- what libdw would do by itself ---- */
+
+void
+ct_dwarf_hide_alternate(Elf *elf)
+{
+  size_t names;
+  Elf_Scn *section = NULL;
+  if (elf == NULL || elf_getshdrstrndx(elf, &names) != 0) {
+    return;
+  }
+  while ((section = elf_nextscn(elf, section)) != NULL) {
+    GElf_Shdr header;
+    const char *name = gelf_getshdr(section, &header) != NULL ? elf_strptr(elf, names, header.sh_name) : NULL;
+    Elf_Data *data = name != NULL && strstr(name, "gnu_debugaltlink") != NULL ? elf_getdata(section, NULL) : NULL;
+    if (data != NULL) {
+      data->d_size = 0;
+    }
+  }
+}
+
+/* How much the section is unpacked, as it says itself; 0: it is not. */
+static uint64_t
+unpacked_bytes(const struct ct_image *image, const Elf64_Shdr *section, size_t *size)
+{
+  enum { OLD_HEAD = 12 }; /* "ZLIB" and the size, the highest byte first */
+  const uint8_t *bytes = ct_image_section_bytes(image, section, size);
+  Elf64_Chdr head;
+  if ((section->sh_flags & SHF_COMPRESSED) != 0 && *size >= sizeof(head)) {
+    memcpy(&head, bytes, sizeof(head));
+    return head.ch_size;
+  }
+  uint64_t unpacked = 0;
+  if (strncmp(ct_image_section_name(image, section), ".z", 2) == 0 && *size >= OLD_HEAD) {
+    for (int i = 4; i < OLD_HEAD; i++) {
+      unpacked = unpacked << 8 | bytes[i];
+    }
+  }
+  return unpacked;
+}
+
+/* A few kilobytes may say that they are gigabytes, and be it. */
+static bool
+can_be_unpacked(const struct ct_image *image)
+{
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < image->section_count; i++) {
+    size_t size;
+    uint64_t bytes = unpacked_bytes(image, &image->sections[i], &size);
+    if (bytes > UNPACKED_FREE && bytes / UNPACKED_FACTOR > size) {
+      return false;
+    }
+    all += bytes;
+  }
+  return all <= UNPACKED_MAX;
+}
+
+/* libdw opens it, and would wait for a FIFO. What is not there is no harm. */
+static bool
+may_be_opened(const char *path)
+{
+  struct stat file;
+  return stat(path, &file) == 0 ? S_ISREG(file.st_mode) : errno == ENOENT || errno == ENOTDIR;
+}
+
+/* Where libdw looks for the file that the skeleton is of: as it is named, and in the directory of the compiler. */
+static bool
+split_may_be_opened(Dwarf_Die *skeleton)
+{
+  Dwarf_Attribute attribute;
+  char path[2 * PATH_MAX];
+  const char *name = dwarf_formstring(dwarf_attr(skeleton, DW_AT_dwo_name, &attribute));
+  name = name != NULL ? name : dwarf_formstring(dwarf_attr(skeleton, DW_AT_GNU_dwo_name, &attribute));
+  const char *folder = dwarf_formstring(dwarf_attr(skeleton, DW_AT_comp_dir, &attribute));
+  if (name == NULL || !may_be_opened(name)) {
+    return false;
+  }
+  int length = snprintf(path, sizeof(path), "%s/%s", folder != NULL ? folder : ".", name);
+  return name[0] == '/' || (length < (int)sizeof(path) && may_be_opened(path));
+}
+
+/* ---- files ---- */
 
 bool
 ct_dwarf_image_open(struct ct_dwarf_image *dwarf, const struct ct_image *image)
 {
   elf_version(EV_CURRENT);
   dwarf->image = image;
-  dwarf->bytes = ct_image_writable(image);
+  dwarf->bytes = can_be_unpacked(image) ? ct_image_writable(image) : NULL;
   dwarf->elf = dwarf->bytes != NULL ? elf_memory(dwarf->bytes, image->size) : NULL;
+  ct_dwarf_hide_alternate(dwarf->elf);
   dwarf->dwarf = dwarf->elf != NULL ? dwarf_begin_elf(dwarf->elf, DWARF_C_READ, NULL) : NULL;
   return dwarf->dwarf != NULL;
 }
@@ -49,8 +140,7 @@ open_alternate(const struct ct_elf *elf, const struct ct_image *image, struct ct
   }
   int written = name[0] == '/' ? snprintf(path, sizeof(path), "%s", name)
                                : snprintf(path, sizeof(path), "%s/%s", dirname(real), name);
-  int fd =
-      written > 0 && (size_t)written < sizeof(path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+  int fd = written > 0 && (size_t)written < sizeof(path) ? ct_open_regular(path) : -1;
   if (fd < 0) {
     return;
   }
@@ -140,8 +230,10 @@ ct_dwarf_next_unit(Dwarf *dwarf, Dwarf_CU **unit, Dwarf_Die *die)
   Dwarf_Half version;
   uint8_t type;
   Dwarf_Die split;
-  while (dwarf_get_units(dwarf, *unit, unit, &version, &type, die, &split) == 0) {
-    if (type == DW_UT_skeleton && split.addr != NULL) {
+  while (dwarf_get_units(dwarf, *unit, unit, &version, &type, die, NULL) == 0) {
+    if (type == DW_UT_skeleton && split_may_be_opened(die) &&
+        dwarf_cu_info(*unit, NULL, NULL, NULL, &split, NULL, NULL, NULL) == 0 && split.addr != NULL) {
+      ct_dwarf_hide_alternate(dwarf_getelf(dwarf_cu_getdwarf(split.cu)));
       *die = split;
       return true;
     }

@@ -28,6 +28,12 @@ struct ct_dwarf_walk {
   size_t *budget; /* entries left: there cannot be more of them than bytes */
 };
 
+/*
+ * libdw opens what .gnu_debugaltlink names when it comes upon a reference into it, and so would wait for a FIFO. Of
+ * that file it is not to know then: ct_debug_info_open opens it where it is one. Before such a reference is followed.
+ */
+void ct_dwarf_hide_alternate(Elf *elf);
+
 /* Gives whether it can be read. *dwarf (all zero) goes to ct_dwarf_image_close in either case. */
 bool ct_dwarf_image_open(struct ct_dwarf_image *dwarf, const struct ct_image *image);
 void ct_dwarf_image_close(struct ct_dwarf_image *dwarf);

@@ -2,6 +2,8 @@
 /* Checks and copies the header tables of an ELF file; see image.h. */
 #include "target/image.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,13 +165,6 @@ ct_image_parse(struct ct_image *image, const char *path, struct ct_diag *diag)
   return copy_sections(image, &header, &zero, path, diag);
 }
 
-/* Somebody else than root and ourselves may write to it: while it is read too. */
-static bool
-may_change(const struct stat *st)
-{
-  return (st->st_uid != 0 && st->st_uid != geteuid()) || (st->st_mode & (S_IWGRP | S_IWOTH)) != 0;
-}
-
 /* What was checked must stay as it was, and a mapping of a file that is cut short is a bus error. */
 static int
 take_copy(struct ct_image *image, int fd, uint64_t size, const char *path, struct ct_diag *diag)
@@ -216,7 +211,7 @@ ct_image_map(struct ct_image *image, int fd, const char *path, struct ct_diag *d
     return ct_fail(diag, CT_EFORMAT, "%s: not an ELF file (it is empty)", path);
   }
 
-  if (may_change(&st)) {
+  if (ct_file_may_change(&st)) {
     return take_copy(image, fd, (uint64_t)st.st_size, path, diag);
   }
 

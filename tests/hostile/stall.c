@@ -6,13 +6,15 @@
  *   stall regions  a list of thousands of regions, each the same one with millions of patches, which are none
  *   stall unmap    what contrail has mapped is watched by userfaultfd: who unmaps it waits until that has been read
  *   stall vfork    children of vfork that stay as soon as somebody traces their parent
- *   stall spaces   what looks like the memory of a killed recorder of instructions, in very many pieces, beside threads
- *                  with large stacks: that nobody is in there takes long to see
+ *   stall vdso     nothing to wait for: by the vdso's headers it begins before its file does (whoever believes that
+ * writes in front of a buffer what this program likes) stall spaces   what looks like the memory of a killed recorder
+ * of instructions, in very many pieces, beside threads with large stacks: that nobody is in there takes long to see
  */
 #define _GNU_SOURCE
 #include "ring/itrace.h"
 #include "ring/layout.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/userfaultfd.h>
@@ -23,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -216,13 +219,44 @@ stall_spaces(void)
   report_that_it_stalls();
 }
 
+/* The first segment begins before the file does, and ends in it. */
+static void
+spoil_vdso(void)
+{
+  enum { BEFORE = 0x10000, BYTES = 0x20000 };
+  uint8_t *vdso = (uint8_t *)getauxval(AT_SYSINFO_EHDR);
+  uint8_t *words = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (vdso == NULL || words == MAP_FAILED) {
+    exit(77);
+  }
+  Elf64_Phdr *segments = (Elf64_Phdr *)(vdso + ((Elf64_Ehdr *)vdso)->e_phoff);
+  uint64_t bytes = (segments[0].p_memsz + CT_PAGE_BYTES - 1) & ~(uint64_t)(CT_PAGE_BYTES - 1); /* it cannot be split */
+  if (mprotect(vdso, bytes, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
+    exit(77);
+  }
+  memset(words, 0x41, BYTES);
+  segments[0] = (Elf64_Phdr){.p_type = PT_LOAD,
+                             .p_offset = -(uint64_t)BEFORE,
+                             .p_vaddr = (uint64_t)(words - vdso),
+                             .p_filesz = BYTES,
+                             .p_memsz = BYTES};
+  segments[1] = (Elf64_Phdr){.p_type = PT_LOAD, .p_filesz = BYTES - BEFORE, .p_memsz = BYTES - BEFORE};
+  ((Elf64_Ehdr *)vdso)->e_phnum = 2;
+}
+
 int
 main(int argc, char **argv)
 {
   const char *what = argc > 1 ? argv[1] : "";
   signal(SIGTERM, SIG_IGN); /* who records gives up after a while, and the program goes on */
+  if (strcmp(what, "vdso") == 0) {
+    spoil_vdso();
+  }
   printf("%d\n", (int)getpid());
   fflush(stdout);
+  if (strcmp(what, "vdso") == 0) {
+    report_that_it_stalls();
+  }
   if (strcmp(what, "spaces") == 0) {
     stall_spaces();
   }
