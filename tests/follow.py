@@ -140,10 +140,12 @@ def crowd(scene):
 
 @case
 def new_namespaces(scene):
-    """Children that are the first ones of pid namespaces, which ask at a time and all call themselves 1; and theirs."""
+    """Children that are the first ones of pid namespaces, which ask at a time and all call themselves 1; and theirs. Also in
+    so many groups that /proc/PID/status begins with kilobytes of them."""
     need_root()
     nested = (need("unshare"), "--pid", "--fork", "--mount-proc")
-    for words, workers in (((scene.fixture, "newpids"), 8), ((*nested, scene.fixture, "nested"), 6),
+    grouped = (need("setpriv"), "--groups", ",".join(map(str, range(100000, 102000))))
+    for words, workers in (((scene.fixture, "newpids"), 8), ((*grouped, scene.fixture, "newpids"), 8), ((*nested, scene.fixture, "nested"), 6),
                            ((*nested, scene.fixture, "vfork"), 10), ((*nested, *nested, scene.fixture, "fork"), 12)):
         counts = []
         for process in scene.record(*words)[1:]:

@@ -16,37 +16,37 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define STATUS_BYTES 4096          /* NSpid stands in front of what may be longer */
-#define SCANS_NS     2000000000ull /* of all threads, together ... */
-#define SCANS_SHARE  8             /* ... and an eighth of the time */
+#define SCANS_NS    2000000000ull /* of all threads, together ... */
+#define SCANS_SHARE 8             /* ... and an eighth of the time */
 
-/* The last id in the NSpid of that status file, and how many there are; 0: no such file. fallback: a kernel without. */
+/*
+ * The last id in the NSpid of that status file, and how many there are; 0: no such file. fallback: a kernel without. In
+ * front of it stand the groups that the process is in, tens of thousands perhaps.
+ */
 static pid_t
 last_id(const char *path, pid_t fallback, size_t *count)
 {
-  char text[STATUS_BYTES];
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0) {
-    close(fd);
-  }
+  char piece[1024];
+  bool begins_line = true, found = false;
+  pid_t last = fallback;
+  FILE *file = fopen(path, "re");
   *count = 0;
-  if (got <= 0) {
+  if (file == NULL) {
     return 0;
   }
-  text[got] = '\0';
-  char *at = strstr(text, "\nNSpid:");
-  if (at == NULL) {
+  while (!found && fgets(piece, sizeof(piece), file) != NULL) {
+    found = begins_line && strncmp(piece, "NSpid:", strlen("NSpid:")) == 0;
+    begins_line = strchr(piece, '\n') != NULL;
     *count = 1;
-    return fallback;
   }
-  pid_t last = 0;
-  at += strlen("\nNSpid:");
-  while (*at == '\t' || *at == ' ') {
-    last = (pid_t)strtol(at, &at, 10);
-    (*count)++;
+  fclose(file);
+  if (found) {
+    char *at = piece + strlen("NSpid:");
+    for (*count = 0; *at == '\t' || *at == ' '; (*count)++) {
+      last = (pid_t)strtol(at, &at, 10);
+    }
   }
-  return last;
+  return *count != 0 ? last : 0;
 }
 
 pid_t
