@@ -132,6 +132,7 @@ class Job:
     """One program of a group, or a part of its cases."""
 
     python = sys.executable
+    is_long = False
 
     def __init__(self, group, words, how, part=(0, 1)):
         self.group, self.words, self.how, self.part, self.seconds = group, words, how, part, GROUPS[group].seconds
@@ -145,6 +146,8 @@ class Job:
             environment = dict(os.environ, XDG_RUNTIME_DIR=sessions)
             if self.how == "busy":
                 environment["CONTRAIL_TEST_JOBS"] = "1"
+            if self.is_long:
+                environment["CONTRAIL_TEST_LONG"] = "1"  # for unit tests (unit/rounds.h)
             try:
                 self.counts = self.run_unit(build, environment) if self.words is None else self.run_program(build, environment)
             except OSError as error:
@@ -339,7 +342,7 @@ def main():
     # What is selected by lot is selected by it, in all groups (harness.py).
     seed = os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9)))
     print(f"== by lot: CONTRAIL_TEST_SEED={seed}", flush=True)
-    Job.python = interpreter()
+    Job.python, Job.is_long = interpreter(), options.long
     board = Board(dict.fromkeys(options.groups or GROUPS), build, ["--long"] if options.long else [])
 
     def end(number, _):

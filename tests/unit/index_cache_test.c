@@ -6,8 +6,11 @@
 #include "views_make.h"
 
 #include "index/index_internal.h"
+#include "rounds.h"
 
-enum { TRACES = 2, CALLS = 60000, THREADS = 2, QUESTIONS = 300, HELD = 3 };
+#define QUESTIONS rounds(120, 300)
+
+enum { TRACES = 2, CALLS = 60000, THREADS = 2, HELD = 3 };
 
 struct traced {
   struct make make;

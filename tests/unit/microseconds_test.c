@@ -11,9 +11,10 @@
 #include <cmocka.h>
 
 #include "export/microseconds.h"
+#include "rounds.h"
 #include "xorshift.h"
 
-enum { RANDOM = 300000 };
+#define RANDOM rounds(50000, 300000)
 
 static uint64_t seed = 88172645463325252u;
 
@@ -88,7 +89,7 @@ together(void **state)
 {
   (void)state;
   size_t moves = 0;
-  for (int i = 0; i < RANDOM; i++) {
+  for (uint64_t i = RANDOM; i > 0; i--) {
     struct ct_microseconds_moved moved = {.count = 0};
     uint64_t begin = 10000000 + random_below(300000000), end = begin + 1;
     struct read_back inner = {0, 0};
@@ -115,7 +116,7 @@ any(void **state)
 {
   (void)state;
   size_t longer = 0;
-  for (int i = 0; i < RANDOM; i++) {
+  for (uint64_t i = RANDOM; i > 0; i--) {
     uint64_t most = 10000, length = 100;
     for (uint64_t n = random_below(10); n > 0; n--) {
       most *= 10;

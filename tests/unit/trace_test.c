@@ -3,6 +3,7 @@
 #include "unit/trace_model.h"
 
 #include "base/crc32c.h"
+#include "rounds.h"
 
 static void
 test_crc32c(void **state)
@@ -173,12 +174,12 @@ round_trip(void **state, uint64_t seed, uint32_t functions, size_t ops, bool wil
 static void
 test_round_trip(void **state)
 {
-  for (uint64_t seed = 1; seed <= 12; seed++) {
+  for (uint64_t seed = 1; seed <= rounds(4, 12); seed++) {
     round_trip(state, seed, 20, 3000, true);
     round_trip(state, seed, 5000, 100000, seed % 2);
     round_trip(state, seed, CT_FUNCTION_ID_MAX, 100000, true);
   }
-  round_trip(state, 99, 300000, 1000000, true);
+  round_trip(state, 99, 300000, rounds(300000, 1000000), true);
 }
 
 /* A million frames down and up again, with blocks that begin deeper than they list. */
@@ -543,7 +544,7 @@ test_forged_blocks(void **state)
   size_t size;
   uint8_t *file = small_trace(state, &m, 600, 200, &size);
   list_blocks(file, size, blocks, 64);
-  for (int round = 0; round < 4000; round++) {
+  for (uint64_t round = rounds(1000, 4000); round > 0; round--) {
     uint8_t *copy = malloc(size);
     assert_non_null(copy);
     memcpy(copy, file, size);
@@ -639,7 +640,7 @@ test_random_blocks(void **state)
   uint8_t *bytes = malloc(1 << 20);
   assert_non_null(bytes);
   memcpy(bytes, file, sizeof(struct ct_file_header));
-  for (int round = 0; round < 2000; round++) {
+  for (uint64_t round = rounds(500, 2000); round > 0; round--) {
     size_t fill = sizeof(struct ct_file_header);
     for (int i = 0; i < 5; i++) {
       fill += random_block(&m, bytes + fill);
@@ -656,7 +657,7 @@ test_random_blocks(void **state)
     }
     ct_trace_close(trace);
   }
-  assert_true(events_read > 10000);
+  assert_true(events_read > rounds(2500, 10000));
   free(bytes);
   free(file);
   model_free(&m);
