@@ -392,7 +392,7 @@ deal_with(struct ct_signals *signals, const struct signalfd_siginfo *info, bool 
   uint32_t n = info->ssi_signo;
   int parent;
   if (n == SIGCHLD &&
-      info->ssi_code == CLD_TRAPPED) { /* a stop for a tracer of ours: there may be thousands a second */
+      info->ssi_code > 0) { /* the kernel's: stops for a tracer of ours come thousands of times a second */
     return;
   }
   bool group = was_for_group(signals, info) && !early;
