@@ -462,26 +462,34 @@ read_file(int fd, const struct ct_index *index, unsigned parts)
   return ok;
 }
 
+/* The file of the index, as far as its parts are asked for, and what they mean. */
+static int
+load_from(int fd, struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
+{
+  struct stat st;
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(struct file_header)) {
+    return CT_EFORMAT;
+  }
+  index->file_bytes = (uint64_t)st.st_size;
+  index->file = malloc(index->file_bytes);
+  if (index->file == NULL) {
+    return CT_ENOMEM;
+  }
+  if (!read_file(fd, index, parts)) {
+    return CT_EFORMAT;
+  }
+  index->fd = fd; /* it stays open where something is left to be read */
+  return load_parts(index, parts, kept);
+}
+
 int
 ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
 {
   int fd = openat(ct_trace_dir_fd(index->trace), FILE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  struct stat st;
   if (fd < 0) {
     return CT_ENOENT;
   }
-  int code =
-      fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct file_header) ? 0 : CT_EFORMAT;
-  if (code == 0) {
-    index->file_bytes = (uint64_t)st.st_size;
-    index->file = malloc(index->file_bytes);
-    code = index->file == NULL ? CT_ENOMEM : 0;
-  }
-  if (code == 0 && !read_file(fd, index, parts)) {
-    code = CT_EFORMAT;
-  }
-  index->fd = fd; /* it stays open where something is left to be read */
-  code = code != 0 ? code : load_parts(index, parts, kept);
+  int code = load_from(fd, index, parts, kept);
   if (code != 0 || (parts & CT_INDEX_BLOBS) == 0) {
     close(fd);
     index->fd = -1;

@@ -91,11 +91,17 @@ add_to_sums(struct ct_growing_tree *growing, struct ct_index_job *job)
 {
   const struct ct_tree_groupings *groupings;
   int code = ct_index_job_groupings(job, &groupings);
-  if (code == 0 && !growing->has_sums) {
-    code = ct_tree_sums_init(&growing->sums, paths_most());
-    growing->has_sums = code == 0;
+  if (code != 0) {
+    return code;
   }
-  return code == 0 ? ct_tree_sums_add(&growing->sums, &growing->tree, groupings) : code;
+  if (!growing->has_sums) {
+    code = ct_tree_sums_init(&growing->sums, paths_most());
+    if (code != 0) {
+      return code;
+    }
+    growing->has_sums = true;
+  }
+  return ct_tree_sums_add(&growing->sums, &growing->tree, groupings);
 }
 
 /* An empty tree, and so large as it is to be from now on. */

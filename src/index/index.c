@@ -310,16 +310,24 @@ ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_dia
     return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
   }
   int code = ct_index_load(index, CT_INDEX_ALL, &kept);
-  code = code == 0 ? ct_index_fetch_all(index) : code;
-  code = code == 0 ? is_all_there(index) ? 0 : CT_ENOENT : code == CT_ENOMEM ? code : CT_ENOENT;
-  if (code == 0) {
-    index->stats = kept.stats;
-    kept.stats = (struct ct_stats){0};
+  if (code != 0) {
+    goto free_sums;
   }
+  code = ct_index_fetch_all(index);
+  if (code != 0) {
+    goto free_sums;
+  }
+  if (!is_all_there(index)) {
+    code = CT_ENOENT;
+    goto free_sums;
+  }
+  index->stats = kept.stats;
+  kept.stats = (struct ct_stats){0};
+free_sums:
   ct_index_sums_free(&kept);
   if (code != 0) {
     ct_index_close(index);
-    return code == CT_ENOMEM ? ct_fail(diag, code, "out of memory for the index of the trace") : code;
+    return code == CT_ENOMEM ? ct_fail(diag, code, "out of memory for the index of the trace") : CT_ENOENT;
   }
   *out = index;
   return 0;

@@ -309,21 +309,29 @@ read_granule(struct reading *r)
   size_t count;
   bool more = true;
   struct ct_span_gather *gather = &r->worker->gather;
-  int code = 0;
   gather->stats = &r->sums->stats;
   gather->first_ordinal = r->begin_ordinal;
-  while (code == 0 && more) {
+  while (more) {
     gather->long_from = r->long_from;
-    code = ct_spans_gather(r->spans, gather, &batch, &count, &more);
-    code = code == 0 ? add_spans(r, batch, count) : code;
-    if (code == 0 && CT_UNLIKELY(r->tree != NULL && r->tree->count >= r->growing.fold_at)) {
-      code = fold_tree(r);
+    int code = ct_spans_gather(r->spans, gather, &batch, &count, &more);
+    if (code != 0) {
+      return code;
     }
-    if (code == 0 && count != 0 && batch[count - 1].end_tsc > r->granule.last_tsc) {
+    code = add_spans(r, batch, count);
+    if (code != 0) {
+      return code;
+    }
+    if (CT_UNLIKELY(r->tree != NULL && r->tree->count >= r->growing.fold_at)) {
+      code = fold_tree(r);
+      if (code != 0) {
+        return code;
+      }
+    }
+    if (count != 0 && batch[count - 1].end_tsc > r->granule.last_tsc) {
       r->granule.last_tsc = batch[count - 1].end_tsc;
     }
   }
-  return code;
+  return 0;
 }
 
 static int
@@ -538,62 +546,76 @@ read_piece(struct reading *r, uint32_t number)
   return code;
 }
 
+/* All granules from offset on, as far as limit, with `state` for their first one's. */
+static int
+read_granules(struct reading *r, uint32_t number, uint64_t offset, uint64_t limit, struct ct_span_bytes *state)
+{
+  struct ct_trace *trace = r->worker->job->index->trace;
+  struct ct_block_place places[CT_GRANULE_BLOCKS_MAX + 1];
+  for (;;) {
+    begin_granule(r, offset);
+    state->size = 0;
+    int code = offset > CT_FIRST_BLOCK_OFFSET ? ct_spans_save(r->spans, state) : 0;
+    uint32_t blocks = granule_blocks(r, state->size);
+    size_t count;
+    ct_trace_block_places(trace, number, offset, places, blocks + 1, &count);
+    while (count != 0 && places[count - 1].end_offset > limit) {
+      count--;
+    }
+    if (code != 0) {
+      return code;
+    }
+    if (count <= blocks) {
+      return read_rest(r, state, file_end(places, count, offset), count);
+    }
+    ct_spans_stop_at(r->spans, places[blocks - 1].end_offset);
+    r->sums = &r->worker->kept;
+    r->granule.blocks = (uint8_t)blocks;
+    code = read_granule(r);
+    if (code != 0) {
+      return code;
+    }
+    uint64_t stopped;
+    bool at_block = ct_spans_stopped(r->spans, &stopped);
+    offset = at_block ? stopped : places[blocks - 1].end_offset;
+    code = end_granule(r, state, places[blocks - 1].end_offset);
+    if (code != 0) {
+      return code;
+    }
+    if (!at_block) { /* it ended in the middle: damage */
+      note_end(r);
+      r->thread->is_damaged = true;
+      return 0;
+    }
+    code = keep_so_far(r, &places[blocks - 1]);
+    r->thread->end_offset = offset;
+    if (code != 0) {
+      return code;
+    }
+  }
+}
+
 /* From the end of what the thread has of an index to the end of its stream. */
 static int
 read_thread(struct reading *r, uint32_t number)
 {
-  struct ct_trace *trace = r->worker->job->index->trace;
   struct ct_index_thread *thread = r->thread;
-  struct ct_block_place places[CT_GRANULE_BLOCKS_MAX + 1];
   uint64_t offset = thread->end_offset;
-  uint64_t limit = r->worker->job->is_complete ? UINT64_MAX : end_so_far(r, number, offset);
+  bool is_complete = r->worker->job->is_complete;
+  uint64_t limit = is_complete ? UINT64_MAX : end_so_far(r, number, offset);
   struct ct_span_bytes state = {0};
   int code = 0;
   if (thread->end_state.size != 0) {
     code = ct_spans_restore(r->spans, offset, thread->end_state.data, thread->end_state.size);
   }
   ct_spans_set_tree(r->spans, r->tree);
-  for (bool more = true; code == 0 && more;) {
-    begin_granule(r, offset);
-    state.size = 0;
-    code = offset > CT_FIRST_BLOCK_OFFSET ? ct_spans_save(r->spans, &state) : 0;
-    uint32_t blocks = granule_blocks(r, state.size);
-    size_t count;
-    ct_trace_block_places(trace, number, offset, places, blocks + 1, &count);
-    while (count != 0 && places[count - 1].end_offset > limit) {
-      count--;
-    }
-    more = count > blocks;
-    if (code != 0) {
-      break;
-    }
-    if (!more) {
-      code = read_rest(r, &state, file_end(places, count, offset), count);
-      break;
-    }
-    ct_spans_stop_at(r->spans, places[blocks - 1].end_offset);
-    r->sums = &r->worker->kept;
-    r->granule.blocks = (uint8_t)blocks;
-    code = read_granule(r);
-    uint64_t stopped;
-    bool at_block = code == 0 && ct_spans_stopped(r->spans, &stopped);
-    offset = at_block ? stopped : places[blocks - 1].end_offset;
-    if (code == 0) {
-      code = end_granule(r, &state, places[blocks - 1].end_offset);
-    }
-    if (code == 0 && at_block) {
-      code = keep_so_far(r, &places[blocks - 1]);
-      thread->end_offset = offset;
-    } else if (code == 0) { /* it ended in the middle: damage */
-      note_end(r);
-      thread->is_damaged = true;
-      break;
-    }
+  if (code != 0) {
+    return code;
   }
+  code = read_granules(r, number, offset, limit, &state);
   if (code == 0) {
-    code = r->worker->job->is_complete
-               ? keep_tree(r, thread->payload_bytes, &thread->kept_tree, &thread->kept_is_sums)
-               : keep_tree(r, UINT64_MAX, &thread->tree, &thread->is_sums); /* in memory alone */
+    code = is_complete ? keep_tree(r, thread->payload_bytes, &thread->kept_tree, &thread->kept_is_sums)
+                       : keep_tree(r, UINT64_MAX, &thread->tree, &thread->is_sums); /* in memory alone */
   }
   free(state.data);
   return code;

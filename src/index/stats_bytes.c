@@ -206,11 +206,15 @@ ct_stats_take(struct ct_stats *stats, const uint8_t *bytes, size_t size)
   stats->gap_ticks += ct_take(&t);
   stats->lost += ct_take(&t);
   uint64_t functions = ct_take(&t);
-  if (ct_take(&t) != 0 && t.code == 0) {
+  bool has_selves = ct_take(&t) != 0;
+  if (t.code != 0) {
+    return t.code;
+  }
+  if (has_selves) {
     t.code = ct_stats_keep_selves(stats);
   }
   for (; functions > 0 && t.code == 0; functions--) {
     take_function(&t, stats);
   }
-  return t.code == 0 && t.at != t.end ? CT_EFORMAT : t.code;
+  return t.code != 0 ? t.code : t.at != t.end ? CT_EFORMAT : 0;
 }

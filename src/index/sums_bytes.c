@@ -42,19 +42,36 @@ put_edge(uint8_t *at, const struct ct_tree_edge *edge)
 }
 
 static int
+put_group(const struct ct_tree_group *group, struct ct_span_bytes *bytes)
+{
+  const uint64_t numbers[] = {group->fn, group->total, ct_folded(group->off)};
+  int code = 0;
+  for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]) && code == 0; k++) {
+    code = ct_span_bytes_put(bytes, numbers[k]);
+  }
+  return code;
+}
+
+static int
+put_grouping(const struct ct_tree_sums *sums, unsigned i, struct ct_span_bytes *bytes)
+{
+  int code = i != CT_TREE_ALL ? ct_span_bytes_put(bytes, sums->crc[i]) : 0;
+  if (code != 0) {
+    return code;
+  }
+  code = ct_span_bytes_put(bytes, sums->group_count[i]);
+  for (uint32_t n = 0; n < sums->group_count[i] && code == 0; n++) {
+    code = put_group(&sums->groups[i][n], bytes);
+  }
+  return code;
+}
+
+static int
 put_groups(const struct ct_tree_sums *sums, struct ct_span_bytes *bytes)
 {
   int code = ct_span_bytes_put(bytes, sums->fn_count);
   for (unsigned i = 0; i < CT_TREE_GROUPINGS && code == 0; i++) {
-    code = i != CT_TREE_ALL ? ct_span_bytes_put(bytes, sums->crc[i]) : 0;
-    code = code == 0 ? ct_span_bytes_put(bytes, sums->group_count[i]) : code;
-    for (uint32_t n = 0; n < sums->group_count[i] && code == 0; n++) {
-      const struct ct_tree_group *group = &sums->groups[i][n];
-      const uint64_t numbers[] = {group->fn, group->total, ct_folded(group->off)};
-      for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]) && code == 0; k++) {
-        code = ct_span_bytes_put(bytes, numbers[k]);
-      }
-    }
+    code = put_grouping(sums, i, bytes);
   }
   return code;
 }
@@ -65,16 +82,20 @@ ct_tree_sums_put(struct ct_tree_sums *sums, struct ct_span_bytes *bytes)
   const uint64_t head[] = {sums->gap_ticks, (sums->has_groups ? HAS_GROUPS : 0u) | (sums->has_paths ? HAS_PATHS : 0u),
                            sums->edge_count};
   int code = 0;
-  for (size_t i = 0; i < sizeof(head) / sizeof(head[0]) && code == 0; i++) {
+  for (size_t i = 0; i < sizeof(head) / sizeof(head[0]); i++) {
     code = ct_span_bytes_put(bytes, head[i]);
-  }
-  for (uint32_t i = 0; i < sums->edge_count && code == 0; i++) {
-    code = ct_span_bytes_reserve(bytes, EDGE_MOST);
-    if (code == 0) {
-      bytes->size = (size_t)(put_edge(bytes->data + bytes->size, &sums->edges[i]) - bytes->data);
+    if (code != 0) {
+      return code;
     }
   }
-  if (code == 0 && sums->has_groups) {
+  for (uint32_t i = 0; i < sums->edge_count; i++) {
+    code = ct_span_bytes_reserve(bytes, EDGE_MOST);
+    if (code != 0) {
+      return code;
+    }
+    bytes->size = (size_t)(put_edge(bytes->data + bytes->size, &sums->edges[i]) - bytes->data);
+  }
+  if (sums->has_groups) {
     code = put_groups(sums, bytes);
   }
   if (code != 0 || !sums->has_paths) {
@@ -173,16 +194,27 @@ ct_tree_sums_take(const uint8_t *bytes, size_t size, struct ct_tree_sums *sums)
   if (sums->has_groups) {
     take_groups(&t, sums);
   }
-  if (t.code == 0 && sums->has_paths) {
+  if (t.code != 0) {
+    goto destroy_sums;
+  }
+  if (sums->has_paths) {
     ct_span_tree_destroy(&sums->paths);
     t.code = ct_tree_take(t.at, (size_t)(t.end - t.at), &sums->paths);
     t.at = t.end;
-    t.code = t.code == 0 && !ends_where_folded(&sums->paths) ? CT_EFORMAT : t.code;
+    if (t.code != 0) {
+      goto destroy_sums;
+    }
+    if (!ends_where_folded(&sums->paths)) {
+      t.code = CT_EFORMAT;
+      goto destroy_sums;
+    }
   }
-  t.code = t.code == 0 && t.at != t.end ? CT_EFORMAT : t.code;
-  if (t.code != 0) {
-    ct_tree_sums_destroy(sums);
+  if (t.at == t.end) {
+    return 0;
   }
+  t.code = CT_EFORMAT;
+destroy_sums:
+  ct_tree_sums_destroy(sums);
   return t.code;
 }
 

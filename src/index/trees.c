@@ -48,18 +48,26 @@ ct_tree_put(const struct ct_span_tree *tree, struct ct_span_bytes *bytes)
 {
   uint64_t *inside = calloc(tree->count, sizeof(*inside)); /* the totals of what is below each */
   int code = inside == NULL ? CT_ENOMEM : ct_span_bytes_put(bytes, tree->gap_ticks);
-  code = code == 0 ? ct_span_bytes_put(bytes, tree->count - CT_TREE_FIRST) : code;
-  for (uint32_t i = tree->count; code == 0 && i-- > CT_TREE_FIRST;) {
+  if (code != 0) {
+    goto free_totals;
+  }
+  code = ct_span_bytes_put(bytes, tree->count - CT_TREE_FIRST);
+  if (code != 0) {
+    goto free_totals;
+  }
+  for (uint32_t i = tree->count; i-- > CT_TREE_FIRST;) {
     inside[tree->nodes[i].parent] += tree->nodes[i].total;
   }
-  for (uint32_t i = CT_TREE_FIRST; i < tree->count && code == 0; i++) {
+  for (uint32_t i = CT_TREE_FIRST; i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
     code = ct_span_bytes_reserve(bytes, NODE_MOST);
-    if (code == 0) {
-      uint8_t *end = put_node(bytes->data + bytes->size, node, i - node->parent, inside[i]);
-      bytes->size = (size_t)(end - bytes->data);
+    if (code != 0) {
+      goto free_totals;
     }
+    uint8_t *end = put_node(bytes->data + bytes->size, node, i - node->parent, inside[i]);
+    bytes->size = (size_t)(end - bytes->data);
   }
+free_totals:
   free(inside);
   return code;
 }
