@@ -640,10 +640,13 @@ ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *coun
   int code = 0;
   while (code == 0 && spans->count == 0 && advance(spans, &code)) {
   }
-  code = code == 0 ? spans->observer_code : code;
   *batch = spans->batch;
-  *count = code == 0 ? spans->count : 0;
-  return code;
+  *count = 0;
+  if (code != 0 || spans->observer_code != 0) {
+    return code != 0 ? code : spans->observer_code;
+  }
+  *count = spans->count;
+  return 0;
 }
 
 int
@@ -671,8 +674,9 @@ ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *ar
   spans->count = 0;
   spans->paused = false;
   while (code == 0 && !spans->paused && advance(spans, &code)) {
-    code = code == 0 ? spans->stats_code : code;
-    code = code == 0 ? ct_stats_add(stats, spans->batch, spans->count) : code;
+    if (code == 0) {
+      code = spans->stats_code != 0 ? spans->stats_code : ct_stats_add(stats, spans->batch, spans->count);
+    }
     spans->count = 0;
     if (at != NULL && ct_spans_offset(spans) != offset) {
       offset = ct_spans_offset(spans);

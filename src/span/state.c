@@ -373,17 +373,25 @@ ct_spans_restore(struct ct_spans *spans, uint64_t offset, const uint8_t *bytes, 
   free(spans->bounds.inside);
   spans->bounds.inside = NULL;
   int code = size != 0 ? restore_state(spans, bytes, size) : 0;
-  code = code == 0 ? ct_spans_observe_restored(spans) : code;
-  if (code == 0 && size == 0) {
+  if (code != 0) {
+    goto reset_spans;
+  }
+  code = ct_spans_observe_restored(spans);
+  if (code != 0) {
+    goto reset_spans;
+  }
+  if (size == 0) {
     code = ct_cursor_rewind(spans->cursor);
-  } else if (code == 0) {
+  } else {
     code = ct_cursor_seek(spans->cursor, offset);
     ct_cursor_set_ordinal(spans->cursor, spans->ordinal);
   }
-  if (code != 0) {
-    reset(spans);
-    spans->ended = spans->drained = true;
+  if (code == 0) {
+    return 0;
   }
+reset_spans:
+  reset(spans);
+  spans->ended = spans->drained = true;
   return code;
 }
 

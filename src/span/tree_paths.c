@@ -84,6 +84,29 @@ add_path(struct ct_tree_node *into, const struct ct_tree_node *from)
   into->before += from->fn == CT_FN_OTHER ? from->before : 1;
 }
 
+/* A node of `from`, in the new tree or in the innermost around it that stays; of, is_gone: what became of each. */
+static int
+fold_node(const struct ct_span_tree *from, uint32_t i, bool can_fold, struct ct_span_tree *into, uint32_t *of,
+          bool *is_gone)
+{
+  const struct ct_tree_node *node = &from->nodes[i];
+  uint32_t base = of[node->parent];
+  is_gone[i] = is_gone[node->parent] || (can_go(node) && can_fold);
+  uint32_t to = ct_span_tree_child(into, base, is_gone[i] ? CT_FN_OTHER : node->fn);
+  of[i] = is_gone[i] ? base : to;
+  if (to == CT_TREE_NONE) {
+    return CT_ENOMEM;
+  }
+  if (is_gone[i] || node->fn == CT_FN_OTHER) {
+    add_path(&into->nodes[to], node);
+    return 0;
+  }
+  uint32_t parent = into->nodes[to].parent;
+  into->nodes[to] = *node;
+  into->nodes[to].parent = parent;
+  return 0;
+}
+
 /* A tree of those that stay, in their order, in place of the one that there is. */
 static int
 fold_below(struct ct_tree_sums *sums, const uint64_t *weights, uint64_t threshold)
@@ -99,19 +122,7 @@ fold_below(struct ct_tree_sums *sums, const uint64_t *weights, uint64_t threshol
     of[i] = i;
   }
   for (uint32_t i = CT_TREE_FIRST; i < from->count && code == 0; i++) {
-    const struct ct_tree_node *node = &from->nodes[i];
-    uint32_t base = of[node->parent], to;
-    is_gone[i] = is_gone[node->parent] || (can_go(node) && weights[i] <= threshold);
-    to = ct_span_tree_child(&into, base, is_gone[i] ? CT_FN_OTHER : node->fn);
-    code = to != CT_TREE_NONE ? 0 : CT_ENOMEM;
-    of[i] = is_gone[i] ? base : to;
-    if (code == 0 && (is_gone[i] || node->fn == CT_FN_OTHER)) {
-      add_path(&into.nodes[to], node);
-    } else if (code == 0) {
-      uint32_t parent = into.nodes[to].parent;
-      into.nodes[to] = *node;
-      into.nodes[to].parent = parent;
-    }
+    code = fold_node(from, i, weights[i] <= threshold, &into, of, is_gone);
   }
   if (code == 0) {
     into.gap_ticks = from->gap_ticks;

@@ -88,35 +88,43 @@ text_of_group(struct ct_trace *trace, uint32_t fn, enum ct_tree_grouping groupin
   }
 }
 
+static int
+number_functions(struct ct_tree_groupings *groupings, struct ct_trace *trace, uint32_t fn_count,
+                 enum ct_tree_grouping i)
+{
+  struct numbering numbering = {0};
+  int code = 0;
+  uint32_t *of = groupings->of[i] = calloc((size_t)fn_count + 1, sizeof(*of));
+  if (of == NULL) {
+    return CT_ENOMEM;
+  }
+  for (uint32_t fn = 0; fn < fn_count && code == 0; fn++) {
+    char *text = text_of_group(trace, fn, i);
+    code = text != NULL ? number_of_text(&numbering, text, &of[fn]) : CT_ENOMEM;
+    free(text);
+  }
+  groupings->count[i] = numbering.count;
+  groupings->crc[i] = code == 0 ? ct_crc32c(0, of, fn_count * sizeof(*of)) : 0;
+  for (uint32_t n = 0; n < numbering.count; n++) {
+    free(numbering.texts[n]);
+  }
+  free(numbering.texts);
+  free(numbering.buckets);
+  return code;
+}
+
 int
 ct_tree_groupings_init(struct ct_tree_groupings *groupings, struct ct_trace *trace, uint32_t fn_count, unsigned mask)
 {
-  int code = 0;
   *groupings = (struct ct_tree_groupings){.fn_count = fn_count};
-  for (unsigned i = 0; i < CT_TREE_ALL && code == 0; i++) {
-    if ((mask >> i & 1) == 0) {
-      continue;
+  for (unsigned i = 0; i < CT_TREE_ALL; i++) {
+    int code = (mask >> i & 1) != 0 ? number_functions(groupings, trace, fn_count, (enum ct_tree_grouping)i) : 0;
+    if (code != 0) {
+      ct_tree_groupings_destroy(groupings);
+      return code;
     }
-    struct numbering numbering = {0};
-    uint32_t *of = groupings->of[i] = calloc((size_t)fn_count + 1, sizeof(*of));
-    code = of != NULL ? 0 : CT_ENOMEM;
-    for (uint32_t fn = 0; fn < fn_count && code == 0; fn++) {
-      char *text = text_of_group(trace, fn, (enum ct_tree_grouping)i);
-      code = text != NULL ? number_of_text(&numbering, text, &of[fn]) : CT_ENOMEM;
-      free(text);
-    }
-    groupings->count[i] = numbering.count;
-    groupings->crc[i] = code == 0 ? ct_crc32c(0, of, fn_count * sizeof(*of)) : 0;
-    for (uint32_t n = 0; n < numbering.count; n++) {
-      free(numbering.texts[n]);
-    }
-    free(numbering.texts);
-    free(numbering.buckets);
   }
-  if (code != 0) {
-    ct_tree_groupings_destroy(groupings);
-  }
-  return code;
+  return 0;
 }
 
 void
