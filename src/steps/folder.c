@@ -103,16 +103,18 @@ ct_steps_folder_list(const char *path, char ***paths, size_t *count, struct ct_d
     return ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
   }
   int code = S_ISDIR(status.st_mode) ? list_threads(path, &tids, &found, diag) : 0;
-  char **list = code == 0 ? names_of(path, tids, found) : NULL;
+  if (code != 0) {
+    free(tids);
+    return code;
+  }
+  char **list = names_of(path, tids, found);
   free(tids);
-  if (code == 0 && list == NULL) {
+  if (list == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  if (code == 0) {
-    *paths = list;
-    *count = found;
-  }
-  return code;
+  *paths = list;
+  *count = found;
+  return 0;
 }
 
 int

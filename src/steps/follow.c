@@ -202,15 +202,25 @@ show_new(struct follow *f)
 }
 
 static int
+look_at_lane(struct follow *f, struct lane *lane)
+{
+  int code = ct_steps_reader_more(lane->reader, !f->goes_on);
+  if (code != 0) {
+    return code;
+  }
+  code = take_modules(f, lane);
+  if (code == 0 && lane->stream != NULL) {
+    ct_steps_stream_more(lane->stream);
+  }
+  return code;
+}
+
+static int
 look(struct follow *f, struct ct_diag *diag)
 {
   int code = look_for_threads(f, diag);
   for (size_t i = 0; i < f->count && code == 0; i++) {
-    code = ct_steps_reader_more(f->lanes[i].reader, !f->goes_on);
-    code = code == 0 ? take_modules(f, &f->lanes[i]) : code;
-    if (code == 0 && f->lanes[i].stream != NULL) {
-      ct_steps_stream_more(f->lanes[i].stream);
-    }
+    code = look_at_lane(f, &f->lanes[i]);
   }
   if (code == 0 && !f->options->stream) {
     show_new(f);
@@ -222,19 +232,25 @@ look(struct follow *f, struct ct_diag *diag)
 /* ---- all of it ---- */
 
 static int
+look_until_enough(struct follow *f, struct ct_diag *diag)
+{
+  const struct timespec wait = {0, LOOK_NS};
+  for (;;) {
+    f->goes_on = f->options->live && ct_steps_folder_is_held(f->path);
+    int code = look(f, diag);
+    if (code != 0 || !f->goes_on || is_enough(f)) {
+      return code;
+    }
+    fflush(f->out);
+    nanosleep(&wait, NULL);
+  }
+}
+
+static int
 follow(struct follow *f, struct ct_diag *diag)
 {
   const struct ct_steps_options *options = f->options;
-  const struct timespec wait = {0, LOOK_NS};
-  int code;
-  do {
-    f->goes_on = options->live && ct_steps_folder_is_held(f->path);
-    code = look(f, diag);
-    if (code == 0 && f->goes_on && !is_enough(f)) {
-      fflush(f->out);
-      nanosleep(&wait, NULL);
-    }
-  } while (code == 0 && f->goes_on && !is_enough(f));
+  int code = look_until_enough(f, diag);
   if (code == 0 && f->count == 0) {
     return ct_fail(diag, CT_ERANGE, "%s: no thread %" PRIu32, f->path, options->tid);
   }

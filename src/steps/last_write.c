@@ -185,14 +185,17 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
   uint64_t read = 0; /* steps of blocks */
   size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, before) + 1 : 0;
   ct_steps_cursor_events(cursor, visit_event, &search);
-  while (block > 0 && code == 0 && search.found.kind == CT_STEPS_WRITE_NONE) {
+  while (block > 0 && search.found.kind == CT_STEPS_WRITE_NONE) {
     block--;
     code = ct_steps_index_want(reader, block, read, target->kind == CT_STEPS_MEMORY_BYTES ? MANY : VERY_MANY, index);
     read += ct_steps_reader_place(reader, block)->steps;
     ct_steps_cursor_use_index(cursor, *index);
-    if (code == 0 && *index != NULL) {
+    if (code != 0) {
+      break;
+    }
+    if (*index != NULL) {
       search_chunks(&search, reader, *index, block, cursor);
-    } else if (code == 0) {
+    } else {
       ct_steps_cursor_scan(cursor, block, before, visit_step, &search);
       ct_steps_cursor_pass_events(cursor);
     }

@@ -162,19 +162,25 @@ search(struct ct_steps_reader *reader, struct ct_steps_index **index, struct mem
     block = ct_steps_reader_find(reader, m->before) + 1;
   }
   ct_steps_cursor_events(cursor, visit_event, m);
-  while (block > 0 && answer->open > 0 && code == 0) {
+  while (block > 0 && answer->open > 0) {
     block--;
     code = ct_steps_index_want(reader, block, read, MANY, index);
     read += ct_steps_reader_place(reader, block)->steps;
     ct_steps_cursor_use_index(cursor, *index);
-    if (code == 0 && *index != NULL) {
+    if (code != 0) {
+      break;
+    }
+    if (*index != NULL) {
       read_chunks(m, answer, *index, block, cursor);
-    } else if (code == 0) {
+    } else {
       ct_steps_cursor_scan(cursor, block, m->before, visit_step, m);
       ct_steps_cursor_pass_events(cursor);
       take(m, answer);
     }
-    code = code == 0 && ct_steps_reader_is_over(reader) ? CT_ECANCELED : code;
+    if (ct_steps_reader_is_over(reader)) {
+      code = CT_ECANCELED;
+      break;
+    }
   }
   ct_steps_cursor_close(cursor);
   return code;

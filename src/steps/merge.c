@@ -145,18 +145,24 @@ ct_steps_merge(char **paths, size_t count, const struct ct_steps_options *option
 {
   struct lane *lanes = calloc(count, sizeof(*lanes));
   size_t opened = 0;
-  int code = lanes != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
-  for (size_t i = 0; i < count && code == 0; i++) {
+  int code = 0;
+  if (lanes == NULL) {
+    notes->merged = 0;
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  for (size_t i = 0; i < count; i++) {
     code = open_lane(&lanes[opened], paths[i], options, start_tsc, out, diag);
     opened += lanes[opened].view != NULL;
-  }
-  if (code == 0) {
-    code = show_lanes(lanes, opened, options->limit, out);
-    for (size_t i = 0; i < opened; i++) {
-      code = ct_steps_reader_is_over(lanes[i].view->lines.reader) ? CT_ECANCELED : code;
+    if (code != 0) {
+      goto close_lanes;
     }
-    ct_fail(diag, code, "%s", code == CT_ECANCELED ? "cancelled" : ct_err_text(code));
   }
+  code = show_lanes(lanes, opened, options->limit, out);
+  for (size_t i = 0; i < opened; i++) {
+    code = ct_steps_reader_is_over(lanes[i].view->lines.reader) ? CT_ECANCELED : code;
+  }
+  ct_fail(diag, code, "%s", code == CT_ECANCELED ? "cancelled" : ct_err_text(code));
+close_lanes:
   for (size_t i = 0; i < opened; i++) {
     free(lanes[i].text);
     ct_steps_view_close(lanes[i].view, notes);

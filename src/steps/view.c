@@ -481,40 +481,48 @@ is_by_thread(const struct ct_steps_options *options)
   return options->has_step || options->back || options->tail || options->last_write != NULL || options->memory != NULL;
 }
 
+/* Those that are asked for; is_found: there was one. */
+static int
+show_files(char **files, size_t count, bool is_file, const struct ct_steps_options *options, FILE *out,
+           struct ct_steps_notes *notes, bool *is_found, struct ct_diag *diag)
+{
+  uint64_t start = is_file ? 0 : start_of(files, count);
+  bool skips = count > 1 && options->tid == 0 && options->has_step; /* threads that have no such step */
+  int missing = 0;
+  *is_found = false;
+  if (count > 1 && options->tid == 0 && !is_by_thread(options)) {
+    *is_found = true;
+    return ct_steps_merge(files, count, options, start, out, notes, diag);
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (!is_file && options->tid != 0 && !is_of(files[i], options->tid)) {
+      continue;
+    }
+    int code = show_file(files[i], options, count > 1, start, out, notes, diag);
+    *is_found |= code == 0;
+    if (code == CT_ERANGE && skips) {
+      missing = code;
+    } else if (code != 0) {
+      return code;
+    }
+  }
+  return *is_found ? 0 : missing;
+}
+
 static int
 show_all(const char *path, const struct ct_steps_options *options, FILE *out, struct ct_steps_notes *notes,
          struct ct_diag *diag)
 {
   char **files;
   size_t count;
+  bool is_found;
   int code = ct_steps_folder_list(path, &files, &count, diag);
   if (code != 0) {
     return code;
   }
-  bool is_file = count == 1 && strcmp(files[0], path) == 0, found = false;
-  uint64_t start = is_file ? 0 : start_of(files, count);
-  if (count > 1 && options->tid == 0 && !is_by_thread(options)) {
-    code = ct_steps_merge(files, count, options, start, out, notes, diag);
-    free(files);
-    return code;
-  }
-  bool skips = count > 1 && options->tid == 0 && options->has_step; /* threads that have no such step */
-  int missing = 0;
-  for (size_t i = 0; i < count && code == 0; i++) {
-    if (is_file || options->tid == 0 || is_of(files[i], options->tid)) {
-      code = show_file(files[i], options, count > 1, start, out, notes, diag);
-      found = found || code == 0;
-    }
-    if (code == CT_ERANGE && skips) {
-      missing = code;
-      code = 0;
-    }
-  }
+  code = show_files(files, count, count == 1 && strcmp(files[0], path) == 0, options, out, notes, &is_found, diag);
   free(files);
-  if (code == 0 && !found) {
-    return missing != 0 ? missing : ct_fail(diag, CT_ERANGE, "%s: no thread %" PRIu32, path, options->tid);
-  }
-  return code;
+  return code == 0 && !is_found ? ct_fail(diag, CT_ERANGE, "%s: no thread %" PRIu32, path, options->tid) : code;
 }
 
 int
