@@ -640,13 +640,17 @@ answer_all(struct checking *checking, const struct ct_checks *checks, FILE *out,
   if (options->progress.finish != NULL) {
     options->progress.finish(options->progress.arg);
   }
-  if (code == 0 && options->family) {
+  if (code != 0) {
+    goto destroy_tree;
+  }
+  if (options->family) {
     checking->tree = &tree;
     checking->losses = tree.losses;
-  } else if (code == 0) {
+  } else {
     checking->were_out = ct_report_were_out(checking->trace, checking->stats.fn_count);
   }
-  code = code == 0 ? write_answers(checking, checks, out, result, diag) : code;
+  code = write_answers(checking, checks, out, result, diag);
+destroy_tree:
   ct_check_tree_destroy(&tree);
   free(checking->were_out);
   ct_stats_destroy(&checking->stats);

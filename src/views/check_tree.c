@@ -63,6 +63,25 @@ struct matching {
 };
 
 static int
+match_function(const struct matching *m, uint32_t id, uint8_t *matched)
+{
+  uint32_t number = ct_view_names_of(&m->tree->names, id, NULL);
+  if (number == CT_NO_NAME) {
+    return CT_ENOMEM;
+  }
+  if (m->is_added[id] == 0) {
+    bool was_out = m->were_out != NULL && m->were_out[id] != 0;
+    int code = add_function(&m->tree->functions[number], m->trace, m->stats, id, was_out);
+    m->is_added[id] = 1;
+    if (code != 0) {
+      return code;
+    }
+  }
+  matched[number] = 1;
+  return 0;
+}
+
+static int
 match(const struct matching *m, const struct ct_check *check, uint8_t **matched, struct ct_diag *diag)
 {
   struct ct_view_pattern pattern;
@@ -72,18 +91,8 @@ match(const struct matching *m, const struct ct_check *check, uint8_t **matched,
   }
   for (uint32_t id = 0; id < m->stats->fn_count && code == 0; id++) {
     const struct ct_trace_function *fn = ct_trace_function(m->trace, id);
-    if (fn == NULL || !ct_view_pattern_has_function(&pattern, fn)) {
-      continue;
-    }
-    uint32_t number = ct_view_names_of(&m->tree->names, id, NULL);
-    code = number == CT_NO_NAME ? CT_ENOMEM : 0;
-    if (code == 0 && m->is_added[id] == 0) {
-      bool was_out = m->were_out != NULL && m->were_out[id] != 0;
-      code = add_function(&m->tree->functions[number], m->trace, m->stats, id, was_out);
-      m->is_added[id] = 1;
-    }
-    if (code == 0) {
-      (*matched)[number] = 1;
+    if (fn != NULL && ct_view_pattern_has_function(&pattern, fn)) {
+      code = match_function(m, id, *matched);
     }
   }
   ct_view_pattern_destroy(&pattern);

@@ -342,14 +342,21 @@ take_tree(void *arg, const struct ct_span_tree *tree)
       return CT_ENOENT;
     }
   }
+  struct ct_tree_outer *outers = NULL;
   uint32_t *groups = calloc(tree->count, sizeof(*groups));
   int code = groups != NULL ? 0 : CT_ENOMEM;
   for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
     code = group_of(part, tree->nodes[i].fn, &groups[i]);
   }
-  struct ct_tree_outer *outers = code == 0 ? ct_span_tree_outers(tree, groups, (uint32_t)part->sum_count + 1) : NULL;
-  code = outers != NULL ? 0 : CT_ENOMEM;
-  for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
+  if (code != 0) {
+    goto free_groups;
+  }
+  outers = ct_span_tree_outers(tree, groups, (uint32_t)part->sum_count + 1);
+  if (outers == NULL) {
+    code = CT_ENOMEM;
+    goto free_groups;
+  }
+  for (uint32_t i = CT_TREE_FIRST; i < tree->count; i++) {
     const struct ct_tree_node *node = &tree->nodes[i];
     if (groups[i] == 0) {
       continue;
@@ -362,6 +369,7 @@ take_tree(void *arg, const struct ct_span_tree *tree)
     sums->total_ticks += is_outermost ? node->total : 0;
     sums->off_ticks += is_outermost ? node->off : 0;
   }
+free_groups:
   free(groups);
   free(outers);
   return code;
@@ -417,24 +425,33 @@ take_sums(void *arg, const struct ct_tree_sums *tree)
   enum ct_tree_grouping grouping = grouping_of(part->all);
   uint32_t group;
   int code = has_groups(part, tree);
-  for (uint32_t i = 0; code == 0 && i < tree->edge_count; i++) {
+  if (code != 0) {
+    return code;
+  }
+  for (uint32_t i = 0; i < tree->edge_count; i++) {
     const struct ct_tree_edge *edge = &tree->edges[i];
     code = group_of(part, edge->fn, &group);
-    if (code == 0 && group != 0) {
+    if (code != 0) {
+      return code;
+    }
+    if (group != 0) {
       struct sums *sums = &part->sums[group - 1];
       sums->calls += ct_tree_edge_calls(edge);
       sums->has_time |= edge->frames != 0;
       sums->self_ticks += edge->self;
     }
   }
-  for (uint32_t i = 0; code == 0 && i < tree->group_count[grouping]; i++) {
+  for (uint32_t i = 0; i < tree->group_count[grouping]; i++) {
     code = group_of(part, tree->groups[grouping][i].fn, &group);
-    if (code == 0 && group != 0) {
+    if (code != 0) {
+      return code;
+    }
+    if (group != 0) {
       part->sums[group - 1].total_ticks += tree->groups[grouping][i].total;
       part->sums[group - 1].off_ticks += tree->groups[grouping][i].off;
     }
   }
-  return code;
+  return 0;
 }
 
 int

@@ -77,6 +77,24 @@ read_events(struct ct_trace *trace, struct ct_info_piece *piece, struct ct_diag 
   return code;
 }
 
+static int
+choose_threads(struct ct_trace *trace, const struct ct_filter *filter, struct ct_info_piece *piece,
+               struct ct_diag *diag)
+{
+  uint32_t *threads;
+  size_t count = 0;
+  int code = ct_choose_threads(trace, filter->tids, filter->tid_count, &threads, &count, diag);
+  if (code != 0) {
+    return code;
+  }
+  piece->threads = calloc((size_t)ct_trace_thread_count(trace) + 1, 1);
+  for (size_t i = 0; i < count && piece->threads != NULL; i++) {
+    piece->threads[threads[i]] = 1;
+  }
+  free(threads);
+  return piece->threads != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory for the threads of the trace");
+}
+
 int
 ct_info_piece_read(struct ct_trace *trace, const struct ct_filter *filter, struct ct_info_piece *piece,
                    struct ct_diag *diag)
@@ -86,20 +104,7 @@ ct_info_piece_read(struct ct_trace *trace, const struct ct_filter *filter, struc
   find_range(trace, piece);
   find_duration(trace, piece);
   piece->is_piece = piece->has_range || tids != 0;
-  int code = 0;
-  if (tids != 0) {
-    uint32_t *threads;
-    size_t count = 0;
-    code = ct_choose_threads(trace, filter->tids, tids, &threads, &count, diag);
-    piece->threads = code == 0 ? calloc((size_t)ct_trace_thread_count(trace) + 1, 1) : NULL;
-    for (size_t i = 0; i < count && piece->threads != NULL; i++) {
-      piece->threads[threads[i]] = 1;
-    }
-    if (code == 0) {
-      free(threads);
-      code = piece->threads != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory for the threads of the trace");
-    }
-  }
+  int code = tids != 0 ? choose_threads(trace, filter, piece, diag) : 0;
   if (code == 0 && piece->is_piece) {
     code = read_events(trace, piece, diag);
   }

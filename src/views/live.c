@@ -72,27 +72,28 @@ ct_live_open(const char *directory, struct ct_live **out, struct ct_diag *diag)
   }
   struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
   int code = ct_trace_open(directory, &live->trace, diag);
-  if (code == 0) {
-    ct_trace_get_kept(live->trace, &kept);
-    if ((kept.is_kept && !ct_trace_is_complete(live->trace)) || ct_trace_is_atf(live->trace)) {
-      code =
-          ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be followed: %s", directory,
-                  kept.is_kept ? "it keeps the last stretch only (record --last, --max-size); contrail dump writes it"
-                               : "it is in the format ATF V2");
-    }
-  }
-  live->fn_count = code == 0 ? ct_trace_function_count(live->trace) : 0;
-  live->times = calloc((size_t)live->fn_count + 1, sizeof(*live->times));
-  if (code == 0 && (live->times == NULL || ct_stats_init(&live->all, live->fn_count) != 0 ||
-                    ct_stats_init(&live->last, live->fn_count) != 0)) {
-    code = ct_fail(diag, CT_ENOMEM, "out of memory to follow %s", directory);
-  }
   if (code != 0) {
-    ct_live_close(live);
-    return code;
+    goto close_live;
+  }
+  ct_trace_get_kept(live->trace, &kept);
+  if ((kept.is_kept && !ct_trace_is_complete(live->trace)) || ct_trace_is_atf(live->trace)) {
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be followed: %s", directory,
+                   kept.is_kept ? "it keeps the last stretch only (record --last, --max-size); contrail dump writes it"
+                                : "it is in the format ATF V2");
+    goto close_live;
+  }
+  live->fn_count = ct_trace_function_count(live->trace);
+  live->times = calloc((size_t)live->fn_count + 1, sizeof(*live->times));
+  if (live->times == NULL || ct_stats_init(&live->all, live->fn_count) != 0 ||
+      ct_stats_init(&live->last, live->fn_count) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory to follow %s", directory);
+    goto close_live;
   }
   *out = live;
   return CT_OK;
+close_live:
+  ct_live_close(live);
+  return code;
 }
 
 void
@@ -154,6 +155,40 @@ grow_stats(struct ct_live *live)
   return 0;
 }
 
+static int
+grow_followers(struct ct_live *live)
+{
+  uint32_t threads = ct_trace_thread_count(live->trace);
+  if (threads <= live->follower_count) {
+    return 0;
+  }
+  struct follower *followers = reallocarray(live->followers, threads, sizeof(*followers));
+  if (followers == NULL) {
+    return CT_ENOMEM;
+  }
+  memset(followers + live->follower_count, 0, (threads - live->follower_count) * sizeof(*followers));
+  live->followers = followers;
+  live->follower_count = threads;
+  return 0;
+}
+
+/* Those that are followed, with the functions, the news and the threads that there are now. */
+static int
+grow(struct ct_live *live, bool has_news)
+{
+  int code = grow_stats(live);
+  if (code != 0) {
+    return code;
+  }
+  for (uint32_t i = 0; has_news && i < live->follower_count; i++) {
+    code = live->followers[i].spans != NULL ? ct_spans_grow(live->followers[i].spans) : 0;
+    if (code != 0) {
+      return code;
+    }
+  }
+  return grow_followers(live);
+}
+
 /* Takes in what the trace has got: threads, functions, its end. */
 static int
 refresh(struct ct_live *live, struct ct_diag *diag)
@@ -164,22 +199,8 @@ refresh(struct ct_live *live, struct ct_diag *diag)
   if (code != 0) {
     return code;
   }
-  bool has_news =
-      functions != ct_trace_function_count(live->trace) || was_complete != ct_trace_is_complete(live->trace);
-  code = grow_stats(live);
-  for (uint32_t i = 0; code == 0 && has_news && i < live->follower_count; i++) {
-    code = live->followers[i].spans != NULL ? ct_spans_grow(live->followers[i].spans) : 0;
-  }
-  uint32_t threads = ct_trace_thread_count(live->trace);
-  if (code == 0 && threads > live->follower_count) {
-    struct follower *followers = reallocarray(live->followers, threads, sizeof(*followers));
-    code = followers != NULL ? 0 : CT_ENOMEM;
-    if (followers != NULL) {
-      memset(followers + live->follower_count, 0, (threads - live->follower_count) * sizeof(*followers));
-      live->followers = followers;
-      live->follower_count = threads;
-    }
-  }
+  code = grow(live,
+              functions != ct_trace_function_count(live->trace) || was_complete != ct_trace_is_complete(live->trace));
   return code == 0 ? 0 : ct_fail(diag, code, "out of memory for the functions of %s", ct_trace_path(live->trace));
 }
 

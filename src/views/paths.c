@@ -605,19 +605,33 @@ ct_paths_finish(struct ct_paths *paths)
 {
   uint32_t count;
   uint32_t *order = in_order(paths, &count), *list = malloc(((size_t)paths->live + 2) * sizeof(*list));
-  int code = order != NULL && list != NULL ? 0 : CT_ENOMEM;
-  if (code == 0) {
-    sum_up(paths, order, count);
+  int code = CT_ENOMEM;
+  if (order == NULL || list == NULL) {
+    goto free_lists;
   }
-  if (code == 0 && paths->is_limited) {
+  code = 0;
+  sum_up(paths, order, count);
+  if (paths->is_limited) {
     prune(paths, order, count);
   }
-  for (uint32_t i = 0; code == 0 && i < count; i++) {
+  for (uint32_t i = 0; i < count; i++) {
     sort_children(paths, order[i], list);
   }
+free_lists:
   free(order);
   free(list);
   return code;
+}
+
+static int
+add_gap(struct ct_paths *paths, uint64_t ticks)
+{
+  uint32_t gap = ct_paths_step(paths, CT_PATH_TOP, CT_PATH_LOST);
+  if (gap == CT_PATH_NONE) {
+    return CT_ENOMEM;
+  }
+  paths->paths[gap].self_ticks = ticks;
+  return 0;
 }
 
 int
@@ -645,11 +659,7 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
       !paths->is_limited && (!paths->is_filtered || (filter->function == NULL && filter->module == NULL &&
                                                      filter->file == NULL && !ct_filter_limits_calls(filter)));
   if (code == 0 && reading->gap_ticks != 0 && !paths->is_selected_only && is_whole) {
-    uint32_t gap = ct_paths_step(paths, CT_PATH_TOP, CT_PATH_LOST);
-    code = gap != CT_PATH_NONE ? 0 : CT_ENOMEM;
-    if (code == 0) {
-      paths->paths[gap].self_ticks = reading->gap_ticks;
-    }
+    code = add_gap(paths, reading->gap_ticks);
   }
   if (code == 0 && ct_paths_finish(paths) != 0) {
     code = ct_fail(diag, CT_ENOMEM, "out of memory for the paths of calls");

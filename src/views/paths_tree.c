@@ -189,6 +189,28 @@ take_folded(struct ct_paths *paths, const struct ct_tree_node *node, const uint3
   return 0;
 }
 
+static int
+take_node(struct ct_paths *paths, const struct ct_tree_node *node, uint32_t i, uint32_t *of)
+{
+  uint32_t base;
+  if (node->parent == CT_TREE_COUNTED) {
+    paths->counted += node->points;
+    return 0;
+  }
+  if (node->fn == CT_FN_OTHER) {
+    return take_folded(paths, node, of);
+  }
+  int code = path_of_node(paths, node, of, &base, &of[i]);
+  if (code == 0 && of[i] != CT_PATH_NONE) {
+    struct ct_path *path = &paths->paths[of[i]];
+    path->calls += node->frames + node->points;
+    path->recursive += node->before;
+    path->self_ticks += node->self;
+    path->self_off_ticks += node->off;
+  }
+  return code;
+}
+
 /* What calls of some leave out cannot be given of them. */
 int
 ct_paths_take_sums(void *arg, const struct ct_tree_sums *sums)
@@ -200,31 +222,17 @@ ct_paths_take_sums(void *arg, const struct ct_tree_sums *sums)
     return CT_ENOENT;
   }
   int code = ct_view_reading_paths(paths->reading, tree);
-  code = code == 0 && paths->is_selected_only ? check_selected(paths, sums) : code;
+  if (code != 0) {
+    return code;
+  }
+  code = paths->is_selected_only ? check_selected(paths, sums) : 0;
   if (code != 0) {
     return code;
   }
   uint32_t *of = calloc(tree->count, sizeof(*of));
   code = of != NULL ? 0 : CT_ENOMEM;
   for (uint32_t i = CT_TREE_FIRST; code == 0 && i < tree->count; i++) {
-    const struct ct_tree_node *node = &tree->nodes[i];
-    uint32_t base;
-    if (node->parent == CT_TREE_COUNTED) {
-      paths->counted += node->points;
-      continue;
-    }
-    if (node->fn == CT_FN_OTHER) {
-      code = take_folded(paths, node, of);
-      continue;
-    }
-    code = path_of_node(paths, node, of, &base, &of[i]);
-    if (code == 0 && of[i] != CT_PATH_NONE) {
-      struct ct_path *path = &paths->paths[of[i]];
-      path->calls += node->frames + node->points;
-      path->recursive += node->before;
-      path->self_ticks += node->self;
-      path->self_off_ticks += node->off;
-    }
+    code = take_node(paths, &tree->nodes[i], i, of);
   }
   free(of);
   return code;

@@ -519,6 +519,7 @@ read_selected(struct ct_view_reading *reading, struct ct_trace *trace, const str
 {
   uint32_t *threads;
   size_t count;
+  struct ct_index *index = NULL;
   int code = ct_choose_threads(trace, filter->tids, filter->tid_count, &threads, &count, diag);
   if (code != 0) {
     return code;
@@ -532,9 +533,15 @@ read_selected(struct ct_view_reading *reading, struct ct_trace *trace, const str
   reading->all_dropped += dropped;
   reading->processes++;
   reading->off_is_bound |= ct_trace_has_bounds(trace);
-  struct ct_index *index = NULL;
-  code = code == 0 ? open_index(reading, trace, &index, diag) : code;
-  code = code == 0 ? read_threads(reading, trace, index, threads, count, diag) : code;
+  if (code != 0) {
+    goto free_threads;
+  }
+  code = open_index(reading, trace, &index, diag);
+  if (code != 0) {
+    goto free_threads;
+  }
+  code = read_threads(reading, trace, index, threads, count, diag);
+free_threads:
   ct_index_close(index);
   ct_filter_free_compiled(reading->chooses);
   reading->chooses = NULL;

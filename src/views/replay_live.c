@@ -148,7 +148,11 @@ take_news(struct replay *r, struct ct_diag *diag)
   if (code == 0 && (functions != ct_trace_functions_bytes(r->trace) || ct_trace_is_complete(r->trace))) {
     code = take_functions(r, diag);
   }
-  code = code == 0 ? add_lanes(r, threads, diag) : code;
+  if (code != 0) {
+    take_names(r);
+    return code;
+  }
+  code = add_lanes(r, threads, diag);
   take_names(r);
   if (code == 0 && take_captures(r) != 0) {
     code = ct_fail(diag, CT_ENOMEM, "out of memory for what the program wrote");

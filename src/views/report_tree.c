@@ -353,6 +353,19 @@ warnings_of(const struct tree_report *report)
 }
 
 static int
+put_head_json(FILE *out, const struct tree_report *report, json_t *warnings)
+{
+  fputs("{\"warnings\":", out);
+  int code = ct_report_put_json(out, json_incref(warnings));
+  fputs(",\"processes\":[", out);
+  code = code != 0 ? code : put_processes_json(out, report);
+  fputs("],\n", out);
+  ct_report_put_counted(out, report->options);
+  fputs("\"functions\":", out);
+  return code;
+}
+
+static int
 put_all(FILE *out, const struct tree_report *report, const struct ct_report_row *rows, struct ct_diag *diag)
 {
   struct ct_report_totals totals = {0};
@@ -364,26 +377,21 @@ put_all(FILE *out, const struct tree_report *report, const struct ct_report_row 
     totals.processes++;
   }
   json_t *warnings = warnings_of(report);
-  if (!report->options->json) {
+  if (report->options->json) {
+    code = put_head_json(out, report, warnings);
+  } else {
     ct_view_put_list(warnings, "", out);
     ct_report_put_counted(out, report->options);
   }
-  if (report->options->json) {
-    fputs("{\"warnings\":", out);
-    code = ct_report_put_json(out, json_incref(warnings));
-    fputs(",\"processes\":[", out);
-    code = code == 0 ? put_processes_json(out, report) : code;
-    fputs("],\n", out);
-    ct_report_put_counted(out, report->options);
-    fputs("\"functions\":", out);
+  if (code == 0) {
+    code = ct_report_put_rows(out, rows, report->count, report->options);
   }
-  code = code == 0 ? ct_report_put_rows(out, rows, report->count, report->options) : code;
   ct_report_put_totals(out, &totals, rows, report->count, report->options);
   json_decref(warnings);
   if (code == 0 && (fflush(out) != 0 || ferror(out))) {
     code = CT_EIO;
   }
-  return code == 0 ? 0 : ct_fail(diag, code, "cannot write the report: %s", strerror(errno));
+  return code != 0 ? ct_fail(diag, code, "cannot write the report: %s", strerror(errno)) : 0;
 }
 
 static void

@@ -468,6 +468,31 @@ put_rows(FILE *out, struct ct_trace *trace, const struct ct_stats *stats, const 
   return code != 0 ? ct_fail(diag, code, "cannot write the report") : 0;
 }
 
+static int
+put_one_thread(FILE *out, struct ct_trace *trace, const struct ct_report_options *options,
+               struct ct_report_thread *thread, bool is_first, struct ct_stats *one, struct ct_diag *diag)
+{
+  int code = ct_report_read_thread(trace, thread, options, one, NULL, NULL, diag);
+  if (code != 0) {
+    return code;
+  }
+  struct ct_report_row *rows = NULL;
+  size_t row_count;
+  if (options->json) {
+    fputs(is_first ? "" : ",\n", out);
+    code = put_thread_json(out, trace, thread);
+    fputs(",\"functions\":", out);
+  } else {
+    put_thread_heading(out, trace, thread);
+  }
+  if (code == 0) {
+    code = put_rows(out, trace, one, options, &rows, &row_count, diag);
+  }
+  fputs(options->json ? "}" : "\n", out);
+  free(rows);
+  return code;
+}
+
 /* Threads one after another, each with its rows; leaves the sum of all in stats. */
 static int
 put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
@@ -478,32 +503,19 @@ put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_option
   if (code != 0) {
     return ct_fail(diag, code, "out of memory for the statistics of the functions");
   }
-  for (size_t i = 0; i < count && code == 0 && !ferror(out); i++) {
-    code = ct_report_read_thread(trace, &threads[i], options, &one, NULL, NULL, diag);
+  for (size_t i = 0; i < count && !ferror(out); i++) {
+    code = put_one_thread(out, trace, options, &threads[i], i == 0, &one, diag);
     if (code != 0) {
       break;
     }
-    struct ct_report_row *rows = NULL;
-    size_t row_count;
-    if (options->json) {
-      fputs(i == 0 ? "" : ",\n", out);
-      code = put_thread_json(out, trace, &threads[i]);
-      fputs(",\"functions\":", out);
-    } else {
-      put_thread_heading(out, trace, &threads[i]);
-    }
-    if (code == 0) {
-      code = put_rows(out, trace, &one, options, &rows, &row_count, diag);
-    }
-    fputs(options->json ? "}" : "\n", out);
-    free(rows);
-    if (code == 0 && ct_stats_merge(stats, &one) != 0) {
+    if (ct_stats_merge(stats, &one) != 0) {
       code = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+      break;
     }
     ct_stats_clear(&one);
-    if (code == 0 && options->progress.update != NULL &&
-        options->progress.update(options->progress.arg, i + 1, count) != 0) {
+    if (options->progress.update != NULL && options->progress.update(options->progress.arg, i + 1, count) != 0) {
       code = ct_fail(diag, CT_ECANCELED, "cancelled");
+      break;
     }
   }
   ct_stats_destroy(&one);
@@ -617,24 +629,31 @@ write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE 
 }
 
 static int
+collect_for(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
+            struct ct_report_thread **threads, size_t *count, struct ct_diag *diag)
+{
+  if (!options->per_thread) {
+    int code = ct_report_collect(trace, options, stats, threads, count, diag);
+    if (options->progress.finish != NULL) {
+      options->progress.finish(options->progress.arg);
+    }
+    return code;
+  }
+  int code = ct_report_choose_threads(trace, options, threads, count, diag);
+  if (code == 0 && ct_stats_init(stats, ct_trace_function_count(trace)) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+  }
+  return code;
+}
+
+static int
 write_report(struct ct_trace *trace, const struct ct_report_options *options, FILE *out, struct ct_view_notes *notes,
              struct ct_diag *diag)
 {
   struct ct_stats stats = {0};
   struct ct_report_thread *threads = NULL;
   size_t thread_count;
-  int code;
-  if (options->per_thread) {
-    code = ct_report_choose_threads(trace, options, &threads, &thread_count, diag);
-    if (code == 0 && ct_stats_init(&stats, ct_trace_function_count(trace)) != 0) {
-      code = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
-    }
-  } else {
-    code = ct_report_collect(trace, options, &stats, &threads, &thread_count, diag);
-  }
-  if (options->progress.finish != NULL && !options->per_thread) {
-    options->progress.finish(options->progress.arg);
-  }
+  int code = collect_for(trace, options, &stats, &threads, &thread_count, diag);
   if (code == 0) {
     code = write_all(trace, options, out, &stats, threads, thread_count, notes, diag);
   }

@@ -698,7 +698,10 @@ static int
 write_slowest(struct slowest *slowest, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   int code = find_calls(slowest, diag);
-  code = code == 0 ? make_all_trees(slowest, notes, diag) : code;
+  if (code != 0) {
+    return code;
+  }
+  code = make_all_trees(slowest, notes, diag);
   if (code != 0) {
     return code;
   }

@@ -162,6 +162,22 @@ merge(struct piece *pieces, size_t count)
   return kept;
 }
 
+static int
+replay_piece(struct ct_trace *own, const struct piece *of, const struct ct_replay_options *options,
+             const struct replay_sink *sink, struct ct_diag *diag)
+{
+  uint32_t tid = ct_trace_thread(own, of->thread)->tid;
+  struct ct_filter filter = *options->filter;
+  struct ct_replay_options piece = *options;
+  struct ct_view_notes notes = {0};
+  filter.tids = &tid;
+  filter.tid_count = 1;
+  piece.filter = &filter;
+  return ct_trace_set_range(own, of->from, of->to) == 0
+             ? ct_replay_selected(own, &piece, sink, &notes, diag)
+             : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+}
+
 int
 ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call *calls, size_t count,
                          const struct ct_replay_options *options, const struct replay_sink *sink, struct ct_diag *diag)
@@ -170,25 +186,21 @@ ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call
   struct ct_trace *own = NULL;
   int code = pieces != NULL ? ct_trace_open(ct_trace_path(trace), &own, diag)
                             : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
-  if (code == 0 && ct_index_give_places(own) != 0) {
-    code = ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  if (code != 0) {
+    goto free_pieces;
   }
-  for (size_t i = 0; i < count && code == 0; i++) {
+  if (ct_index_give_places(own) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+    goto free_pieces;
+  }
+  for (size_t i = 0; i < count; i++) {
     pieces[i] = (struct piece){calls[i].enter_tsc, calls[i].end_tsc, calls[i].thread};
   }
-  count = code == 0 ? merge(pieces, count) : 0;
+  count = merge(pieces, count);
   for (size_t i = 0; i < count && code == 0; i++) {
-    uint32_t tid = ct_trace_thread(own, pieces[i].thread)->tid;
-    struct ct_filter filter = *options->filter;
-    struct ct_replay_options piece = *options;
-    struct ct_view_notes notes = {0};
-    filter.tids = &tid;
-    filter.tid_count = 1;
-    piece.filter = &filter;
-    code = ct_trace_set_range(own, pieces[i].from, pieces[i].to) == 0
-               ? ct_replay_selected(own, &piece, sink, &notes, diag)
-               : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+    code = replay_piece(own, &pieces[i], options, sink, diag);
   }
+free_pieces:
   ct_trace_close(own);
   free(pieces);
   return code;
