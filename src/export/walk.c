@@ -107,25 +107,45 @@ put_progress(const struct walk *walk, const struct ct_spans *spans)
   return is_wanted ? 0 : CT_ECANCELED;
 }
 
+/* What the filter leaves of a batch, as far as there is a limit. */
+static int
+give_batch(struct walk *walk, struct ct_span_filter *filter, const struct ct_span *batch, size_t n)
+{
+  int code = ct_span_filter_run(filter, &batch, &n);
+  if (code != 0) {
+    return code;
+  }
+  code = choose(walk, &batch, &n);
+  if (code != 0) {
+    return code;
+  }
+  n = n < walk->left ? n : (size_t)walk->left;
+  for (size_t i = 0; i < n; i++) {
+    count(walk->sums, &batch[i]);
+  }
+  walk->left -= n;
+  return n != 0 ? walk->handler->spans(walk->arg, &walk->place, batch, n) : 0;
+}
+
 static int
 give_batches(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc)
 {
   struct ct_span_filter filter;
   const struct ct_span *batch;
   size_t n;
-  int code;
+  int code = 0;
   ct_span_filter_init(&filter, walk->place.trace, &walk->filter);
-  while (walk->left != 0 && (code = ct_spans_next(spans, &batch, &n)) == 0 && n != 0) {
-    *end_tsc = batch[n - 1].end_tsc > *end_tsc ? batch[n - 1].end_tsc : *end_tsc;
-    code = ct_span_filter_run(&filter, &batch, &n);
-    code = code == 0 ? choose(walk, &batch, &n) : code;
-    n = n < walk->left ? n : (size_t)walk->left;
-    for (size_t i = 0; i < n; i++) {
-      count(walk->sums, &batch[i]);
+  while (walk->left != 0) {
+    code = ct_spans_next(spans, &batch, &n);
+    if (code != 0 || n == 0) {
+      break;
     }
-    walk->left -= n;
-    code = code == 0 && n != 0 ? walk->handler->spans(walk->arg, &walk->place, batch, n) : code;
-    code = code == 0 ? put_progress(walk, spans) : code;
+    *end_tsc = batch[n - 1].end_tsc > *end_tsc ? batch[n - 1].end_tsc : *end_tsc;
+    code = give_batch(walk, &filter, batch, n);
+    if (code != 0) {
+      break;
+    }
+    code = put_progress(walk, spans);
     if (code != 0) {
       break;
     }
@@ -268,6 +288,31 @@ read_through(struct walk *walk, struct ct_spans *spans, const struct ct_span_obs
   return code;
 }
 
+/* Which calls there are: a passage through the thread of its own. */
+static int
+read_ahead(struct walk *walk, uint64_t *end_tsc, struct ct_diag *diag)
+{
+  const struct ct_span_observer first = {.entered = entered_first, .ended = ended_first, .arg = walk};
+  struct ct_spans *before;
+  int code = ct_passes_create(&walk->passes, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_spans_open(walk->place.trace, walk->place.thread->index, walk->job->options->time, &before, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = read_through(walk, before, &first, end_tsc);
+  ct_spans_close(before);
+  if (code == CT_ENOSPC || code == CT_EIO) {
+    ct_fail(diag, code, "cannot write a temporary file for the filter: %s", ct_err_text(code));
+  }
+  if (code == 0) {
+    ct_passes_rewind(walk->passes);
+  }
+  return code;
+}
+
 static int
 give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, struct ct_diag *diag)
 {
@@ -276,26 +321,10 @@ give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, stru
       .entered = entered_all, .ended = ended_all, .switched = switched, .edges = edges_all, .arg = walk};
   bool is_all = walk->handler->edges != NULL && !walk->about_functions && !walk->about_calls &&
                 walk->left == UINT64_MAX; /* no limit either */
-  const struct ct_span_observer first = {.entered = entered_first, .ended = ended_first, .arg = walk};
-  int code = 0;
-  if (walk->about_calls) {
-    struct ct_spans *before;
-    code = ct_passes_create(&walk->passes, diag);
-    code = code == 0
-               ? ct_spans_open(walk->place.trace, walk->place.thread->index, walk->job->options->time, &before, diag)
-               : code;
-    if (code == 0) {
-      code = read_through(walk, before, &first, end_tsc);
-      ct_spans_close(before);
-      if (code == CT_ENOSPC || code == CT_EIO) {
-        ct_fail(diag, code, "cannot write a temporary file for the filter: %s", ct_err_text(code));
-      }
-    }
-    if (code == 0) {
-      ct_passes_rewind(walk->passes);
-    }
+  int code = walk->about_calls ? read_ahead(walk, end_tsc, diag) : 0;
+  if (code == 0) {
+    code = read_through(walk, spans, is_all ? &all : &observer, end_tsc);
   }
-  code = code == 0 ? read_through(walk, spans, is_all ? &all : &observer, end_tsc) : code;
   ct_passes_destroy(walk->passes);
   walk->passes = NULL;
   return code;
@@ -303,14 +332,31 @@ give_in_order(struct walk *walk, struct ct_spans *spans, uint64_t *end_tsc, stru
 
 /* ---- threads ---- */
 
+/* All of a thread, from its begin to its end. */
+static int
+give_thread(struct walk *walk, struct ct_spans *spans, struct ct_diag *diag)
+{
+  const struct ct_walk_handler *handler = walk->handler;
+  uint64_t end_tsc = 0;
+  int code = handler->begin_thread != NULL ? handler->begin_thread(walk->arg, &walk->place) : 0;
+  if (code != 0) {
+    return code;
+  }
+  code = handler->spans != NULL ? give_batches(walk, spans, &end_tsc) : give_in_order(walk, spans, &end_tsc, diag);
+  if (code != 0) {
+    return code;
+  }
+  end_tsc = walk->end_tsc > end_tsc ? walk->end_tsc : end_tsc;
+  code = report_lost(walk, spans, end_tsc); /* where the limit is, its end may not have come */
+  return code == 0 && handler->end_thread != NULL ? handler->end_thread(walk->arg, &walk->place, end_tsc) : code;
+}
+
 static int
 walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
 {
-  const struct ct_walk_handler *handler = walk->handler;
   struct ct_walk_place *place = &walk->place;
   struct ct_view_notes *notes = walk->job->notes;
   struct ct_spans *spans;
-  uint64_t end_tsc = 0;
   place->thread = ct_trace_thread(place->trace, index);
   walk->said_lost = walk->said_gap = walk->end_tsc = 0;
   int code = ct_spans_open(place->trace, index, walk->job->options->time, &spans, diag);
@@ -318,13 +364,7 @@ walk_thread(struct walk *walk, uint32_t index, struct ct_diag *diag)
     return code;
   }
   ct_spans_on_gap(spans, report_lost, walk);
-  code = handler->begin_thread != NULL ? handler->begin_thread(walk->arg, place) : 0;
-  if (code == 0) {
-    code = handler->spans != NULL ? give_batches(walk, spans, &end_tsc) : give_in_order(walk, spans, &end_tsc, diag);
-  }
-  end_tsc = walk->end_tsc > end_tsc ? walk->end_tsc : end_tsc;
-  code = code == 0 ? report_lost(walk, spans, end_tsc) : code; /* where the limit is, its end may not have come */
-  code = code == 0 && handler->end_thread != NULL ? handler->end_thread(walk->arg, place, end_tsc) : code;
+  code = give_thread(walk, spans, diag);
   if (code == CT_ENOMEM) {
     ct_fail(diag, code, "out of memory for the calls of the trace");
   }
