@@ -262,6 +262,23 @@ ct_trace_thread_bytes(const struct ct_trace *trace, uint32_t thread)
 
 /* ---- all ---- */
 
+static int
+refresh_parts(struct ct_trace *trace, struct ct_diag *diag)
+{
+  int code = refresh_manifest(trace, diag);
+  ct_trace_hold_anew(trace);
+  if (code != 0) {
+    take_ends(trace);
+    return code;
+  }
+  code = ct_trace_add_threads(trace);
+  if (code == 0) {
+    code = take_threads(trace);
+  }
+  take_ends(trace);
+  return code == 0 ? refresh_functions(trace) : code; /* after that */
+}
+
 int
 ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
 {
@@ -270,12 +287,7 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
   }
   uint64_t functions = trace->functions_bytes;
   ct_range_free_places(trace); /* of the threads there were */
-  int code = refresh_manifest(trace, diag);
-  ct_trace_hold_anew(trace);
-  code = code == 0 ? ct_trace_add_threads(trace) : code;
-  code = code == 0 ? take_threads(trace) : code;
-  take_ends(trace);
-  code = code == 0 ? refresh_functions(trace) : code; /* after that */
+  int code = refresh_parts(trace, diag);
   if (trace->functions_bytes != functions ||
       trace->complete) { /* they know the functions there were: read again when asked */
     ct_trace_sources_free(trace);
@@ -285,10 +297,13 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
     ct_trace_prototypes_free(trace);
     trace->prototypes = NULL;
   }
-  if (code == 0 && trace->complete) {
+  if (code != 0) {
+    return ct_fail(diag, code, "cannot read on in %s: %s", trace->path, ct_err_text(code));
+  }
+  if (trace->complete) {
     json_decref(trace->crash);
     json_decref(trace->stacks);
     ct_stacks_load(trace);
   }
-  return code == 0 ? CT_OK : ct_fail(diag, code, "cannot read on in %s: %s", trace->path, ct_err_text(code));
+  return CT_OK;
 }
