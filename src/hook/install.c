@@ -219,10 +219,14 @@ publish_to_agent(struct build *build, uint32_t owner, uint64_t lo, uint64_t hi, 
   struct ct_region region = {lo, 0, descs, count};
   uint64_t at = layout->config + offsetof(struct ct_agent_config, regions) + index * sizeof(region);
   int code = ct_process_write(build->remote->process, at, &region, sizeof(region));
-  if (code == 0) {
-    code = ct_process_write(build->remote->process, at + offsetof(struct ct_region, hi), &hi, sizeof(hi));
+  if (code != 0) {
+    return code;
   }
-  if (code == 0 && index >= layout->region_count) {
+  code = ct_process_write(build->remote->process, at + offsetof(struct ct_region, hi), &hi, sizeof(hi));
+  if (code != 0) {
+    return code;
+  }
+  if (index >= layout->region_count) {
     uint64_t regions = index + 1;
     layout->region_count = (uint32_t)regions;
     code = ct_process_write(build->remote->process, layout->config + offsetof(struct ct_agent_config, region_count),
@@ -501,22 +505,26 @@ write_patches(struct build *build)
                                 installed->region + offsetof(struct ct_region_head, region_bytes), head, sizeof(head));
 }
 
-/* The trampolines and their descriptions, delivered. */
 static int
-write_region(struct build *build)
+write_parts(struct build *build)
 {
   struct ct_installed *installed = build->installed;
-  begin_chunk(build, installed->region);
-  ct_emit_bytes(&build->code, &build->layout->head, sizeof(build->layout->head));
   int code = emit_all(build);
   if (code == 0) {
     code = write_code(build);
   }
   installed->trampoline_bytes =
       build->code.address - installed->region + build->desc_count * sizeof(struct ct_hook_desc);
-  if (code == 0) {
-    code = write_descs(build);
-  }
+  return code == 0 ? write_descs(build) : code;
+}
+
+/* The trampolines and their descriptions, delivered. */
+static int
+write_region(struct build *build)
+{
+  begin_chunk(build, build->installed->region);
+  ct_emit_bytes(&build->code, &build->layout->head, sizeof(build->layout->head));
+  int code = write_parts(build);
   if (build->delivery != NULL) {
     int end_code = ct_delivery_end(build->delivery);
     build->delivery = NULL;

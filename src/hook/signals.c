@@ -56,25 +56,30 @@ set_signals(const struct ct_remote *remote, uint64_t config, uint32_t signals)
                           sizeof(signals));
 }
 
-int
-ct_signals_take(const struct ct_remote *remote, const struct ct_agent_layout *layout, bool but_trap, bool later)
+/* Ours in place of the default; the program is shown that it has it still. */
+static int
+take_signal(const struct ct_remote *remote, const struct ct_agent_layout *layout, int number)
 {
   const struct ct_signal_action ours = {layout->crash, SA_SIGINFO | SA_ONSTACK | SA_RESTORER, layout->restorer, ~0ull};
   struct ct_signal_action now;
+  int code = ct_signal_get(remote, layout->scratch, number, &now);
+  if (code != 0 || now.handler != 0) { /* SIG_DFL */
+    return code;
+  }
+  code = ct_process_write(remote->process, shown_at(layout->config, number), &now, sizeof(now));
+  return code != 0 ? code : ct_signal_set(remote, layout->scratch, number, &ours);
+}
+
+int
+ct_signals_take(const struct ct_remote *remote, const struct ct_agent_layout *layout, bool but_trap, bool later)
+{
   uint32_t signals = 0;
   for (size_t i = 0; i < FAULT_SIGNALS; i++) {
     signals |= but_trap && fault_signals[i] == SIGTRAP ? 0 : 1u << fault_signals[i];
   }
   int code = set_signals(remote, layout->config, signals); /* from here on the program reads what it has set */
   for (int number = 1; number < CT_SIGNALS && code == 0 && !later; number++) {
-    if ((signals >> number & 1) == 0) {
-      continue;
-    }
-    code = ct_signal_get(remote, layout->scratch, number, &now);
-    if (code == 0 && now.handler == 0) { /* SIG_DFL */
-      code = ct_process_write(remote->process, shown_at(layout->config, number), &now, sizeof(now));
-      code = code != 0 ? code : ct_signal_set(remote, layout->scratch, number, &ours);
-    }
+    code = (signals >> number & 1) != 0 ? take_signal(remote, layout, number) : 0;
   }
   if (code != 0) {
     ct_signals_give_back(remote, layout->config, layout->base, layout->bytes);
@@ -91,7 +96,10 @@ ct_signals_give_back(const struct ct_remote *remote, uint64_t config, uint64_t a
   for (size_t i = 0; i < FAULT_SIGNALS && code == 0; i++) {
     int number = fault_signals[i];
     code = ct_signal_get(remote, scratch, number, &now);
-    if (code == 0 && now.handler - agent < bytes) {
+    if (code != 0) {
+      return code;
+    }
+    if (now.handler - agent < bytes) {
       code = ct_process_read(remote->process, shown_at(config, number), &shown, sizeof(shown));
       code = code != 0 ? code : ct_signal_set(remote, scratch, number, &shown);
     }

@@ -220,9 +220,8 @@ is_whole(const struct ct_store_chunk *chunk)
 static int
 unmap_stores(struct undo *undo)
 {
-  int code = 0;
   size_t calls = 0;
-  for (size_t i = 0, end; i < undo->chunk_count && code == 0; i = end) {
+  for (size_t i = 0, end; i < undo->chunk_count; i = end) {
     if (undo_is_late(undo)) { /* whoever comes next finds the rest */
       undo->undone->kept = true;
       return 0;
@@ -233,16 +232,20 @@ unmap_stores(struct undo *undo)
                       undo->chunks[end].is.base == first->base + (end - i) * CT_CHUNK_BYTES;
          end++) {
     }
-    code = whole ? make_pending(undo, first->base, (end - i) * CT_CHUNK_BYTES) : 0;
+    int code = whole ? make_pending(undo, first->base, (end - i) * CT_CHUNK_BYTES) : 0;
     for (size_t k = i; k < end && code == 0; k++) {
       code = strike_out(undo, undo->chunks[k].listed_at, sizeof(first->base));
     }
-    if (code == 0) {
-      code = whole ? undo_call(undo, SYS_munmap, first->base, (end - i) * CT_CHUNK_BYTES, 0)
-                   : unmap_runs(undo, first, &calls);
+    if (code != 0) {
+      return code;
+    }
+    code = whole ? undo_call(undo, SYS_munmap, first->base, (end - i) * CT_CHUNK_BYTES, 0)
+                 : unmap_runs(undo, first, &calls);
+    if (code != 0) {
+      return code;
     }
   }
-  return code;
+  return 0;
 }
 
 /* The regions of trampolines, and the pages of stubs. */
