@@ -79,6 +79,55 @@ thread_count(size_t functions)
   return threads < functions / RUN_FUNCTIONS + 1 ? threads : functions / RUN_FUNCTIONS + 1;
 }
 
+/* All of them have what they need, or none is begun. */
+static int
+prepare_shares(struct planner *planner, size_t threads, struct scan_share *shares, struct ct_scan *parts)
+{
+  for (size_t t = 0; t < threads; t++) {
+    shares[t] = (struct scan_share){.planner = planner,
+                                    .scan = t == 0 ? &planner->scan : &parts[t],
+                                    .rows = malloc(ROWS_MAX * sizeof(struct ct_cfi_row)),
+                                    .rows_fde = CT_FDE_NONE,
+                                    .first_run = t,
+                                    .step = threads};
+    if (shares[t].rows == NULL) {
+      return CT_ENOMEM;
+    }
+    int code = t != 0 ? ct_scan_init(&parts[t], planner->scan.targets.start, planner->scan.targets.end) : 0;
+    if (code != 0) {
+      return code;
+    }
+  }
+  return 0;
+}
+
+/* Side by side, as far as there are threads to be had; the first share is this thread's. */
+static int
+scan_shares(struct planner *planner, size_t threads, struct scan_share *shares, struct ct_scan *parts)
+{
+  size_t started = 0;
+  while (started + 1 < threads &&
+         ct_worker_create(&shares[started + 1].thread, NULL, scan_share_main, &shares[started + 1]) == 0) {
+    started++;
+  }
+  scan_share_main(&shares[0]);
+  int code = shares[0].code;
+  planner->plan->uses_gs |= shares[0].uses_gs;
+  for (size_t t = 1; t < threads; t++) {
+    if (t <= started) {
+      pthread_join(shares[t].thread, NULL);
+    } else if (code == 0) { /* there may be no thread more (RLIMIT_NPROC) */
+      scan_share_main(&shares[t]);
+    }
+    planner->plan->uses_gs |= shares[t].uses_gs;
+    if (code != 0) {
+      continue;
+    }
+    code = shares[t].code != 0 ? shares[t].code : ct_scan_merge(&planner->scan, &parts[t]);
+  }
+  return code;
+}
+
 /* Scans every function, on all processors when there are many: the first share on this thread, into the planner's own
  * scan. */
 int
@@ -87,38 +136,9 @@ ct_shares_scan(struct planner *planner)
   struct scan_share shares[THREADS_MAX] = {{0}};
   struct ct_scan parts[THREADS_MAX] = {{{0}}};
   size_t threads = thread_count(planner->count);
-  size_t started = 0;
-  int code = 0;
-  for (size_t t = 0; t < threads && code == 0; t++) {
-    shares[t] = (struct scan_share){.planner = planner,
-                                    .scan = t == 0 ? &planner->scan : &parts[t],
-                                    .rows = malloc(ROWS_MAX * sizeof(struct ct_cfi_row)),
-                                    .rows_fde = CT_FDE_NONE,
-                                    .first_run = t,
-                                    .step = threads};
-    code = shares[t].rows == NULL ? CT_ENOMEM : 0;
-    if (code == 0 && t != 0) {
-      code = ct_scan_init(&parts[t], planner->scan.targets.start, planner->scan.targets.end);
-    }
-  }
-  while (code == 0 && started + 1 < threads &&
-         ct_worker_create(&shares[started + 1].thread, NULL, scan_share_main, &shares[started + 1]) == 0) {
-    started++;
-  }
+  int code = prepare_shares(planner, threads, shares, parts);
   if (code == 0) {
-    scan_share_main(&shares[0]);
-    code = shares[0].code;
-    planner->plan->uses_gs |= shares[0].uses_gs;
-  }
-  for (size_t t = 1; t < threads; t++) {
-    if (t <= started) {
-      pthread_join(shares[t].thread, NULL);
-    } else if (code == 0) { /* there may be no thread more (RLIMIT_NPROC) */
-      scan_share_main(&shares[t]);
-    }
-    code = code != 0 ? code : shares[t].code;
-    code = code != 0 ? code : ct_scan_merge(&planner->scan, &parts[t]);
-    planner->plan->uses_gs |= shares[t].uses_gs;
+    code = scan_shares(planner, threads, shares, parts);
   }
   for (size_t t = 0; t < threads; t++) {
     free(shares[t].rows);
