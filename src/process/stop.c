@@ -180,26 +180,41 @@ forget_thread(struct ct_stopped *stopped, size_t index)
   stopped->threads[index] = stopped->threads[--stopped->thread_count];
 }
 
+/* Those from `waited` on; a thread that has ended meanwhile is none. */
+static int
+await_all(struct ct_stopped *stopped, size_t *waited, uint64_t deadline, pid_t *stuck)
+{
+  while (*waited < stopped->thread_count) {
+    int code = await_stop(stopped, &stopped->threads[*waited], deadline);
+    if (code == CT_ESRCH && !stopped->process->dead) {
+      forget_thread(stopped, *waited);
+      continue;
+    }
+    *stuck = code == 0 ? 0 : stopped->threads[*waited].tid;
+    (*waited)++;
+    if (code != 0) {
+      return code;
+    }
+  }
+  return 0;
+}
+
 /* *stuck: on CT_ETIMEOUT, the thread that has not stopped, 0: new ones came all the time. */
 static int
 stop_all(struct ct_stopped *stopped, uint64_t deadline, pid_t *stuck)
 {
   size_t fresh = 1, waited = 0;
-  int code = 0;
-  for (int round = 0; round < ROUNDS_MAX && fresh != 0 && code == 0; round++) {
-    code = stop_new_threads(stopped, &fresh);
-    while (code == 0 && waited < stopped->thread_count) {
-      code = await_stop(stopped, &stopped->threads[waited], deadline);
-      if (code == CT_ESRCH && !stopped->process->dead) {
-        forget_thread(stopped, waited);
-        code = 0;
-        continue;
-      }
-      *stuck = code == 0 ? 0 : stopped->threads[waited].tid;
-      waited++;
+  for (int round = 0; round < ROUNDS_MAX && fresh != 0; round++) {
+    int code = stop_new_threads(stopped, &fresh);
+    if (code != 0) {
+      return code;
+    }
+    code = await_all(stopped, &waited, deadline, stuck);
+    if (code != 0) {
+      return code;
     }
   }
-  return code != 0 ? code : fresh != 0 ? CT_ETIMEOUT : 0;
+  return fresh != 0 ? CT_ETIMEOUT : 0;
 }
 
 /* The thread that makes system calls: one that is not about to get a signal, if there is one. */
@@ -276,6 +291,26 @@ has_fault_pending(const struct ct_stopped_thread *thread)
   return has;
 }
 
+static int
+find_pcs_of(struct ct_stopped *stopped, struct ct_stopped_thread *thread, const struct ct_inner_stacks *inner,
+            const struct ct_mappings *mappings, const struct ct_restorers *places)
+{
+  struct user_regs_struct regs;
+  if (ptrace(PTRACE_GETREGS, thread->tid, NULL, &regs) != 0) {
+    return 0; /* killed meanwhile */
+  }
+  uint64_t pc = regs.rip, sp = outer_sp(stopped, &regs, inner);
+  thread->pc = pc;
+  thread->sp = sp;
+  thread->gs_base = regs.gs_base;
+  thread->in_syscall = (int64_t)regs.orig_rax >= 0;
+  int code = ct_stopped_add_pc(stopped, pc);
+  if (code == 0 && has_fault_pending(thread)) {
+    code = ct_stopped_add_pc(stopped, pc + 1); /* as where a handler has interrupted it, in a moment */
+  }
+  return code == 0 ? ct_stopped_find_interrupted(stopped, mappings, places, sp) : code;
+}
+
 int
 ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_t count, struct ct_inner_stacks inner)
 {
@@ -286,20 +321,7 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
   uint64_t begin = now_ms();
   int code = ct_process_mappings(stopped->process->pid, &mappings);
   for (size_t i = 0; i < stopped->thread_count && code == 0; i++) {
-    struct user_regs_struct regs;
-    if (ptrace(PTRACE_GETREGS, stopped->threads[i].tid, NULL, &regs) != 0) {
-      continue; /* killed meanwhile */
-    }
-    uint64_t pc = regs.rip, sp = outer_sp(stopped, &regs, &inner);
-    stopped->threads[i].pc = pc;
-    stopped->threads[i].sp = sp;
-    stopped->threads[i].gs_base = regs.gs_base;
-    stopped->threads[i].in_syscall = (int64_t)regs.orig_rax >= 0;
-    code = ct_stopped_add_pc(stopped, pc);
-    if (code == 0 && has_fault_pending(&stopped->threads[i])) {
-      code = ct_stopped_add_pc(stopped, pc + 1); /* as where a handler has interrupted it, in a moment */
-    }
-    code = code == 0 ? ct_stopped_find_interrupted(stopped, &mappings, &places, sp) : code;
+    code = find_pcs_of(stopped, &stopped->threads[i], &inner, &mappings, &places);
     if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {
       code = CT_ETIMEOUT;
     }
