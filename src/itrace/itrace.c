@@ -284,21 +284,35 @@ await_begin(struct ct_tracer *tracer)
   return begun;
 }
 
+static int
+begin_tracer(struct ct_tracer *tracer)
+{
+  bool is_there = tracer->all->options.pid != 0 || tracer->all->is_calls;
+  int code = is_there ? ct_tracer_begin_thread(tracer) : ct_tracer_begin_program(tracer);
+  if (tracer->number == 0 && !tracer->all->is_calls) {
+    tracer->all->pid = tracer->process.pid;
+  }
+  if (code != 0) {
+    return code;
+  }
+  code = ct_tracer_make(tracer);
+  if (code != 0) {
+    goto give_up;
+  }
+  code = ct_tracer_enter(tracer);
+  if (code == 0) {
+    return 0;
+  }
+give_up:
+  ct_tracer_give_up(tracer);
+  return code;
+}
+
 static void *
 tracer_main(void *context)
 {
   struct ct_tracer *tracer = context;
-  bool is_there = tracer->all->options.pid != 0 || tracer->all->is_calls;
-  int code = is_there ? ct_tracer_begin_thread(tracer) : ct_tracer_begin_program(tracer);
-  bool is_ours = code == 0;
-  if (tracer->number == 0 && !tracer->all->is_calls) {
-    tracer->all->pid = tracer->process.pid;
-  }
-  code = code != 0 ? code : ct_tracer_make(tracer);
-  code = code != 0 ? code : ct_tracer_enter(tracer);
-  if (code != 0 && is_ours) {
-    ct_tracer_give_up(tracer);
-  }
+  int code = begin_tracer(tracer);
   has_begun(tracer, code);
   if (code == 0) {
     ct_tracer_loop(tracer);
@@ -469,6 +483,33 @@ adopted_main(void *context)
   return NULL;
 }
 
+/* A thread that waits to be told that it has begun, and what it is to follow. */
+static int
+begin_adopted(struct ct_tracer *tracer, pid_t pid)
+{
+  int code = ct_process_open(pid, &tracer->process, &tracer->diag);
+  if (code != 0) {
+    return code;
+  }
+  if (ct_worker_create(&tracer->thread, NULL, adopted_main, tracer) != 0) {
+    return ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
+  }
+  code = ct_tracer_make(tracer);
+  if (code == 0) {
+    code = park(tracer);
+  }
+  bool has_begun = code == 0;
+  pthread_mutex_lock(&tracer->all->lock);
+  tracer->has_thread = has_begun;
+  pthread_mutex_unlock(&tracer->all->lock);
+  atomic_store_explicit(&tracer->begun, has_begun ? 1 : 2, memory_order_release); /* pairs with adopted_main */
+  syscall(SYS_futex, &tracer->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+  if (!has_begun) {
+    pthread_join(tracer->thread, NULL);
+  }
+  return code;
+}
+
 /* The child has stopped, and is traced by the calling thread; afterwards, if that went well, by one of its own. */
 static int
 hand_over(struct ct_tracer *maker, pid_t child, struct ct_diag *diag)
@@ -480,21 +521,7 @@ hand_over(struct ct_tracer *maker, pid_t child, struct ct_diag *diag)
     return ct_fail(diag, CT_ENOMEM, "out of memory, or the recording was ending");
   }
   tracer->image = maker->image;
-  int code = ct_process_open(maker->process.pid, &tracer->process, &tracer->diag);
-  if (code == 0 && ct_worker_create(&tracer->thread, NULL, adopted_main, tracer) != 0) {
-    code = ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
-  } else if (code == 0) {
-    code = ct_tracer_make(tracer);
-    code = code != 0 ? code : park(tracer);
-    pthread_mutex_lock(&all->lock);
-    tracer->has_thread = code == 0;
-    pthread_mutex_unlock(&all->lock);
-    atomic_store_explicit(&tracer->begun, code == 0 ? 1 : 2, memory_order_release); /* pairs with adopted_main */
-    syscall(SYS_futex, &tracer->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-    if (code != 0) {
-      pthread_join(tracer->thread, NULL);
-    }
-  }
+  int code = begin_adopted(tracer, maker->process.pid);
   if (code != 0) {
     ct_fail(diag, code, "%s", tracer->diag.text);
     drop_tracer(tracer);

@@ -184,19 +184,36 @@ ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *lefto
 {
   struct spaces spaces;
   int code = find(stopped->process->pid, &spaces);
-  if (code == 0 && spaces.count != 0) {
-    code = ct_stopped_find_pcs(stopped, NULL, 0, (struct ct_inner_stacks){0});
+  if (code != 0 || spaces.count == 0) {
+    goto drop_spaces;
   }
-  if (code != 0 || spaces.count == 0 || (leftovers->kept = somebody_is_inside(stopped, &spaces))) {
-    drop(&spaces);
-    return code;
+  code = ct_stopped_find_pcs(stopped, NULL, 0, (struct ct_inner_stacks){0});
+  if (code != 0) {
+    goto drop_spaces;
   }
-  for (size_t i = 0; i < spaces.range_count && code == 0; i++) {
+  leftovers->kept = somebody_is_inside(stopped, &spaces);
+  for (size_t i = 0; i < spaces.range_count && !leftovers->kept && code == 0; i++) {
     const uint64_t args[6] = {spaces.ranges[i][0], spaces.ranges[i][1] - spaces.ranges[i][0]};
     int64_t result = -1;
     code = ct_stopped_syscall(stopped, SYS_munmap, args, &result);
-    leftovers->mappings += code == 0 && result == 0;
-    leftovers->bytes += code == 0 && result == 0 ? args[1] : 0;
+    bool is_unmapped = code == 0 && result == 0;
+    leftovers->mappings += is_unmapped;
+    leftovers->bytes += is_unmapped ? args[1] : 0;
+  }
+drop_spaces:
+  drop(&spaces);
+  return code;
+}
+
+/* CT_EEXIST: somebody is at work there. */
+static int
+has_nobody(const struct ct_process *process, struct ct_diag *diag)
+{
+  struct spaces spaces;
+  int code = find(process->pid, &spaces);
+  if (code == 0 && is_alive(process, &spaces)) {
+    code = ct_fail(diag, CT_EEXIST, "the instructions of process %d are being recorded; end that first",
+                   (int)process->pid);
   }
   drop(&spaces);
   return code;
@@ -207,7 +224,6 @@ ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag
 {
   struct ct_process process;
   struct ct_stopped stopped = {0};
-  struct spaces spaces;
   *leftovers = (struct ct_itrace_leftovers){0};
   if (!ct_itrace_has_leftovers(pid)) {
     return 0;
@@ -216,16 +232,17 @@ ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag
   if (code != 0) {
     return code;
   }
-  code = find(pid, &spaces);
-  if (code == 0 && is_alive(&process, &spaces)) {
-    code = ct_fail(diag, CT_EEXIST, "the instructions of process %d are being recorded; end that first", (int)pid);
+  code = has_nobody(&process, diag);
+  if (code != 0) {
+    goto close_process;
   }
-  drop(&spaces);
-  code = code != 0 ? code : ct_process_stop(&process, STOP_MS, &stopped, diag);
-  if (code == 0) {
-    code = ct_itrace_take_out(&stopped, leftovers);
-    ct_process_resume(&stopped);
+  code = ct_process_stop(&process, STOP_MS, &stopped, diag);
+  if (code != 0) {
+    goto close_process;
   }
+  code = ct_itrace_take_out(&stopped, leftovers);
+  ct_process_resume(&stopped);
+close_process:
   ct_process_close(&process, false);
   return code;
 }

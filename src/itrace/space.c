@@ -292,6 +292,26 @@ add_regions(struct ct_itrace_space *space, const struct ct_mappings *mappings, s
   return code;
 }
 
+/* What is shared with the program is mapped there, and the code that it will run has its places. */
+static int
+fill_space(struct ct_itrace_space *space, struct ct_translation_place *place, struct ct_unit_log *log,
+           struct ct_mappings *mappings, struct ct_diag *diag)
+{
+  int code = map_shared(space, mappings, diag);
+  if (code != 0) {
+    return code;
+  }
+  space->slots->timeout[1] = CT_ITRACE_WAIT_NS;
+  choose_syscalls(space);
+  place->shared = space->shared;
+  space->cache = ct_code_cache_create(space->slots, place, log);
+  if (space->cache == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  code = add_regions(space, mappings, diag);
+  return code == 0 && place->records ? add_segments(space, mappings, diag) : code;
+}
+
 int
 ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t number,
                 struct ct_itrace_space *space, struct ct_diag *diag)
@@ -312,15 +332,7 @@ ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_ve
   }
   code = ct_process_mappings(process->pid, &mappings);
   if (code == 0) {
-    code = map_shared(space, &mappings, diag);
-  }
-  if (code == 0) {
-    space->slots->timeout[1] = CT_ITRACE_WAIT_NS;
-    choose_syscalls(space);
-    place.shared = space->shared;
-    space->cache = ct_code_cache_create(space->slots, &place, log);
-    code = space->cache != NULL ? add_regions(space, &mappings, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
-    code = code == 0 && place.records ? add_segments(space, &mappings, diag) : code;
+    code = fill_space(space, &place, log, &mappings, diag);
   }
   ct_mappings_free(&mappings);
   close_memory(space);

@@ -602,8 +602,9 @@ is_asked_to_stop(const struct ct_tracer *tracer)
          tracer->wants_end;
 }
 
+/* What the thread has come to by itself, and is to be answered. */
 static int
-look(struct ct_tracer *tracer)
+look_at_thread(struct ct_tracer *tracer)
 {
   int code = 0;
   if (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
@@ -612,14 +613,24 @@ look(struct ct_tracer *tracer)
     code = handle_stop(tracer, &event);
     event_is_taken(tracer);
   }
-  if (code == 0 && tracer->state != CT_TRACER_DONE && !tracer->to_release) {
+  if (code != 0 || tracer->to_release) {
+    return code;
+  }
+  if (tracer->state != CT_TRACER_DONE) {
     ct_tracer_serve_flush(tracer);
     ct_live_serve(tracer);
   }
-  if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !is_asked_to_stop(tracer) && !tracer->to_release &&
-      !tracer->is_parked && __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == CT_ITRACE_WAITS) {
+  if (tracer->state == CT_TRACER_TRANSLATED && !is_asked_to_stop(tracer) && !tracer->to_release && !tracer->is_parked &&
+      __atomic_load_n(&tracer->space->slots->request, __ATOMIC_ACQUIRE) == CT_ITRACE_WAITS) {
     code = ct_tracer_answer(tracer);
   }
+  return code;
+}
+
+static int
+look(struct ct_tracer *tracer)
+{
+  int code = look_at_thread(tracer);
   if (code == 0 && !tracer->to_release && !tracer->is_parked && !tracer->wants_back && ct_tracer_has_left(tracer)) {
     tracer->wants_back = true;
     code = ct_traced_interrupt(tracer->tid);

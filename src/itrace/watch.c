@@ -127,6 +127,17 @@ parse_place(const char *text, struct place *out, struct ct_diag *diag)
   return out->function != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
 }
 
+static int
+parse_places(struct ct_watch *watch, const char *function, const char *from, const char *to, struct ct_diag *diag)
+{
+  if (function != NULL) {
+    watch->from.function = strdup(function);
+    return watch->from.function != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  int code = parse_place(from, &watch->from, diag);
+  return code != 0 ? code : parse_place(to, &watch->to, diag);
+}
+
 int
 ct_watch_create(const char *function, const char *from, const char *to, const char *condition, uint64_t most,
                 _Atomic uint64_t *all, struct ct_watch **out, struct ct_diag *diag)
@@ -139,12 +150,8 @@ ct_watch_create(const char *function, const char *from, const char *to, const ch
   watch->all = all;
   watch->is_function = function != NULL;
   int code = ct_condition_parse(condition, &watch->condition, diag);
-  if (code == 0 && function != NULL) {
-    watch->from.function = strdup(function);
-    code = watch->from.function != NULL ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory");
-  } else if (code == 0) {
-    code = parse_place(from, &watch->from, diag);
-    code = code != 0 ? code : parse_place(to, &watch->to, diag);
+  if (code == 0) {
+    code = parse_places(watch, function, from, to, diag);
   }
   if (code != 0) {
     ct_watch_free(watch);
