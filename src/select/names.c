@@ -205,16 +205,18 @@ compile_function(struct ct_names *names, const char *function, struct rule *rule
   const char *text = !all ? function : names->style == CT_NAMES_SCOPES ? "**" : "*";
   int code = names->style == CT_NAMES_SCOPES ? ct_glob_compile_scopes(text, strlen(text), &rule->function, diag)
                                              : ct_glob_compile(text, strlen(text), &rule->function, diag);
-  rule->text = code == 0 ? strdup(text) : NULL;
-  if (code == 0 && rule->text == NULL) {
+  rule->text = NULL;
+  if (code != 0) {
+    return code;
+  }
+  rule->text = strdup(text);
+  if (rule->text == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  if (code == 0) {
-    rule->plain = ct_glob_plain(rule->function);
-    rule->mangled = names->style == CT_NAMES_FREE || rule->plain != NULL || looks_mangled(text);
-    find_hint(rule);
-  }
-  return code;
+  rule->plain = ct_glob_plain(rule->function);
+  rule->mangled = names->style == CT_NAMES_FREE || rule->plain != NULL || looks_mangled(text);
+  find_hint(rule);
+  return 0;
 }
 
 int
