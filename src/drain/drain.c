@@ -608,6 +608,20 @@ drain_main(void *context)
   return NULL;
 }
 
+static int
+start_threads(struct ct_drain *drain)
+{
+  int code = drain_start_liveness(drain);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_worker_create(&drain->thread, NULL, drain_main, drain);
+  if (code != 0) {
+    drain_stop_liveness(drain);
+  }
+  return code;
+}
+
 int
 ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64_t ring_at, int pid)
 {
@@ -641,16 +655,9 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  int code = drain_start_liveness(drain);
-  if (code == 0) {
-    code = ct_worker_create(&drain->thread, NULL, drain_main, drain);
-    if (code != 0) {
-      drain_stop_liveness(drain);
-    }
-  }
+  drain->running = start_threads(drain) == 0;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
-  drain->running = code == 0;
-  return code == 0 ? 0 : CT_ENOMEM;
+  return drain->running ? 0 : CT_ENOMEM;
 }
 
 static void
