@@ -189,27 +189,39 @@ write_hot(struct shown *shown)
 }
 
 static int
+add_checks(struct shown *shown, struct ct_checks *checks)
+{
+  const json_t *lines = json_object_get(shown->arguments, "checks"), *line;
+  size_t i;
+  if (json_array_size(lines) == 0) {
+    snprintf(shown->diag.text, sizeof(shown->diag.text), "view check: which checks? ['foo.p99 < 1ms', 'no crash']");
+    return CT_EINVAL;
+  }
+  if (checks == NULL) {
+    return CT_ENOMEM;
+  }
+  json_array_foreach((json_t *)lines, i, line)
+  {
+    int code = ct_checks_add(checks, json_string_value(line), &shown->diag);
+    if (code != 0) {
+      return code;
+    }
+  }
+  return 0;
+}
+
+static int
 write_check(struct shown *shown)
 {
   static const char *const results[] = {"holds", "fails", "cannot be answered"};
-  const json_t *lines = json_object_get(shown->arguments, "checks"), *line;
   struct ct_check_options options = {.struct_size = sizeof(options),
                                      .workers = 1,
                                      .time = shown->time,
                                      .progress = shown->progress,
                                      .family = mcp_get_flag(shown->arguments, "family")};
   enum ct_check_result result = CT_CHECK_UNANSWERED;
-  size_t i;
   struct ct_checks *checks = ct_checks_create();
-  int code = checks != NULL ? 0 : CT_ENOMEM;
-  if (json_array_size(lines) == 0) {
-    snprintf(shown->diag.text, sizeof(shown->diag.text), "view check: which checks? ['foo.p99 < 1ms', 'no crash']");
-    code = CT_EINVAL;
-  }
-  json_array_foreach((json_t *)lines, i, line)
-  {
-    code = code != 0 ? code : ct_checks_add(checks, json_string_value(line), &shown->diag);
-  }
+  int code = add_checks(shown, checks);
   if (code == 0) {
     code = ct_checks_write(shown->view.trace, checks, &options, shown->out, &result, &shown->notes, &shown->diag);
   }

@@ -188,6 +188,21 @@ prepare(struct http_server *server, struct ct_diag *diag)
   return 0;
 }
 
+static int
+begin_to_serve(struct http_server *server, char *name, bool *is_new, struct ct_diag *diag)
+{
+  int code = http_find_token(server->options->token_file, server->token, is_new, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = http_listen(server->options->http, &server->listen_fd, &server->is_loopback, name, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = prepare(server, diag);
+  return code != 0 ? code : start(server, diag);
+}
+
 int
 mcp_serve_http(const struct mcp_options *options, struct ct_diag *diag)
 {
@@ -197,10 +212,7 @@ mcp_serve_http(const struct mcp_options *options, struct ct_diag *diag)
   if (!http_library_load(diag)) {
     return CT_EUNSUPPORTED;
   }
-  int code = http_find_token(options->token_file, server.token, &is_new, diag);
-  code = code != 0 ? code : http_listen(options->http, &server.listen_fd, &server.is_loopback, name, diag);
-  code = code != 0 ? code : prepare(&server, diag);
-  code = code != 0 ? code : start(&server, diag);
+  int code = begin_to_serve(&server, name, &is_new, diag);
   if (code == 0) {
     announce(&server, name, is_new);
     while (turn(&server)) {
