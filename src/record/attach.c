@@ -279,32 +279,41 @@ too_many_images(pid_t pid, struct ct_diag *diag)
                  (int)pid);
 }
 
+static int
+take_out_found(struct ct_session *session, struct ct_detection *found, size_t n, struct ct_diag *diag)
+{
+  struct ct_undone undone;
+  int code = 0;
+  if (is_of_its_parent(&session->target.process, found)) {
+    code = separate(&session->target.stopped, found, diag);
+  } else if (ct_detection_is_in_use(found)) {
+    code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d, already",
+                   (int)session->target.process.pid, (int)found->header->controller_pid);
+  } else if (n == IMAGES_MAX) {
+    code = too_many_images(session->target.process.pid, diag);
+  }
+  if (code != 0) {
+    return code;
+  }
+  code = ct_undo(&session->target.stopped, found, UNDO_MS, NULL, &undone, diag);
+  session->target.is_stopped = session->target.stopped.thread_count != 0;
+  if (code == 0 && undone.kept) {
+    code = ct_fail(diag, CT_ETIMEOUT,
+                   "process %d has a signal handler running since an earlier recording; try again "
+                   "when it has returned",
+                   (int)session->target.process.pid);
+  }
+  return code;
+}
+
 /* Something of ours is in the process: of a session that died, it is taken out; of one that lives, that is an error. */
 static int
 take_over(struct ct_session *session, struct ct_diag *diag)
 {
   struct ct_detection found;
-  struct ct_undone undone;
   int code = ct_detect(&session->target.process, &found, diag);
   for (size_t n = 0; code == 0; n++) {
-    if (is_of_its_parent(&session->target.process, &found)) {
-      code = separate(&session->target.stopped, &found, diag);
-    } else if (ct_detection_is_in_use(&found)) {
-      code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d, already",
-                     (int)session->target.process.pid, (int)found.header->controller_pid);
-    } else if (n == IMAGES_MAX) {
-      code = too_many_images(session->target.process.pid, diag);
-    }
-    if (code == 0) {
-      code = ct_undo(&session->target.stopped, &found, UNDO_MS, NULL, &undone, diag);
-      session->target.is_stopped = session->target.stopped.thread_count != 0;
-    }
-    if (code == 0 && undone.kept) {
-      code = ct_fail(diag, CT_ETIMEOUT,
-                     "process %d has a signal handler running since an earlier recording; try again "
-                     "when it has returned",
-                     (int)session->target.process.pid);
-    }
+    code = take_out_found(session, &found, n, diag);
     ct_detection_free(&found);
     if (code == 0) {
       code = ct_detect(&session->target.process, &found, diag); /* there may be more than one */

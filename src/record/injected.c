@@ -608,13 +608,36 @@ replace_ring(const struct ct_remote *remote, int fd, const struct ct_ring_header
   return code;
 }
 
+/* The ring of a size that the old one's addresses have room for, in a file of its own. */
+static int
+make_own_ring(const struct ct_remote *remote, const struct ct_injected_options *options, uint64_t page,
+              struct ct_ring_header *old, struct ct_injected *image, struct ct_diag *diag)
+{
+  struct ct_injected_options fitting = *options;
+  int64_t fd;
+  uint64_t most = (uint64_t)old->segment_count * CT_SEGMENT_BYTES;
+  fitting.ring_bytes = fitting.ring_bytes < most ? fitting.ring_bytes : most;
+  most = (uint64_t)old->detail_count * CT_SEGMENT_BYTES;
+  fitting.detail_bytes = fitting.detail_bytes < most ? fitting.detail_bytes : most;
+  static const char name[] = CT_RING_NAME;
+  int code = ct_process_write(remote->process, image->layout.scratch, name, sizeof(name));
+  if (code != 0) {
+    return code;
+  }
+  code = create_memfd(remote, image->layout.scratch, &fd, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = replace_ring(remote, (int)fd, old, &fitting, page, image, diag);
+  close_memfd(remote, fd);
+  return code == 0 ? become_own(remote->process, image) : code;
+}
+
 int
 ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_options *options, uint64_t page,
                   struct ct_injected *image, struct ct_diag *diag)
 {
   struct ct_ring_header *old = malloc(sizeof(*old));
-  struct ct_injected_options fitting = *options;
-  int64_t fd;
   if (old == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
@@ -624,20 +647,7 @@ ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_optio
     free(old);
     return ct_fail(diag, CT_EFORMAT, "process %d has no ring", (int)remote->process->pid);
   }
-  uint64_t most = (uint64_t)old->segment_count * CT_SEGMENT_BYTES;
-  fitting.ring_bytes = fitting.ring_bytes < most ? fitting.ring_bytes : most;
-  most = (uint64_t)old->detail_count * CT_SEGMENT_BYTES;
-  fitting.detail_bytes = fitting.detail_bytes < most ? fitting.detail_bytes : most;
-  static const char name[] = CT_RING_NAME;
-  code = ct_process_write(remote->process, image->layout.scratch, name, sizeof(name));
-  code = code == 0 ? create_memfd(remote, image->layout.scratch, &fd, diag) : code;
-  if (code == 0) {
-    code = replace_ring(remote, (int)fd, old, &fitting, page, image, diag);
-    close_memfd(remote, fd);
-  }
-  if (code == 0) {
-    code = become_own(remote->process, image);
-  }
+  code = make_own_ring(remote, options, page, old, image, diag);
   free(old);
   if (code != 0) {
     if (image->ring != NULL) {
