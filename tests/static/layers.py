@@ -69,6 +69,8 @@ ORDERLESS = re.compile(r"\b(?:atomic_(?:load|store|exchange|fetch_\w+?|compare_e
 LINES_MAX = 800
 LONG = re.compile(r"longer than (?:other files|others)", re.I)  # at the head, with the reason
 CODE = ("src", "include", "tests", "bench", "examples")
+CHAINS_MAX, CHAIN_LENGTH = 9, 3
+ASKED = re.compile(r"\bcode == 0\b|\bcode != 0 \? code :")
 FUNCTION_LINES_MAX = 70
 CHILDREN, CHILDREN_CALLS_MAX = ("src/record/process_tree.c", "src/record/handshakes.c"), 10
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
@@ -286,6 +288,23 @@ def check_function_length(_):
                 start = None
 
 
+@check(f"chains of `if (code == 0)` in {CHAINS_MAX} functions at most")
+def check_chains(_):
+    """Who asks three times whether all is well so far leaves at the first failure: by goto to what is to be released, or in a function of its own."""
+    found = []
+    for path, text in sources("src"):
+        lines, start = text.split("\n"), None
+        for number, line in enumerate(lines):
+            if line == "{":
+                start = number
+            elif line == "}" and start is not None:
+                count = sum(len(ASKED.findall(one)) for one in lines[start:number])
+                found += [f"{path}:{start + 1}: asks {count} times for code == 0"] * (count >= CHAIN_LENGTH)
+                start = None
+    if len(found) > CHAINS_MAX:
+        yield from found
+
+
 @check(f"children speak to sessions through {CHILDREN_CALLS_MAX} functions at most")
 def check_children(_):
     """What followed children do is apart from sessions: the tree and the handshakes call few of a session's functions."""
@@ -344,7 +363,7 @@ def check_anonymous(_):
 
 def faults_of(function, options, path, line):
     PLANTED[path] = line + "\n"
-    ONLY.update({path} if function not in (check_definitions, check_circles, check_types, check_cycle) else ())
+    ONLY.update({path} if function not in (check_definitions, check_circles, check_types, check_cycle, check_chains) else ())
     try:
         return [fault for fault in function(options) if fault.startswith(f"{path}:")]
     finally:
@@ -366,6 +385,7 @@ FAULTS = {
     "src/plan/plan.c": [(check_zydis, "static ZydisDecoder decoder;"),
                         (check_includes, '#include "process/process.h"')],
     "src/trace/cut.c": [(check_cycle, '#include "views/report.h"')],
+    "src/views/groups.c": [(check_chains, "static int\nf(int code)\n{\n" + "  code = code == 0 ? f(code) : code;\n" * 3 + "  return code;\n}")],
     "src/base/json.c": [(check_includes, '#include "trace/batch.h"')],
     "src/drain/sampling.c": [(check_orders, "static void f(atomic_int *n)\n{\n  atomic_fetch_add(n, 1);\n}")],
     "src/views/report.c": [(check_types, "struct ct_image {\n  int fd;\n};")],
