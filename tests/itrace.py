@@ -262,6 +262,46 @@ def recorder_killed(scene):
         expect(running.wait(SECONDS) == 7 and f"ready\n{got}" == expected, f"{running.returncode} {got!r}, not {expected!r}")
 
 
+SWITCHES = r"""
+#include <alloca.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+volatile unsigned sum;
+/* Its end takes the stack pointer back from rbp. */
+__attribute__((noinline)) unsigned wanted(unsigned n) { char *p = alloca(n); memset(p, (int)n, n); for (unsigned i = 0; i < n; i++) sum += p[i]; return sum; }
+int main(void)
+{
+  char c;
+  struct pollfd end = {.events = POLLHUP | POLLIN};
+  puts("ready");
+  fflush(stdout);
+  for (unsigned i = 0; i < 2000; i++) wanted(i % 50 + 1);
+  while (poll(&end, 1, 0) == 0) for (unsigned i = 0; i < 100; i++) wanted(i % 50 + 1);
+  return read(0, &c, 1) == 0 ? 7 : 8;
+}
+"""
+
+
+@case(alone=True)
+def switches_killed(scene):
+    """The recorder of calls that take their stack pointer from another register is killed: nothing is a single step then, whose trap nobody would take."""
+    program = scene.compile(scene.write("switches.c", SWITCHES), "-O1", name="switches")
+    for turn in range(scene.rounds(6, 20)):
+        running = scene.ready(program)
+        recorder = subprocess.Popen((scene.contrail, "itrace", "-q", "-F", "wanted", "-o", scene.path(f"switches{turn}"), str(running.pid)))
+        file = scene.path(f"switches{turn}/steps.{running.pid}")
+        try:
+            wait_for("steps", lambda f=file: os.path.exists(f))
+            time.sleep(0.2 + random.random() * 0.3)
+        finally:
+            recorder.kill()
+            recorder.wait()
+        running.stdin.close()
+        expect(running.wait(SECONDS) == 7, f"turn {turn}: {running.returncode}")
+
+
 def has_ended(running):
     """Or is just about to: a process that ends has no memory some time before it can be waited for."""
     try:

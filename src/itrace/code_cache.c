@@ -735,9 +735,9 @@ ct_code_cache_watch_if(struct ct_code_cache *cache, const struct ct_condition *c
 }
 
 void
-ct_code_cache_step_switches(struct ct_code_cache *cache)
+ct_code_cache_ask_at_switches(struct ct_code_cache *cache)
 {
-  cache->place.steps_switches = true;
+  cache->place.asks_at_switches = true;
 }
 
 bool

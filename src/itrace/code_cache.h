@@ -84,8 +84,8 @@ int ct_code_cache_watch(struct ct_code_cache *cache, uint64_t pc);
 /* Of a cache without records: it is one only where the condition holds; for units that are made from now on. */
 void ct_code_cache_watch_if(struct ct_code_cache *cache, const struct ct_condition *condition);
 bool ct_code_cache_is_watched(const struct ct_code_cache *cache, uint64_t pc);
-/* Switches of stacks are executed where they are; for units that are made from now on. */
-void ct_code_cache_step_switches(struct ct_code_cache *cache);
+/* After a switch of stacks it waits for the tracer (CT_EXIT_SWITCHED); for units that are made from now on. */
+void ct_code_cache_ask_at_switches(struct ct_code_cache *cache);
 /* Forgets all units. The thread is in none of them. */
 void ct_code_cache_flush(struct ct_code_cache *cache);
 /* Where a thread waits for the answer to a request, once it has stored its registers (struct ct_itrace_slots). */

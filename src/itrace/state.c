@@ -772,13 +772,15 @@ ct_tracer_answer(struct ct_tracer *tracer)
     return answer_written(tracer, number);
   } else if (from->kind == CT_EXIT_STEP) {
     return ask_for_step(tracer, false);
-  } else if (from->kind == CT_EXIT_WATCHED || from->kind == CT_EXIT_SEQUENCE || from->kind == CT_EXIT_ROOM) {
-    tracer->wants_watched |= from->kind == CT_EXIT_WATCHED;
+  } else if (from->kind == CT_EXIT_WATCHED || from->kind == CT_EXIT_SEQUENCE || from->kind == CT_EXIT_ROOM ||
+             (from->kind == CT_EXIT_SWITCHED && ct_tracer_has_returned(tracer))) {
+    tracer->wants_watched |= from->kind == CT_EXIT_WATCHED || from->kind == CT_EXIT_SWITCHED;
     tracer->wants_sequence |= from->kind == CT_EXIT_SEQUENCE;
     tracer->wants_room |= from->kind == CT_EXIT_ROOM;
     return ct_traced_interrupt(tracer->tid);
   } else {
     target = from->target;
+    number = from->kind != CT_EXIT_SWITCHED ? number : 0; /* it asks each time */
     if (from->kind == CT_EXIT_STALE) {
       ct_code_cache_forget(cache, number);
       number = 0;

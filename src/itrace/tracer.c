@@ -211,7 +211,7 @@ ct_tracer_make(struct ct_tracer *tracer)
   if (tracer->watch != NULL) {
     ct_watch_forget(tracer->watch);
     if (tracer->all->options.function != NULL || tracer->all->is_calls) {
-      ct_code_cache_step_switches(recorded->cache);
+      ct_code_cache_ask_at_switches(recorded->cache);
     }
     code =
         ct_watch_look(tracer->watch, &tracer->process, tracer->spaces[0].cache, tracer->spaces[1].cache, &tracer->diag);

@@ -207,6 +207,8 @@ ct_tracer_records(const struct ct_tracer *tracer)
 {
   return tracer->recorder != NULL && tracer->space->slots != NULL && tracer->space->block_bytes != 0;
 }
+/* wanted.c. It waits, and its stack pointer is elsewhere: has the call that is recorded been left? */
+bool ct_tracer_has_returned(struct ct_tracer *tracer);
 /* wanted.c. 0 or an error, with its line in the tracer's diag. */
 int ct_tracer_begin_watch(struct ct_tracer *tracer);
 int ct_tracer_begin_records(struct ct_tracer *tracer);

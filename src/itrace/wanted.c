@@ -23,6 +23,14 @@ ct_tracer_begin_watch(struct ct_tracer *tracer)
                          &tracer->all->stretches, &tracer->watch, &tracer->diag);
 }
 
+bool
+ct_tracer_has_returned(struct ct_tracer *tracer)
+{
+  const struct user_regs_struct regs = {.rsp = __atomic_load_n(&tracer->space->slots->regs[CT_RSP],
+                                                               __ATOMIC_RELAXED)}; /* a wrong one: it is looked again */
+  return tracer->watch != NULL && ct_watch_has_left(tracer->watch, &tracer->process, &regs);
+}
+
 int
 ct_tracer_begin_records(struct ct_tracer *tracer)
 {

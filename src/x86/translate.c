@@ -603,7 +603,9 @@ emit_block_of(struct ct_writer *w, const struct ct_block *block)
       fill_part(w, 0, last, next, block->recorded);
     }
     end_record(w, next);
-    if (block->is_cut) {
+    if (block->is_switch) {
+      emit_asking(w, CT_EXIT_SWITCHED, next);
+    } else if (block->is_cut) {
       ct_writer_note(w, next);
       emit_jump(w, next);
     } else { /* what follows is no instruction, or cannot be read: let the processor say so */

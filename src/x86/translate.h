@@ -61,8 +61,8 @@ struct ct_translation_place {
   struct ct_condition condition;       /* without records: it does if that does not hold there */
   const struct ct_sequence *sequences; /* restartable ones of the thread, whose struct rseq is at rseq */
   uint32_t sequence_count, rseq_signature;
-  uint64_t rseq;       /* 0: it has none */
-  bool steps_switches; /* what moves the stack pointer elsewhere is executed where it is (of units with records) */
+  uint64_t rseq;         /* 0: it has none */
+  bool asks_at_switches; /* after what moves the stack pointer elsewhere the tracer looks (of units with records) */
 };
 
 /*
@@ -109,6 +109,7 @@ enum ct_exit_kind {
   CT_EXIT_WATCHED,  /* the instruction at target is watched: nothing of it is executed yet */
   CT_EXIT_SEQUENCE, /* out of a restartable sequence, which is not recorded */
   CT_EXIT_WRITTEN,  /* the system call has been made, and what it wrote has to be read */
+  CT_EXIT_SWITCHED, /* the stack pointer has been moved elsewhere; target comes next */
 };
 
 struct ct_unit_exit {

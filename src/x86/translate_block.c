@@ -22,9 +22,6 @@ take(const struct ct_translation_place *place, struct ct_block *block, struct ct
     if (insn->flow == CT_SOURCE_SYSCALL && !is_first) {
       return false;
     }
-    if (place->steps_switches && insn->flow == CT_SOURCE_NEXT && ct_effects_switch_stack(&insn->effects)) {
-      insn->flow = CT_SOURCE_STEP;
-    }
     if (is_executed_here(insn) && !ct_record_takes(insn, &block->recording)) {
       if (!is_first) {
         return false;
@@ -126,7 +123,7 @@ read_stretch(const struct ct_block_request *request, size_t size, struct ct_bloc
   uint32_t most = request->is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
   block->used = 0;
   block->is_open = true;
-  block->is_cut = false;
+  block->is_cut = block->is_switch = false;
   while (block->is_open) {
     uint64_t next = stretch->pc + block->used;
     bool begins = block->used != 0 && (ct_block_is_watched(place, next) || ct_sequence_at(place, next) != NULL);
@@ -145,6 +142,11 @@ read_stretch(const struct ct_block_request *request, size_t size, struct ct_bloc
     if (!block->is_open && goes_on(block, request->is_checked) && !goes_there(request, block)) {
       insn->is_side = block->is_open = true;
       block->sides++;
+    }
+    if (block->is_open && place->records && place->asks_at_switches && insn->flow == CT_SOURCE_NEXT &&
+        ct_effects_switch_stack(&insn->effects)) {
+      block->is_cut = block->is_switch = true;
+      break;
     }
     if (block->is_open && request->is_checked &&
         (is_serializing(insn) || (place->records && stores_near(insn, stretch->pc)))) {

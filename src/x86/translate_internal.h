@@ -59,6 +59,7 @@ struct ct_block {
   size_t used;       /* bytes of the last stretch's code */
   bool is_open;      /* goes on with the next instruction */
   bool is_cut;       /* which is known to be one */
+  bool is_switch;    /* and after which the tracer looks where the stack pointer is */
   uint32_t sides;    /* branches that it goes on after */
   struct ct_recording recording;
   /* Each but the last one ends with a jump or a call to the next one. */

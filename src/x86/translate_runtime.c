@@ -120,6 +120,7 @@ emit_save(uint32_t shared, struct ct_code *out)
   for (size_t i = 0; i < sizeof(changed); i++) {
     ct_emit_mov_store(out, slot_of(shared, (enum ct_reg)changed[i]), (enum ct_reg)changed[i]);
   }
+  ct_emit_mov_store(out, slot_of(shared, CT_RSP), CT_RSP); /* for the tracer to see */
 }
 
 /* Everything but rax. */
