@@ -18,7 +18,7 @@ struct ct_remote {
   int (*syscall)(void *context, long number, const uint64_t args[6], int64_t *result);
   void *context;
   bool (*waits)(void *context); /* the thread in the agent has not given up; NULL: it cannot */
-  const uint64_t *pcs;          /* where threads stand while the process is stopped; NULL: none is in what is patched */
+  const uint64_t *pcs; /* where threads stand while the process is stopped, sorted; NULL: none is in what is patched */
   size_t pc_count;
   uint64_t deadline_ns; /* of CLOCK_MONOTONIC; nothing more is put in then (CT_ETIMEOUT). 0: none */
 };

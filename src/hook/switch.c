@@ -7,12 +7,16 @@
 bool
 ct_install_is_occupied(const struct ct_remote *remote, uint64_t address, size_t bytes)
 {
-  for (size_t i = 0; i < remote->pc_count; i++) {
-    if (remote->pcs[i] > address && remote->pcs[i] < address + bytes) {
-      return true;
+  size_t low = 0, high = remote->pc_count;
+  while (low < high) { /* the first after address */
+    size_t middle = low + (high - low) / 2;
+    if (remote->pcs[middle] <= address) {
+      low = middle + 1;
+    } else {
+      high = middle;
     }
   }
-  return false;
+  return low < remote->pc_count && remote->pcs[low] < address + bytes;
 }
 
 /* Which functions cannot be switched on now. */

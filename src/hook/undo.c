@@ -211,11 +211,10 @@ compare_addresses(const void *a, const void *b)
   return left < right ? -1 : left > right;
 }
 
-/* pcs: of all threads, sorted. */
 static bool
-stands_at(const struct undo *undo, const uint64_t *pcs, uint64_t address)
+is_among(const uint64_t *sorted, size_t count, uint64_t address)
 {
-  return bsearch(&address, pcs, undo->stopped->pc_count, sizeof(*pcs), compare_addresses) != NULL;
+  return count != 0 && bsearch(&address, sorted, count, sizeof(*sorted), compare_addresses) != NULL;
 }
 
 /*
@@ -223,10 +222,11 @@ stands_at(const struct undo *undo, const uint64_t *pcs, uint64_t address)
  * moved out may be executed where they were.
  */
 static bool
-has_to_stay(const struct undo *undo, const uint64_t *pcs, const struct ct_patch *patch)
+has_to_stay(const struct undo *undo, const struct ct_patch *patch)
 {
   uint8_t bytes[sizeof(patch->bytes)];
-  return ct_patch_is_relay(patch) && (patch->kind & CT_PATCH_EVICTED) == 0 && stands_at(undo, pcs, patch->address) &&
+  return ct_patch_is_relay(patch) && (patch->kind & CT_PATCH_EVICTED) == 0 &&
+         is_among(undo->stopped->pcs, undo->stopped->pc_count, patch->address) &&
          (ct_process_read(process_of(undo), patch->address, bytes, patch->length) != 0 ||
           memcmp(bytes, patch->bytes, patch->length) == 0);
 }
@@ -235,13 +235,7 @@ static int
 take_back_patches(struct undo *undo, bool guards)
 {
   int code = 0;
-  uint64_t *pcs = reallocarray(NULL, undo->stopped->pc_count + 1, sizeof(*pcs));
-  if (pcs == NULL) {
-    return CT_ENOMEM;
-  }
   undo->relay_stays = false;
-  memcpy(pcs, undo->stopped->pcs, undo->stopped->pc_count * sizeof(*pcs));
-  qsort(pcs, undo->stopped->pc_count, sizeof(*pcs), compare_addresses);
   for (size_t r = 0; r < undo->region_count && code == 0 && !undo_is_late(undo); r++) {
     const struct region *region = &undo->regions[r];
     uint8_t *which = malloc(region->patch_count + 1);
@@ -252,7 +246,7 @@ take_back_patches(struct undo *undo, bool guards)
     for (size_t i = 0; i < region->patch_count; i++) {
       const struct ct_patch *patch = &region->patches[i];
       bool has_turn = guards || !ct_patch_is_guard(patch) || (undo->gs_goes && (patch->kind & CT_PATCH_COPY) != 0);
-      bool stays = has_to_stay(undo, pcs, patch);
+      bool stays = has_to_stay(undo, patch);
       undo->relay_stays |= stays;
       which[i] = has_turn && !stays;
     }
@@ -263,7 +257,6 @@ take_back_patches(struct undo *undo, bool guards)
     undo->undone->strange += strange;
     free(which);
   }
-  free(pcs);
   return code;
 }
 
@@ -436,20 +429,24 @@ check_threads(struct undo *undo)
   qsort(undo->busy, undo->busy_count, sizeof(*undo->busy), compare_stacks);
 }
 
-/* A signal handler runs above a place in our code. */
+/* A signal handler runs above a place in our code. All threads, and all that lies on their stacks, may be there. */
 static bool
 handler_above_us(const struct undo *undo)
 {
-  for (size_t i = 0; i < undo->stopped->pc_count; i++) {
-    bool current = !undo_is_ours(undo, undo->stopped->pcs[i]);
-    for (size_t t = 0; t < undo->stopped->thread_count && !current; t++) {
-      current = undo->stopped->threads[t].pc == undo->stopped->pcs[i];
-    }
-    if (!current) {
-      return true;
-    }
+  const struct ct_stopped *stopped = undo->stopped;
+  uint64_t *current = reallocarray(NULL, stopped->thread_count + 1, sizeof(*current));
+  bool is = current == NULL; /* no memory: it is asked again */
+  for (size_t t = 0; t < stopped->thread_count && !is; t++) {
+    current[t] = stopped->threads[t].pc;
   }
-  return false;
+  if (!is) {
+    qsort(current, stopped->thread_count, sizeof(*current), compare_addresses);
+  }
+  for (size_t i = 0; i < stopped->pc_count && !is; i++) {
+    is = undo_is_ours(undo, stopped->pcs[i]) && !is_among(current, stopped->thread_count, stopped->pcs[i]);
+  }
+  free(current);
+  return is;
 }
 
 /* An element of either kind begins with the thread's id. */

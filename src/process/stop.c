@@ -311,6 +311,13 @@ find_pcs_of(struct ct_stopped *stopped, struct ct_stopped_thread *thread, const 
   return code == 0 ? ct_stopped_find_interrupted(stopped, mappings, places, sp) : code;
 }
 
+static int
+compare_places(const void *a, const void *b)
+{
+  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+  return left < right ? -1 : left > right;
+}
+
 int
 ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_t count, struct ct_inner_stacks inner)
 {
@@ -325,6 +332,9 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
     if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {
       code = CT_ETIMEOUT;
     }
+  }
+  if (stopped->pc_count != 0) {
+    qsort(stopped->pcs, stopped->pc_count, sizeof(*stopped->pcs), compare_places);
   }
   ct_mappings_free(&mappings);
   return code;

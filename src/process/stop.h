@@ -22,7 +22,8 @@ struct ct_stopped {
   bool priority_is_raised;                /* the caller's thread has a raised priority, until they go on */
   struct ct_stopped_thread *threads;
   size_t thread_count;
-  uint64_t *pcs; /* where the threads stand, and where those in signal handlers were interrupted */
+  uint64_t *pcs; /* where the threads stand, and where those in signal handlers were interrupted; sorted: there may be
+                    thousands for each thread, and each function that is hooked asks for them */
   size_t pc_count;
   struct ct_injection *injection; /* a thread is being used for system calls; NULL: none */
   size_t lender;                  /* which */

@@ -6,9 +6,11 @@
  *   stall regions  a list of thousands of regions, each the same one with millions of patches, which are none
  *   stall unmap    what contrail has mapped is watched by userfaultfd: who unmaps it waits until that has been read
  *   stall vfork    children of vfork that stay as soon as somebody traces their parent
- *   stall vdso     nothing to wait for: by the vdso's headers it begins before its file does (whoever believes that
- * writes in front of a buffer what this program likes) stall spaces   what looks like the memory of a killed recorder
- * of instructions, in very many pieces, beside threads with large stacks: that nobody is in there takes long to see
+ *   stall frames   nothing to wait for, but much to look at: the stacks of many threads are full of what a signal
+ * leaves stall vdso     nothing to wait for: by the vdso's headers it begins before its file does (whoever believes
+ * that writes in front of a buffer what this program likes) stall spaces   what looks like the memory of a killed
+ * recorder of instructions, in very many pieces, beside threads with large stacks: that nobody is in there takes long
+ * to see
  */
 #define _GNU_SOURCE
 #include "ring/itrace.h"
@@ -32,6 +34,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { STACK_BYTES = 7 << 20, LARGE_STACKS = 16 };
@@ -175,9 +178,9 @@ stall_vfork(void)
 }
 
 __attribute__((noinline)) static void *
-wait_above(void *room)
+wait_above(void *room, size_t bytes)
 {
-  memset(room, 0x11, (size_t)STACK_BYTES);
+  memset(room, 0x11, bytes);
   for (;;) {
     pause_ms(100000);
   }
@@ -189,7 +192,7 @@ large_stack(void *argument)
 {
   char room[STACK_BYTES];
   (void)argument;
-  return wait_above(room);
+  return wait_above(room, sizeof(room));
 }
 
 /* No address in it stays on a stack. */
@@ -217,6 +220,50 @@ stall_spaces(void)
     pthread_create(&thread, NULL, large_stack, NULL);
   }
   report_that_it_stalls();
+}
+
+/* Where such a frame returns to. */
+static uint64_t restorer;
+
+static void
+on_signal(int number, siginfo_t *info, void *context)
+{
+  (void)number;
+  (void)info;
+  restorer = ((uint64_t *)context)[-1];
+}
+
+/* Each frame is of another place, in no code at all. */
+static void *
+wait_among_frames(void *argument)
+{
+  enum { COUNT = 4096, APART = 512, ALIGNED = 64 };
+  uint8_t room[COUNT * APART + ALIGNED];
+  uint64_t begin = ((uint64_t)room + ALIGNED - 1) & ~(uint64_t)(ALIGNED - 1), which = (uint64_t)argument;
+  memset(room, 0, sizeof(room));
+  for (uint64_t i = 0; i < COUNT; i++) {
+    uint64_t at = begin + i * APART;
+    ucontext_t *context = (ucontext_t *)(at + sizeof(restorer));
+    *(uint64_t *)at = restorer;
+    context->uc_mcontext.gregs[REG_CSGSFS] = 0x33;
+    context->uc_mcontext.gregs[REG_RIP] = (greg_t)(CT_PAGE_BYTES + (which * COUNT + i) * 16);
+    context->uc_mcontext.gregs[REG_RSP] = (greg_t)(at + APART);
+  }
+  return wait_above(room, 1);
+}
+
+static void
+stall_frames(void)
+{
+  enum { THREADS = 60 };
+  pthread_t thread;
+  struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+  sigaction(SIGUSR1, &action, NULL);
+  raise(SIGUSR1);
+  for (uint64_t i = 0; i < THREADS; i++) {
+    pthread_create(&thread, NULL, wait_among_frames, (void *)i);
+  }
+  pause_ms(1000);
 }
 
 /* The first segment begins before the file does, and ends in it. */
@@ -251,10 +298,12 @@ main(int argc, char **argv)
   signal(SIGTERM, SIG_IGN); /* who records gives up after a while, and the program goes on */
   if (strcmp(what, "vdso") == 0) {
     spoil_vdso();
+  } else if (strcmp(what, "frames") == 0) {
+    stall_frames();
   }
   printf("%d\n", (int)getpid());
   fflush(stdout);
-  if (strcmp(what, "vdso") == 0) {
+  if (strcmp(what, "vdso") == 0 || strcmp(what, "frames") == 0) {
     report_that_it_stalls();
   }
   if (strcmp(what, "spaces") == 0) {
