@@ -246,6 +246,25 @@ def slowest_values(scene):
 
 
 @case
+def slowest_enter_only(scene):
+    """Calls of which only the enter is in the trace are none of the slowest; that they are there is said, by the index too."""
+    source = scene.write("few.c", "__attribute__((noinline)) int few(int n) { __asm__ volatile(\"\" ::: \"memory\"); return n ^ 12345; }\n"
+                         "int main(void) { int sum = 0; for (int i = 0; i < 300000; i++) sum |= few(i); return sum == 0; }\n")
+    scene.record("-q", "--mode", "light", "--no-sampling", "--trace", "few", "--", scene.compile(source, "-O1"))
+    tid = str(scene.manifest()["threads"][0]["tid"])
+    for form in ((), ("--thread", tid)):
+        for turn in ("without an index", "with one"):
+            result = scene.execute(scene.contrail, "slowest", "few", *form, scene.trace)
+            expect(result.returncode == 0 and result.stderr == "" and "not among them: 300,000 calls" in result.stdout, f"{form} {turn}: {result}")
+            shown = json.loads(scene.view("slowest", "few", "--json", *form))
+            expect(shown["slowest"] == [] and shown["enter_only"] == 300000, f"{form} {turn}: {shown}")
+            scene.run(scene.contrail, "sql", scene.trace, "SELECT count(*) FROM spans")
+        os.remove(os.path.join(scene.trace, "spans.cti"))
+    result = scene.execute(scene.contrail, "slowest", "main", scene.trace)
+    expect("calls of which" not in result.stdout and "nothing" in result.stderr, f"main: {result}")
+
+
+@case
 def slowest_numbers(scene):
     """Values as replay has them, to the letter, in calls inside of others, too; no member twice."""
     source = scene.write("tenth.c", "__attribute__((noinline)) double tenth(double x) { __asm__ volatile(\"\"); return x / 10; }\n"

@@ -24,6 +24,7 @@ struct best {
   struct ct_slow_call *heap;
   size_t count, limit;
   uint64_t passed_over; /* calls of which it is not known how long they took */
+  uint64_t enter_only;  /* those of which only the enter was recorded, or a count */
 };
 
 /* What is kept of a thread. */
@@ -144,8 +145,11 @@ add_spans(void *arg, const struct ct_span *spans, size_t count)
   struct part *part = arg;
   const struct ct_view_reading *reading = &part->slowest->reading;
   for (const struct ct_span *span = spans; span != spans + count; span++) {
-    bool is_call = span->end != CT_SPAN_POINT && span->end != CT_SPAN_COUNTED && span->end != CT_SPAN_ORPHAN;
-    if (!is_call || !ct_filter_has_function(reading->chooses, span->fn)) {
+    if (span->end == CT_SPAN_ORPHAN || !ct_filter_has_function(reading->chooses, span->fn)) {
+      continue;
+    }
+    if (span->end == CT_SPAN_POINT || span->end == CT_SPAN_COUNTED) {
+      part->best.enter_only += span->end == CT_SPAN_POINT ? span->calls : span->duration_ticks;
       continue;
     }
     if (!has_duration(span)) {
@@ -195,6 +199,7 @@ merge(void *arg, void *from)
     offer(&slowest->best, &part->best.heap[i]);
   }
   slowest->best.passed_over += part->best.passed_over;
+  slowest->best.enter_only += part->best.enter_only;
   return add_process(slowest, part->trace);
 }
 
@@ -231,7 +236,8 @@ find_calls(struct slowest *slowest, struct ct_diag *diag)
                                               .merge = merge,
                                               .free_part = free_part};
   struct best *best = &slowest->best;
-  slowest->is_from_index = ct_slowest_from_index(slowest->first, options, best->limit, best->heap, &best->count);
+  slowest->is_from_index =
+      ct_slowest_from_index(slowest->first, options, best->limit, best->heap, &best->count, &best->enter_only);
   if (slowest->is_from_index) {
     slowest->reading.processes = 1;
     slowest->reading.warnings = ct_view_warnings(slowest->first);
@@ -537,11 +543,16 @@ put_text(struct slowest *slowest)
     }
   }
   if (slowest->best.count == 0) {
-    fputs("no calls\n", out);
+    bool any = slowest->best.passed_over + slowest->best.enter_only != 0;
+    fputs(any ? "no call of which it is known how long it took\n" : "no calls\n", out);
   }
   if (slowest->best.passed_over != 0) {
     fprintf(out, "\nnot among them: %s calls whose durations are not known (events were lost, stacks switched)\n",
             ct_format_count(text, slowest->best.passed_over));
+  }
+  if (slowest->best.enter_only != 0) {
+    fprintf(out, "\nnot among them: %s calls of which only the enter was recorded, or a count\n",
+            ct_format_count(text, slowest->best.enter_only));
   }
 }
 
@@ -683,8 +694,9 @@ put_json(struct slowest *slowest)
     fputs(",\n\"filter\":", slowest->out);
     code = ct_report_put_json(slowest->out, json_string(counted + strlen("counted: ")));
   }
-  fprintf(slowest->out, ",\n\"by\":\"%s\",\"unknown\":%llu,\n\"slowest\":[",
-          slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->best.passed_over);
+  fprintf(slowest->out, ",\n\"by\":\"%s\",\"unknown\":%llu,\"enter_only\":%llu,\n\"slowest\":[",
+          slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->best.passed_over,
+          (unsigned long long)slowest->best.enter_only);
   for (size_t i = 0; i < slowest->best.count && code == 0; i++) {
     const struct ct_tree_root *root = root_at(slowest, i);
     fputs(i == 0 ? "\n" : ",\n", slowest->out);
@@ -713,7 +725,7 @@ write_slowest(struct slowest *slowest, struct ct_view_notes *notes, struct ct_di
   if (code == 0 && (fflush(slowest->out) != 0 || ferror(slowest->out))) {
     code = CT_EIO;
   }
-  notes->shown = slowest->best.count;
+  notes->shown = slowest->best.count + slowest->best.passed_over + slowest->best.enter_only; /* shown, or said */
   notes->damaged_threads = slowest->reading.notes.damaged_threads;
   notes->first_damaged_tid = slowest->reading.notes.first_damaged_tid;
   return code == 0

@@ -14,12 +14,13 @@
 
 #include <stdlib.h>
 
-/* Of all selected functions' calls it is known how long they took. */
+/* Of all selected functions' calls it is known how long they took, but for those that have an enter only. */
 static bool
-has_all_durations(const struct ct_index *index, const uint8_t *functions)
+has_all_durations(const struct ct_index *index, const uint8_t *functions, uint64_t *enter_only)
 {
   const struct ct_stats *stats = ct_index_stats(index);
   bool has_all = stats->lost == 0;
+  *enter_only = 0;
   for (uint32_t i = 0; i < stats->touched_count && has_all; i++) {
     uint32_t fn = stats->touched[i];
     const uint64_t *unwound = stats->unwound[fn];
@@ -27,6 +28,7 @@ has_all_durations(const struct ct_index *index, const uint8_t *functions)
         stats->fns[fn].untimed != stats->partial[fn] ||
         (unwound != NULL && (unwound[CT_SPAN_SWITCHED] | unwound[CT_SPAN_LOST] | unwound[CT_SPAN_UNSEEN]) != 0);
     has_all = functions[fn] == 0 || (!is_unknown && stats->before[fn] == 0);
+    *enter_only += functions[fn] != 0 ? stats->fns[fn].points : 0;
   }
   return has_all;
 }
@@ -92,7 +94,7 @@ scan(struct ct_index *index, const struct wanted *wanted, size_t limit, struct c
 
 bool
 ct_slowest_from_index(struct ct_trace *trace, const struct ct_slowest_options *options, size_t limit,
-                      struct ct_slow_call *calls, size_t *count)
+                      struct ct_slow_call *calls, size_t *count, uint64_t *enter_only)
 {
   struct ct_index *index;
   struct wanted wanted = {0};
@@ -108,8 +110,11 @@ ct_slowest_from_index(struct ct_trace *trace, const struct ct_slowest_options *o
     ct_index_thread_sums(index, i, &sums);
     ok = !sums.is_damaged;
   }
-  ok = ok && choose(trace, options->filter, &wanted) && has_all_durations(index, wanted.functions) &&
+  uint64_t points = 0;
+  ok = ok && choose(trace, options->filter, &wanted) && has_all_durations(index, wanted.functions, &points) &&
+       (points == 0 || options->filter->tid_count == 0) && /* they are those of all threads */
        scan(index, &wanted, limit, calls, count);
+  *enter_only = ok ? points : 0;
   free(wanted.functions);
   free(wanted.threads);
   ct_index_close(index);

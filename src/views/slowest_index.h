@@ -17,11 +17,12 @@ struct ct_slow_call {
 };
 
 /*
- * The so many slowest calls, the slowest first. false: the index cannot tell (there is none, it does not have this
- * time, the trace has lost events or calls without a duration), and nothing else has happened.
+ * The so many slowest calls, the slowest first, and how many have an enter only. false: the index cannot tell (there is
+ * none, it does not have this time, the trace has lost events or calls without a duration), and nothing else has
+ * happened.
  */
 bool ct_slowest_from_index(struct ct_trace *trace, const struct ct_slowest_options *options, size_t limit,
-                           struct ct_slow_call *calls, size_t *count);
+                           struct ct_slow_call *calls, size_t *count, uint64_t *enter_only);
 
 /* What ct_replay_selected gives of these calls, of the pieces of the trace that they lie in. 0, or an error with a
  * line.
