@@ -37,7 +37,9 @@ wait_ns(const struct ct_drain *drain)
   if ((rules != NULL && rules->any) || drain->waits_for_rules || drain_is_short(drain)) {
     return IDLE_NS;
   }
-  return drain->idle_rounds >= REST_ROUNDS ? REST_NS : is_thrifty ? THRIFTY_NS : IDLE_NS;
+  /* Where the kernel reports no ends of threads they are dated by when they were last seen alive. */
+  bool may_rest = is_thrifty || drain_switches_stats(drain->switches).source != CT_SWITCHES_TOTALS;
+  return drain->idle_rounds >= REST_ROUNDS && may_rest ? REST_NS : is_thrifty ? THRIFTY_NS : IDLE_NS;
 }
 
 void
