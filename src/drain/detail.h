@@ -20,6 +20,7 @@ struct drain_details {
   uint64_t base; /* address of these in the target */
   uint32_t first, count;
   struct ct_detail_form form;
+  bool is_behind; /* records are about to be written over */
   /* What became of records: written; written over by the target before they were read; make no sense. */
   uint64_t recorded, overwritten, refused;
 };

@@ -492,6 +492,9 @@ drain_round(struct ct_drain *drain, bool final)
   }
   for (size_t i = 0; i < count && (final || !ct_pause_requested(drain->pause_request)); i++) {
     busy |= drain_take_full(drain, &all[i], final);
+    if (!final && drain->details.count != 0) { /* a round may be long: what has been read is room again */
+      drain_serve_detail(drain);
+    }
   }
   if (busy && !final) {
     return true; /* active segments can wait until the full ones are done */

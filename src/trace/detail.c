@@ -8,12 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A block that is ready, but for its number. */
+/*
+ * A block that may be wanted. It is packed when it is written, so what nobody wants never is: packing takes three
+ * fifths of the drain's time; or when all of them take much of the memory that they may take, those that have waited
+ * longest first. So the ones that are not packed are a thread's last.
+ */
 struct held {
   struct held *next;
-  struct ct_detail_block_header header;
+  struct ct_detail_block_header header; /* but for its number and checksums */
+  bool is_packed;
   uint8_t payload[];
 };
+#define PLAIN_SHARE 2  /* of the memory, from which on they are packed */
+#define QUICK_LEVEL -7 /* half of the time, and two thirds of what it saves */
 
 struct ct_detail_stream {
   struct ct_stream stream;
@@ -24,6 +31,7 @@ struct ct_detail_stream {
   uint64_t first_tsc, last_tsc;
   uint64_t total; /* records so far */
   struct held *oldest, *newest;
+  struct held **plain; /* where the first one that is not packed hangs; &newest->next, or &oldest, if there is none */
   size_t fill;
   uint8_t bytes[CT_DETAIL_BLOCK_BYTES];
 };
@@ -46,6 +54,7 @@ stream_of(struct ct_encoder *encoder)
   detail->stream.name = CT_TRACE_DETAIL;
   detail->stream.tid = encoder->stream->tid;
   detail->stream.pid = encoder->stream->pid;
+  detail->plain = &detail->oldest;
   encoder->detail = detail;
   return detail;
 }
@@ -82,6 +91,7 @@ put_block(struct ct_encoder *encoder, uint8_t *block, struct ct_detail_block_hea
 {
   struct ct_detail_stream *detail = encoder->detail;
   header.number = detail->blocks++;
+  header.payload_crc = ct_crc32c(0, block + sizeof(header), header.payload.stored_bytes);
   header.header_crc = 0;
   header.header_crc = ct_crc32c(0, &header, sizeof(header));
   memcpy(block, &header, sizeof(header));
@@ -89,24 +99,46 @@ put_block(struct ct_encoder *encoder, uint8_t *block, struct ct_detail_block_hea
                           sizeof(header) + header.payload.stored_bytes, 0);
 }
 
-/* The block in progress, to payload, which has room for its bound. */
-static struct ct_detail_block_header
-pack(struct ct_encoder *encoder, uint8_t *payload)
+/* To payload, which has room for its bound, by this compressor, if there is one; how many bytes there are. */
+static uint32_t
+pack(ZSTD_CCtx *compressor, uint8_t *payload, const uint8_t *bytes, size_t count)
 {
-  struct ct_detail_stream *detail = encoder->detail;
+  size_t stored =
+      compressor != NULL ? ZSTD_compress2(compressor, payload, ZSTD_compressBound(count), bytes, count) : count;
+  if (ZSTD_isError(stored) || stored >= count) {
+    stored = count;
+    memcpy(payload, bytes, stored);
+  }
+  return (uint32_t)stored;
+}
+
+/* For what goes to the disk now. While records are about to be lost it takes more of the disk in place of time. */
+static ZSTD_CCtx *
+compressor_of(struct ct_trace_writer *writer)
+{
+  return writer->detail_is_behind ? NULL : writer->compressor;
+}
+
+/* For what stays in memory, which then has the less room for the time before a mark. */
+static ZSTD_CCtx *
+quick_compressor_of(struct ct_trace_writer *writer)
+{
+  if (writer->quick_compressor == NULL && (writer->quick_compressor = ZSTD_createCCtx()) != NULL) {
+    ZSTD_CCtx_setParameter(writer->quick_compressor, ZSTD_c_compressionLevel, QUICK_LEVEL);
+  }
+  return writer->detail_is_behind && writer->quick_compressor != NULL ? writer->quick_compressor : writer->compressor;
+}
+
+/* Of the block in progress, which ends. */
+static struct ct_detail_block_header
+end_block(struct ct_detail_stream *detail)
+{
   struct ct_detail_block_header header = {.magic = CT_DETAIL_BLOCK_MAGIC,
                                           .header_bytes = sizeof(header),
                                           .records = detail->records,
                                           .first_tsc = detail->first_tsc,
-                                          .last_tsc = detail->last_tsc};
-  size_t bound = ZSTD_compressBound(detail->fill);
-  size_t stored = ZSTD_compress2(encoder->writer->compressor, payload, bound, detail->bytes, detail->fill);
-  if (ZSTD_isError(stored) || stored >= detail->fill) {
-    stored = detail->fill;
-    memcpy(payload, detail->bytes, stored);
-  }
-  header.payload = (struct ct_section_size){(uint32_t)stored, (uint32_t)detail->fill};
-  header.payload_crc = ct_crc32c(0, payload, stored);
+                                          .last_tsc = detail->last_tsc,
+                                          .payload = {(uint32_t)detail->fill, (uint32_t)detail->fill}};
   detail->records = 0;
   detail->fill = 0;
   return header;
@@ -125,10 +157,26 @@ release_oldest(struct ct_encoder *encoder)
 {
   struct ct_detail_stream *detail = encoder->detail;
   struct held *held = detail->oldest;
+  detail->plain = detail->plain == &held->next ? &detail->oldest : detail->plain;
   detail->oldest = held->next;
   detail->newest = held->next != NULL ? detail->newest : NULL;
   encoder->writer->detail_held_bytes -= held_bytes(held);
   free(held);
+}
+
+static void
+write_held(struct ct_encoder *encoder, const struct held *held)
+{
+  struct ct_detail_block_header header = held->header;
+  size_t bytes = header.payload.stored_bytes;
+  uint8_t *block = reserve_block(encoder, held->is_packed ? bytes : ZSTD_compressBound(bytes));
+  if (held->is_packed) {
+    memcpy(block + sizeof(header), held->payload, bytes);
+  } else {
+    header.payload.stored_bytes = pack(compressor_of(encoder->writer), block + sizeof(header), held->payload, bytes);
+  }
+  put_block(encoder, block, header);
+  encoder->writer->detail_bytes += sizeof(header) + header.payload.stored_bytes;
 }
 
 static void
@@ -145,10 +193,7 @@ judge_held(struct ct_encoder *encoder, bool is_last)
       return;
     }
     if (fate == CT_DETAIL_WRITE && ct_writer_error(writer) == CT_OK) {
-      uint8_t *block = reserve_block(encoder, header->payload.stored_bytes);
-      memcpy(block + sizeof(*header), held->payload, header->payload.stored_bytes);
-      put_block(encoder, block, *header);
-      writer->detail_bytes += sizeof(*header) + header->payload.stored_bytes;
+      write_held(encoder, held);
     } else if (fate == CT_DETAIL_REFUSE) {
       writer->detail_dropped.no_disk += header->records;
     } else {
@@ -173,23 +218,63 @@ find_oldest(struct ct_trace_writer *writer)
   return found;
 }
 
+/* The thread with the oldest block of all that is not packed; NULL: all are. */
+static struct ct_encoder *
+find_plain(struct ct_trace_writer *writer)
+{
+  struct ct_encoder *found = NULL;
+  for (uint32_t i = 0; i < writer->encoder_count; i++) {
+    struct ct_encoder *encoder = writer->encoders[i];
+    const struct held *held = encoder->detail != NULL ? *encoder->detail->plain : NULL;
+    if (held != NULL && (found == NULL || held->header.first_tsc < (*found->detail->plain)->header.first_tsc)) {
+      found = encoder;
+    }
+  }
+  return found;
+}
+
+/* Its first one that is not. False: no memory. */
+static bool
+pack_held(struct ct_encoder *encoder)
+{
+  struct ct_trace_writer *writer = encoder->writer;
+  struct ct_detail_stream *detail = encoder->detail;
+  struct held *plain = *detail->plain;
+  size_t bytes = plain->header.payload.raw_bytes;
+  struct held *packed = malloc(sizeof(*packed) + ZSTD_compressBound(bytes));
+  if (packed == NULL) {
+    return false;
+  }
+  *packed = *plain;
+  packed->is_packed = true;
+  packed->header.payload.stored_bytes = pack(quick_compressor_of(writer), packed->payload, plain->payload, bytes);
+  struct held *smaller = realloc(packed, held_bytes(packed));
+  packed = smaller != NULL ? smaller : packed;
+  writer->detail_held_bytes -= held_bytes(plain) - held_bytes(packed);
+  *detail->plain = packed;
+  detail->plain = &packed->next;
+  detail->newest = detail->newest == plain ? packed : detail->newest;
+  free(plain);
+  return true;
+}
+
 /* The block in progress joins what is held. */
 static void
 hold(struct ct_encoder *encoder)
 {
   struct ct_trace_writer *writer = encoder->writer;
   struct ct_detail_stream *detail = encoder->detail;
-  struct held *held = malloc(sizeof(*held) + ZSTD_compressBound(detail->fill));
+  struct held *held = malloc(sizeof(*held) + detail->fill);
   if (held == NULL) {
     writer->detail_dropped.no_memory += detail->records;
     detail->records = 0;
     detail->fill = 0;
     return;
   }
+  memcpy(held->payload, detail->bytes, detail->fill);
   held->next = NULL;
-  held->header = pack(encoder, held->payload);
-  struct held *smaller = realloc(held, held_bytes(held));
-  held = smaller != NULL ? smaller : held;
+  held->is_packed = false;
+  held->header = end_block(detail);
   if (detail->newest != NULL) {
     detail->newest->next = held;
   } else {
@@ -197,11 +282,21 @@ hold(struct ct_encoder *encoder)
   }
   detail->newest = held;
   writer->detail_held_bytes += held_bytes(held);
+  struct ct_encoder *with_plain;
+  while (writer->detail_held_bytes > writer->detail_held_max / PLAIN_SHARE &&
+         (with_plain = find_plain(writer)) != NULL && pack_held(with_plain)) {
+  }
   while (writer->detail_held_bytes > writer->detail_held_max) {
     struct ct_encoder *with_oldest = find_oldest(writer);
     writer->detail_dropped.no_memory += with_oldest->detail->oldest->header.records;
     release_oldest(with_oldest);
   }
+}
+
+void
+ct_trace_writer_hurry_detail(struct ct_trace_writer *writer, bool is_behind)
+{
+  writer->detail_is_behind = is_behind;
 }
 
 void
@@ -260,8 +355,11 @@ ct_detail_flush(struct ct_encoder *encoder)
     judge_held(encoder, false);
     return;
   }
-  uint8_t *block = reserve_block(encoder, ZSTD_compressBound(detail->fill));
-  put_block(encoder, block, pack(encoder, block + sizeof(struct ct_detail_block_header)));
+  size_t bytes = detail->fill;
+  struct ct_detail_block_header header = end_block(detail);
+  uint8_t *block = reserve_block(encoder, ZSTD_compressBound(bytes));
+  header.payload.stored_bytes = pack(compressor_of(encoder->writer), block + sizeof(header), detail->bytes, bytes);
+  put_block(encoder, block, header);
 }
 
 void

@@ -173,6 +173,7 @@ writer_free(struct ct_trace_writer *writer)
     munmap(writer->has_values, CT_HAS_VALUES_BYTES);
   }
   ZSTD_freeCCtx(writer->compressor);
+  ZSTD_freeCCtx(writer->quick_compressor);
   if (writer->functions_fd >= 0) {
     close(writer->functions_fd);
   }
