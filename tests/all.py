@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [--long] [--dearest N] [GROUP...]      --list: the groups; --long: what make test leaves out, too
+    tests/all.py [--build DIR] [--long] [--dearest N] [--times FILE] [GROUP...]      --list: the groups; --long: what make test leaves out, too
 
 A group is one or more programs that print what they like and, as their last line, `N passed, N failed, N skipped`. The
 unit tests are cmocka programs and are counted here from their TAP output.
 
 As many programs run side by side as there are processors, and beside them as many that mostly wait; a group can be played
-in several parts. What has deadlines that a busy machine would miss comes after that, hardly more of them than processors, and beside
-them what hardly uses any; what measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
+in several parts. What has deadlines that a busy machine would miss comes after that, when no more than what keeps the processors is left,
+hardly more of them than processors, and beside them what hardly uses any; what measures times is the last, alone: groups marked so here, and cases marked so in their files. What a group has printed is
 shown when all of it has ended; what has failed is said once more, just before the last line.
 """
 import argparse
@@ -109,6 +109,7 @@ GROUPS = {
     "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 8"]),
 }
 HOW = ("busy", "waits", "late", "quiet", "alone")  # in this order, the first two at a time, and the next two
+WEIGHTS = {"busy": 1, "waits": 0.5, "late": 1, "quiet": 0, "alone": 1}  # of a processor
 UNIT_SECONDS = 300  # for each of their programs
 REASON_LINES = 8  # of a failure, that are said again at the end
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -255,6 +256,7 @@ class Board:
         self.build, self.lock = build, threading.Lock()
         self.jobs = [job for name in groups for job in jobs_of(name, more)]
         self.total, self.failures, self.phases = [0, 0, 0], [], []
+        self.running = []
 
     def run(self, job):
         job.run(self.build)
@@ -281,9 +283,8 @@ class Board:
         for job in sorted(self.jobs, key=lambda job: order.get(job.group, len(order))):
             left[job.how].append(job)
         # Who finds nothing of what keeps a processor any more plays what waits, and one the other way round: no processor is to be idle.
-        self.phase(left, PROCESSORS * [("busy", "waits")] + [("waits", "busy")] + (PROCESSORS - 1) * [("waits",)])
-        # Of the late ones most wait for half of the time: one more of them is played when nothing quiet is left.
-        self.phase(left, PROCESSORS * [("late", "quiet")] + [("quiet", "late")] + (PROCESSORS - 1) * [("quiet",)])
+        # The same for what is late, and quiet: of the late ones most wait for half of the time, one more of them is played than there are processors.
+        self.phase(left, PROCESSORS * [("busy", "waits", "late", "quiet")] + [("waits", "busy", "quiet", "late")] + (PROCESSORS - 1) * [("waits", "quiet")])
         self.phase(left, [("alone",)])
 
     def phase(self, left, players):
@@ -292,7 +293,7 @@ class Board:
         self.play(left, players)
         if jobs and len(self.jobs) > len(jobs):
             took = time.monotonic() - begin
-            self.phases.append(f"{' and '.join(kinds)} {took:.0f} s, of the processors {100 * sum(job.used for job in jobs) / took / PROCESSORS:.0f} %")
+            self.phases.append(f"{', '.join(kinds)} {took:.0f} s, of the processors {100 * sum(job.used for job in jobs) / took / PROCESSORS:.0f} %")
 
     def say_unfinished(self):
         """What is running, when all of it is ended from outside."""
@@ -301,18 +302,47 @@ class Board:
                 print(f"== {job.group}: not at its end after {time.monotonic() - job.begin:.0f} s: {' '.join(job.words or ['unit'])}")
                 print("\n".join(job.lines[-REASON_LINES:] + (job.watched.doing() if job.watched else [])), flush=True)
 
+    def may_begin(self, how, left):
+        """Late and quiet ones wait until none of the others is left to begin, and few of them run yet."""
+        if how not in ("late", "quiet"):
+            return True
+        load = {kind: sum(WEIGHTS[kind] for job in self.running if job.how == kind) for kind in HOW}
+        others = load["busy"] + load["waits"]
+        return not left["busy"] and not left["waits"] and (others <= 1 if how == "quiet" else others + load["late"] <= PROCESSORS)
+
     def play(self, left, players):
         """Each player takes jobs of the kinds that it plays, in that order, until there are no more."""
+        ended = threading.Condition(self.lock)
+
         def work(kinds):
             while True:
                 with self.lock:
-                    job = next((left[how].pop(0) for how in kinds if left[how]), None)
-                if job is None:
-                    return
-                self.run(job)
+                    while True:
+                        job = next((left[how].pop(0) for how in kinds if left[how] and self.may_begin(how, left)), None)
+                        if job is not None or not any(left[how] for how in kinds):
+                            break
+                        ended.wait()
+                    if job is None:
+                        return
+                    self.running.append(job)
+                try:
+                    self.run(job)
+                finally:
+                    with self.lock:
+                        self.running.remove(job)
+                        ended.notify_all()
         with concurrent.futures.ThreadPoolExecutor(len(players)) as pool:
             for played in [pool.submit(work, kinds) for kinds in players]:
                 played.result()
+
+
+def write_times(jobs, path):
+    """Of each case, and of each program or part of one (its line has no case): seconds of a processor, of the clock; the most first."""
+    rows = [(float(used), float(took), group, name) for job in jobs for line in job.lines for group, name, took, used in COSTS.findall(line)]
+    rows += [(job.used, job.end - job.begin, " ".join([job.group, *(job.words or ["unit"])]), "") for job in jobs]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("processor_s\tclock_s\tgroup\tcase\n")
+        file.writelines(f"{used:.1f}\t{took:.1f}\t{group}\t{name}\n" for used, took, group, name in sorted(rows, reverse=True))
 
 
 def main():
@@ -321,6 +351,7 @@ def main():
     parser.add_argument("--long", action="store_true", help="all that is left out otherwise, as make torture plays it")
     parser.add_argument("--list", action="store_true", help="each group, whether others may run meanwhile, and seconds that it may take")
     parser.add_argument("--dearest", type=int, default=0, metavar="N", help="at the end the N cases that took most of a processor, and that waited most")
+    parser.add_argument("--times", metavar="FILE", help="what each program and each case took, as a table (TSV)")
     parser.add_argument("groups", nargs="*")
     options = parser.parse_args()
     if options.list:
@@ -353,6 +384,8 @@ def main():
     board.run_all()
     if options.dearest:
         dearest(board.jobs, options.dearest)
+    if options.times:
+        write_times(board.jobs, options.times)
     if board.failures:  # again, so that the end of the output alone says what has failed
         print("\n".join(["== what has failed"] + board.failures))
     used = sum(job.used for job in board.jobs)
