@@ -219,10 +219,10 @@ def node(folder):
 
 
 def compiled(folder, name, *flags):
-    out = os.path.join(folder, name.split(".")[0])
-    subprocess.run(["g++" if name.endswith("pp") else "gcc", "-O2", "-g", "-o", out, os.path.join(HERE, "attach", name),
-                    "-lpthread", *flags], check=True)
-    return out
+    """In the folder; made once, for all groups that play it."""
+    source = os.path.join(HERE, "attach", name)
+    made = harness.compiled(harness.PLACES["build"], source, ["g++" if name.endswith("pp") else "gcc", "-O2", "-g", "-lpthread", *flags])
+    return shutil.copy(made, os.path.join(folder, name.split(".")[0]))
 
 
 THREADS = {"count": 100}  # of threads.cpp

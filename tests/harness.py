@@ -51,6 +51,7 @@ JOBS = int(os.environ.get("CONTRAIL_TEST_JOBS") or len(os.sched_getaffinity(0)))
 # Of all that is selected by lot, in this program and in those that it starts: the same seed is the same choice.
 SEED = int(os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9))))
 DRAWN = []  # what has been selected by it
+PLACES = {"build": os.path.join(ROOT, "build")}  # as main() was told
 
 
 def lot(*names):
@@ -504,7 +505,7 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None,
     if arguments:
         arguments(parser)
     options = parser.parse_args()
-    options.build = os.path.abspath(options.build)
+    options.build = PLACES["build"] = os.path.abspath(options.build)
     options.contrail = os.path.join(options.build, "contrail")
     gc.disable()  # it would look through a million lines of a trace again and again
     group = Group(os.path.abspath(sys.modules["__main__"].__file__), name, is_quiet and not options.verbose)
