@@ -99,12 +99,12 @@ def recorder_slow(scene):
 @case(some=("disk", 1))
 def full_at_the_end(scene):
     """One line says where the events are; with room they come from there."""
-    disk = scene.disk(3)
+    disk = scene.disk(2)
     try:
         scene.trace = os.path.join(disk, "trace")
         program = scene.build(COUNT)
-        result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--last", "8M", "--args", "--trace", "step", "--",
-                               program, "1500")
+        result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--last", "4M", "--args", "--trace", "step", "--",
+                               program, "800")
         lines = [line for line in result.stderr.splitlines() if "No space left" in line]
         expect(result.returncode == 125 and len(lines) == 1 and "contrail recover" in lines[0], f"{result.returncode}: {result.stderr}")
         expect(len(scene.stores()) == 1, "the memory is gone")
@@ -116,7 +116,7 @@ def full_at_the_end(scene):
         result = scene.execute(scene.contrail, "recover", scene.trace)
         expect(result.returncode == 0 and scene.stores() == [], result.stderr)
         steps = scene.steps()
-        expect(consecutive(steps) and (scene.info()["dropped"] or (steps[-1] == 1499999 and len(steps) > 250000)), f"{len(steps)} calls")
+        expect(consecutive(steps) and (scene.info()["dropped"] or (steps[-1] == 799999 and len(steps) > 125000)), f"{len(steps)} calls")
     finally:
         scene.run("umount", disk)
     return f"{len(steps)} calls"
@@ -128,7 +128,7 @@ def full_for_a_dump(scene):
     disk = scene.disk(1)
     try:
         program = scene.build(COUNT)
-        process = scene.start_last("3M", "--args", "--trace", "step", "--", program, "100000000")
+        process = scene.start_last("3M", "--args", "--trace", "step", "--", program, "100000000", "rests")
         wait_for("more than the disk holds", lambda: scene.kept(process).get("bytes", 0) > 2 << 20)
         place = os.path.join(disk, "dump")
         result = scene.execute(scene.contrail, "dump", "-o", place)

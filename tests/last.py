@@ -18,14 +18,17 @@ import harness
 from harness import case, expect, main, need_root, wait_for
 from processes import children_of
 
+# With a second argument it rests for most of the time: what is looked at while it runs takes no whole processor then.
 COUNT = """#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 long step(long n) { __asm__ volatile("" ::: "memory"); return n; }
 long outer(long n) { long s = 0; for (long i = 0; i < 1000; i++) s ^= step(n * 1000 + i); return s; }
 int main(int argc, char **argv)
 {
   long s = 0;
-  for (long n = 0; n < atol(argv[1]); n++) s ^= outer(n);
+  struct timespec rest = {0, 10000000};
+  for (long n = 0; n < atol(argv[1]); n++) { s ^= outer(n); if (argc > 2 && n % 20 == 19) nanosleep(&rest, 0); }
   return s == -1;
 }
 """
@@ -293,7 +296,7 @@ def dump_while_running(scene):
     """Dumps are whole traces, each of what was last, and the recording goes on to its end. (While a dump is written the oldest
     events go; of a mebibyte, on a busy machine, nearly all.)"""
     program = scene.build(COUNT)
-    process = scene.start_last("2M", "--args", "--trace", "step", "--", program, "1000000")
+    process = scene.start_last("2M", "--args", "--trace", "step", "--", program, "1000000", "rests")
     last = 0
     for turn in (1, 2):
         answer = json.loads(scene.run(scene.contrail, "dump", "--json", str(scene.session(process)["pid"])))["dump"]
@@ -337,7 +340,7 @@ def dump_of_others(scene):
 def killed(scene):
     """The recorder dies by SIGKILL: recover has all but what was in the last block."""
     program = scene.build(COUNT)
-    process = scene.start_last("1M", "--args", "--trace", "step", "--", program, "100000000")
+    process = scene.start_last("1M", "--args", "--trace", "step", "--", program, "100000000", "rests")
     expect(scene.execute(scene.contrail, "recover", scene.trace).returncode == 1, "recovered while it is recorded")
     scene.run(scene.contrail, "recover")
     recorded = scene.session(process)["events"]
@@ -364,7 +367,7 @@ def killed(scene):
 def killed_ordinary(scene):
     """An ordinary trace gets its end."""
     program = scene.build(COUNT)
-    process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, "--args", "--trace", "step", "--", program, "100000000")
+    process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, "--args", "--trace", "step", "--", program, "100000000", "rests")
     index = os.path.join(scene.trace, "thread_0", "index.ctb")
     wait_for("some events", lambda: os.path.exists(index) and os.path.getsize(index) > 300000)
     result = scene.execute(scene.contrail, "recover", scene.trace)
@@ -387,7 +390,7 @@ def killed_ordinary(scene):
 def killed_counted(scene):
     """The manifest knows of more events than the files hold: how many are gone is said wherever the trace is read."""
     program = scene.build(COUNT)
-    process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "step", "--", program, "100000000")
+    process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "step", "--", program, "100000000", "rests")
     path = os.path.join(scene.trace, "manifest.json")
 
     def counted():
@@ -416,7 +419,7 @@ def check_dropped(scene, *words):
     """Events were lost before the recorder was killed: how many is in the blocks, whatever the manifest says."""
     program = scene.build(COUNT)
     process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, *words, "--no-wait", "--args", "--trace", "step", "--",
-                          program, "100000000")
+                          program, "100000000", "rests")
     wait_for("the session", lambda: "program" in scene.run(scene.contrail, "sessions"))
     wait_for("events", lambda: scene.session(process)["events"])
     target = scene.session(process)["pid"]
@@ -456,7 +459,7 @@ def killed_dropped_last(scene):
 def fuzzed_store(scene):
     """Stores that are cut and scribbled over: a trace, or one clear line, and never anything else."""
     program = scene.build(COUNT)
-    process = scene.start_last("1M", "--trace", "step", "--", program, "100000000")
+    process = scene.start_last("1M", "--trace", "step", "--", program, "100000000", "rests")
     scene.kill(process)
     (store,) = scene.stores()
     with open(store, "rb") as file:
@@ -527,7 +530,7 @@ def followed(scene):
 def flat(scene):
     """Neither memory nor disk grow while it runs."""
     program = scene.build(COUNT)
-    process = scene.start_last("1M", "--trace", "step", "--", program, "100000000")
+    process = scene.start_last("1M", "--trace", "step", "--", program, "100000000", "rests")
 
     def sizes():
         with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
