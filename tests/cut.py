@@ -83,7 +83,7 @@ def coroutines(scene):
 def losses(scene):
     """Events are lost while contrail stands still; frames that were open then are uncertain in pieces that begin after it."""
     lossy = of_losses.Scene(scene.options, scene.folder)
-    lossy.stopped(0.1, "--ring-size", "4", "--no-wait", rounds=3 * of_losses.ROUNDS)
+    lossy.stopped(0.1, "--ring-size", "4", "--no-wait", rounds=scene.rounds(1, 3) * of_losses.ROUNDS)
     info = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))
     expect(info["dropped"] > 0, "nothing was lost")
     seen = False

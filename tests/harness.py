@@ -464,11 +464,11 @@ def is_meant(one, patterns):
 
 # Families with members in several groups: how many of them make test plays, and who they are, each in a file of tests/.
 FAMILIES = {
-    "losses": (3, "check with_losses", "cut losses", "exportstacks lost_events", "filters losses", "graph losses", "passover lost", "sql lost"),
+    "losses": (2, "check with_losses", "cut losses", "exportstacks lost_events", "filters losses", "graph losses", "passover lost", "sql lost"),
     "flat": (1, "last flat", "maxsize flat"),
     "inspectors": (1, "mcp inspector_session", "mcp inspector", "mcphttp inspector"),
     "engines": (1, "fleet clickhouse", "fleet duckdb"),
-    "coroutines": (2, "atf coroutines", "cut coroutines", "exportstacks coroutines", "filters coroutines", "sql coroutines"),
+    "coroutines": (1, "atf coroutines", "cut coroutines", "exportstacks coroutines", "filters coroutines", "sql coroutines"),
 }
 
 

@@ -145,25 +145,25 @@ def play(scene, options, is_beginning=True):
     return f"seed {seed}"
 
 
-@case(some=("recorded", 2))
+@case(some=("recorded", 1))
 def bounded(scene):
     """The last of it, in pieces: those that were removed after a copy was taken may be there or not."""
     return play(scene, ["--max-size", "1M", "--args"], is_beginning=False)
 
 
-@case(some=("recorded", 2))
+@case(some=("recorded", 1))
 def plain(scene):
     """All that is recorded, in files."""
     return play(scene, [])
 
 
-@case(some=("recorded", 2))
+@case(some=("recorded", 1))
 def detail(scene):
     """The records of the detail lane are cut too."""
     return play(scene, ["--detail", "leaf", "--stack", "0"])
 
 
-@case(some=("recorded", 2))
+@case(some=("recorded", 1))
 def budget(scene):
     """Counted calls are in the same blocks."""
     return play(scene, ["--budget", "100%"])

@@ -448,7 +448,7 @@ def blocks(scene):
     """Together they are the threads' events and files; of a bounded trace the first ones are gone."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
     for words in ((), ("--max-size", "1M")):
-        scene.record("-q", *words, "--", program, "16000000" if words else "2000000")
+        scene.record("-q", *words, "--", program, str(scene.rounds(6000000, 16000000)) if words else "2000000")
         rows = scene.sql("SELECT * FROM blocks ORDER BY id")
         events = {row["tid"]: row["events"] for row in scene.sql("SELECT tid, events FROM threads")}
         for tid, want in events.items():
@@ -755,7 +755,7 @@ def cut(scene):
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     for _ in range(scene.rounds(2, 5)):
         os.truncate(path, random.randrange(os.path.getsize(path) // 2, os.path.getsize(path)))
-        said.append(compare(scene, scene.spans(), queries=70))
+        said.append(compare(scene, scene.spans(), queries=scene.rounds(30, 70)))
         result = scene.execute(scene.contrail, "sql", scene.trace, "SELECT count(*) FROM spans")
         expect("DAMAGED" in result.stderr, f"not said: {result.stderr}")
     return "; ".join(said)

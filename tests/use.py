@@ -123,7 +123,8 @@ def cost_of(scene, name):
 def cost(scene):
     """What recording took of the program's processor time: much where it does nothing but call, little where it sleeps."""
     scene.build("calls", CALLS)
-    line = scene.run("record", "-v", "-o", "bound", "--", "./calls", "20000000")
+    calls = scene.rounds(6000000, 20000000)
+    line = scene.run("record", "-v", "-o", "bound", "--", "./calls", str(calls))
     bound = cost_of(scene, "bound")
     if not bound["share"] > 0.2 or bound["left_out"]:
         raise AssertionError(f"of a program that is bound by its calls: {bound}")
@@ -136,7 +137,6 @@ def cost(scene):
         raise AssertionError(f"{asleep} and {line}")
     # Each kind of event at the price that was measured when its recording began; those that are not in the trace took their
     # time as well. What a record of detail costs nobody has measured.
-    calls = 20000000
     whole = {"enter_before": calls, "enter_after": calls, "return_before": calls, "return_after": calls, "value": 2 * calls}
     for name, options, prices in (
             ("full", (), whole),  # with its one argument and its result, since the pattern is exact
