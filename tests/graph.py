@@ -7,6 +7,7 @@
 import collections
 import json
 import os
+import random
 import shutil
 import signal
 import struct
@@ -196,10 +197,10 @@ def processors(scene):
     several = sorted(os.sched_getaffinity(0))
     if len(several) < 2:
         raise Skip("one processor")
-    for words in views:
+    for words in random.sample(views, scene.rounds(9, len(views))):
         for options in (("--json",), ()):
             alone = scene.run("taskset", "-c", str(several[0]), scene.contrail, *words, *options, scene.trace)
-            for _ in range(4):
+            for _ in range(scene.rounds(2, 4)):
                 both = scene.run(scene.contrail, *words, *options, scene.trace)
                 expect(both == alone, f"{words}: differs on {len(several)} processors:\n{both[:2000]}\n{alone[:2000]}")
 
@@ -341,12 +342,13 @@ def graph_of_some_calls(scene):
 
     def reason(*names):
         return lambda call, depth: call["reason"] in names
-    for words, passes in ((("--min-duration", f"{low}ns"), lambda call, depth: took(call, low)),
-                          (("--max-duration", f"{low}ns"), lambda call, depth: took(call, 0, low)),
-                          (("--min-duration", f"{low}ns", "--max-duration", f"{high}ns"), lambda call, depth: took(call, low, high)),
-                          (("--depth", "2..4"), lambda call, depth: 2 <= depth <= 4),
-                          (("--depth", "3..", "--min-duration", f"{low}ns"), lambda call, depth: depth >= 3 and took(call, low)),
-                          (("--reason", "exception,longjmp"), reason("exception", "longjmp")), (("--reason", "tail-call"), reason("tail call"))):
+    kinds = ((("--min-duration", f"{low}ns"), lambda call, depth: took(call, low)),
+             (("--max-duration", f"{low}ns"), lambda call, depth: took(call, 0, low)),
+             (("--min-duration", f"{low}ns", "--max-duration", f"{high}ns"), lambda call, depth: took(call, low, high)),
+             (("--depth", "2..4"), lambda call, depth: 2 <= depth <= 4),
+             (("--depth", "3..", "--min-duration", f"{low}ns"), lambda call, depth: depth >= 3 and took(call, low)),
+             (("--reason", "exception,longjmp"), reason("exception", "longjmp")), (("--reason", "tail-call"), reason("tail call")))
+    for words, passes in random.sample(kinds, scene.rounds(4, len(kinds))):
         known = lambda call, depth, passes=passes: call is not None and passes(call, depth)
         shown = scene.json("graph", *words)
         paths += check_graph(limited(model, lines, known), shown)
@@ -457,7 +459,7 @@ def indexed(scene):
     kept, _, threads = trees(scene.trace)
     edges = scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT * FROM edges ORDER BY caller_id, callee_id, calls")
     tid = scene.manifest()["threads"][1]["tid"]
-    for options in (("--thread", str(tid)), ("--raw",), ("--time", "cpu"), ("--from", "0.001", "--to", "1")):
+    for options in random.sample((("--thread", str(tid)), ("--raw",), ("--time", "cpu"), ("--from", "0.001", "--to", "1")), scene.rounds(2, 4)):
         os.remove(index)
         few = tuple(question for question in QUESTIONS if question[:2] != ("report", "--by"))[2:]
         count += compare_indexed(scene, options=options, keeps=False, questions=few + ((("report", "--by", "class"),) if options[0] == "--thread" else ()))
@@ -577,7 +579,8 @@ def grow(scene, nodes, has, sizes=(30000, 90000, 200000), questions=QUESTIONS):
     index, count, questions = os.path.join(scene.trace, "spans.cti"), 0, questions[::scene.rounds(4, 1)]
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     size = lambda: os.path.getsize(path) if os.path.exists(path) else 0
-    with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "100000"], stdout=subprocess.DEVNULL) as recorder:
+    # Of a small ring: while the recorder stands still it fills, and all of it is in the trace then.
+    with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--ring-size", "4", "--", program, "100000"], stdout=subprocess.DEVNULL) as recorder:
         wait_for("the modules", lambda: size() > 0 and "libgcc" in open(os.path.join(scene.trace, "manifest.json"), encoding="utf-8").read())
         first = size()
         for least in sizes[:scene.rounds(2, 3)]:
@@ -674,7 +677,7 @@ def losses(scene):
     """Lost events are a row of their own where all is shown, and what is left of calls counts the same."""
     program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")
     recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "leaf", "--trace", "pair", "--no-args",
-                                 "--ring-size", "4", "--no-wait", "--", program, "300000"], stdin=subprocess.DEVNULL,
+                                 "--ring-size", "4", "--no-wait", "--", program, str(scene.rounds(150000, 300000))], stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for("events", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
     recorder.send_signal(signal.SIGSTOP)
