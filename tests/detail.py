@@ -98,14 +98,15 @@ def check_all(scene, trace, said, build=""):
 @case
 def agrees_with_the_program(scene):
     for build in (("-O2",), ("-O0",), ("-O3", "-fcf-protection=full")):
-        for own in (("--detail", "all"), ("--detail", "mix", "--detail", "weigh", "--detail", "[sfl]*")):
+        kinds = (("--detail", "all"), ("--detail", "mix", "--detail", "weigh", "--detail", "[sfl]*"))
+        for own in kinds if build == ("-O2",) else random.sample(kinds, scene.rounds(1, 2)):
             trace, said = scene.recorded("--vectors", *own, build=build)
             check_all(scene, trace, said)
 
 
 @case
 def threads_and_signals(scene):
-    trace, said = scene.recorded("--vectors", "--trace", "detail!**", "--detail", "detail!**", calls="3000", threads="4", more=["signals"])
+    trace, said = scene.recorded("--vectors", "--trace", "detail!**", "--detail", "detail!**", calls=str(scene.rounds(1500, 3000)), threads="4", more=["signals"])
     check_all(scene, trace, said)
     # A handler may take the place of what says where a record is; nothing else may be missing.
     made = scene.manifest(trace)["detail"]
@@ -151,7 +152,7 @@ def as_gdb_sees_them(scene):
 @case
 def every_call_and_return(scene):
     """As many records as the trace has calls and returns of these functions; no more of the stack than there is."""
-    for stack in ("0", "8", "64", "512"):
+    for stack in ("0", *random.sample(("8", "64"), scene.rounds(1, 2)), "512"):
         trace, _ = scene.recorded("--detail", "all", "--stack", stack, calls="50", threads="3")
         lines = scene.replayed(trace)
         records = sum(("detail" in line) + ("results" in line) for line in lines)
@@ -230,7 +231,7 @@ def a_damaged_file(scene):
     with open(path, "rb") as file:
         data = file.read()
     chance = random.Random(3)
-    for turn in range(30):
+    for turn in range(scene.rounds(12, 30)):
         at = chance.randrange(len(data))
         changed = data[:at] if turn % 2 else data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1:]
         with open(path, "wb") as file:
