@@ -71,8 +71,7 @@ def same_steps(scene):
     calls = scene.good(trace, 6)
     alone = scene.path("alone")
     scene.execute(scene.contrail, "itrace", "-q", "-F", "work", "-o", alone, "--", scene.program(), "c", "6")
-    other = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", alone).splitlines()]
-    ours = [json.loads(line) for line in scene.run(scene.contrail, "steps", "--json", trace).splitlines()]
+    other, ours = (harness.parse_lines(scene.run(scene.contrail, "steps", "--json", one)) for one in (alone, trace))
     keys = [key for key in ("function", "offset", "text", "code") if key in other[0]]
     expect(keys, f"{other[0]}")
     names = [[(row.get("function"), row.get("offset")) for row in rows if "function" in row] for rows in (ours, other)]

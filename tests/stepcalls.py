@@ -27,7 +27,7 @@ class Scene(harness.Scene):
         return self.path(folder), os.path.join(self.path(folder), file)
 
     def told(self, trace, *words):
-        return [json.loads(line) for line in self.run(self.contrail, "steps", "--json", *words, trace).splitlines()]
+        return harness.parse_lines(self.run(self.contrail, "steps", "--json", *words, trace))
 
     def sql(self, trace, query):
         return json.loads(self.run(self.contrail, "sql", "--json", trace, query))
