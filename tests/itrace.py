@@ -137,7 +137,7 @@ def sanitizers(scene, name):
     os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # the search for leaks is by ptrace
     for number, words in enumerate(((program, "3"), (program, "1", "wrong"))[:2 if kind == "address" else 1]):
         status, output, errors = scene.outcome(*words)
-        for options in ((), ("--all-threads",)):
+        for options in random.sample(((), ("--all-threads",)), scene.rounds(1, 2)):
             got = scene.outcome(scene.contrail, "itrace", "-q", *options, "-o", scene.path(f"steps{number}{len(options)}"), "--", *words)
             found = [re.findall("ERROR: AddressSanitizer: [a-z-]*", text) for text in (errors, got[2])]
             expect(got[:2] == (status, output) and found[0] == found[1] and output and len(found[0]) == number,
@@ -561,7 +561,7 @@ int main(int c, char **v) { long s = 0; for (long i = atol(v[1]); i != 0; i--) s
 def recorded(scene):
     """A thread that is being recorded runs translated for a while: its hooks stay, and every call is in the trace."""
     need("pgrep")
-    calls = 1000000
+    calls = scene.rounds(400000, 1000000)
     program = scene.path("hooked")
     subprocess.run(["gcc", "-O1", "-o", program, scene.write("hooked.c", HOOKED)], check=True)
     expected = scene.run(program, str(calls))
@@ -620,8 +620,7 @@ def stretches(scene, *words):
     expect(done.returncode == 0 and done.stdout.strip().isdigit() and "contrail: " in done.stderr, f"{done.returncode} {done.stderr[-200:]}")
     shown = scene.execute(scene.contrail, "steps", "--json", folder, timeout=SECONDS)
     steps, stack = [], 0
-    for line in shown.stdout.splitlines():
-        step = json.loads(line)
+    for step in harness.parse_lines(shown.stdout):
         if "code" in step:
             steps.append((step["pc"], step["function"].split("+")[0], stack, step["code"]))
             stack = int(step["changed"].get("rsp") or "0x0", 16) or stack
