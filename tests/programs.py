@@ -37,8 +37,8 @@ def program(function):
 class Bench:
     """Where one program runs: a fresh folder, and the words that put contrail in front or not."""
 
-    def __init__(self, folder, trace_words):
-        self.folder, self.trace_words = folder, trace_words
+    def __init__(self, folder, trace_words, is_long=False):
+        self.folder, self.trace_words, self.is_long = folder, trace_words, is_long
 
     def run(self, *words, **options):
         """Runs WORDS, with %trace filled in, to the end; (status, stdout, stderr)."""
@@ -126,7 +126,7 @@ pragma integrity_check;
 @program
 def sqlite(bench):
     need("sqlite3")
-    bench.write("script.sql", SQL)
+    bench.write("script.sql", SQL if bench.is_long else SQL.replace("100000", "30000"))
     return bench.run("%trace", "sqlite3", "data.db", ".read script.sql")
 
 
@@ -144,7 +144,7 @@ def redis(bench):
         if server.poll() is not None:
             raise AssertionError("redis-server does not come up: " + tail_of(bench.path("log")))
         for turn in ("set,get,incr,lpush,lrange_100", "hset,spop,zadd,mset"):
-            status, out, err = bench.run("redis-benchmark", "-s", socket, "-n", "4000", "-c", "20", "-q", "-r", "1000",
+            status, out, err = bench.run("redis-benchmark", "-s", socket, "-n", "4000" if bench.is_long else "1500", "-c", "20", "-q", "-r", "1000",
                                          "-t", turn)
             if status:
                 raise AssertionError(f"redis-benchmark: {status} {err.decode()[-300:]}")
@@ -322,7 +322,7 @@ let garbage = 0; for (let i = 0; i < 200; i++) garbage += Buffer.alloc(100000, i
 @program
 def node(bench):
     need("node")
-    return bench.run("%trace", "node", "-e", NODE)
+    return bench.run("%trace", "node", "-e", NODE if bench.is_long else NODE.replace("20000", "5000").replace("i < 200;", "i < 60;"))
 
 
 BYTES_PER_EVENT = {"python_shim": 3, "python_unstripped": 3, "python_debian": 3, "sqlite": 3}
@@ -376,7 +376,7 @@ def compared(scene):
             shutil.rmtree(folder, ignore_errors=True)
             os.mkdir(folder)
             begin = time.monotonic()
-            results.append(statuses(without_notes(function(Bench(folder, words)))))
+            results.append(statuses(without_notes(function(Bench(folder, words, options.long)))))
             seconds.append(time.monotonic() - begin)
         if results[0] != results[1]:
             raise AssertionError("differs: " + difference(*results))
