@@ -210,7 +210,7 @@ def tracer_killed(scene):
     """At random moments: the program goes on by itself, and ends as it does alone."""
     program, expected = work(scene, 60000)
     chance = random.Random(scene.options.seed if getattr(scene.options, "seed", None) is not None else 15)
-    for turn in range(scene.rounds(12, 200)):
+    for turn in range(scene.rounds(6, 200)):
         running = scene.ready(program, "work", "60000")
         tracer = scene.start(scene.tool, "-s", "60", str(running.pid))
         time.sleep(chance.random() * 0.3)
@@ -513,7 +513,7 @@ def all_threads_masks(scene):
     """contrail is killed while threads wait to be seized, with all signals blocked: they go on with their own masks."""
     program = scene.made("rough")
     chance = random.Random(scene.options.seed if getattr(scene.options, "seed", None) is not None else 15)
-    for turn in range(scene.rounds(3, 6)):
+    for turn in range(scene.rounds(2, 6)):
         running = scene.ready(program, "masks")
         tracer = scene.start(scene.contrail, "itrace", "-a", "-o", scene.path(f"steps{turn}"), str(running.pid))
         time.sleep(0.01 + chance.random() * 0.12)

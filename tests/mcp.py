@@ -742,7 +742,7 @@ def times(scene):
 
 
 def arguments(parser):
-    parser.add_argument("--moments", type=int, default=16, help="at which somebody is killed")
+    parser.add_argument("--moments", type=int, default=12, help="at which somebody is killed")
 
 
 if __name__ == "__main__":

@@ -240,7 +240,7 @@ def killed(scene):
 
 
 def arguments(parser):
-    parser.add_argument("--moments", type=int, default=8, help="at which somebody is killed")
+    parser.add_argument("--moments", type=int, default=4, help="at which somebody is killed")
 
 
 if __name__ == "__main__":
