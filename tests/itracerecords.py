@@ -59,7 +59,7 @@ def writers(scene, name):
     words = {"nested": (scene.made("signals"), "nested"),
              "sqlite3": ("sqlite3", scene.path("db"), "create table t(a, b); insert into t select value, value * 7 from "
                          "generate_series(1, 2000); update t set b = b + 1 where a % 3 = 0; select sum(b) from t"),
-             "python3": ("/usr/bin/python3", "-c", "import os; print(len(os.listdir('/etc')), os.stat('/tmp').st_mode, open('/etc/passwd').read())"),
+             "python3": ("/usr/bin/python3", "-I", "-S", "-c", "import os; print(len(os.listdir('/etc')), os.stat('/tmp').st_mode, open('/etc/passwd').read())"),
              "perl": ("perl", "-e", "$SIG{ALRM} = sub { print qq(x\\n) }; alarm 1; sleep 2; open(F, '/etc/services'); $n++ while <F>; print $n"),
              "find": ("find", "/usr/share/doc", "-maxdepth", "1", "-name", "a*")}[name.split("/")[1]]
     need(words[0])
