@@ -471,7 +471,8 @@ call(const struct ct_steps_step *step, const struct ct_steps_state *after)
   for (unsigned i = 0; i < inputs_id_arguments(number); i++) {
     cpu.reg[i == 0 ? CT_RDI : CT_RSI] = before.reg[i == 0 ? CT_RDI : CT_RSI];
   }
-  if ((cpu.reg[CT_R11] & TRAP_FLAG) != 0 && cpu.reg[CT_RCX] == cpu.rip) {
+  bool may_be_own = (after->cpu.reg[CT_R11] & TRAP_FLAG) != 0; /* of sigreturn, to behind a jmp *%rcx, say */
+  if ((cpu.reg[CT_R11] & TRAP_FLAG) != 0 && cpu.reg[CT_RCX] == cpu.rip && !may_be_own) {
     cpu.reg[CT_R11] &= ~(uint64_t)TRAP_FLAG; /* of the step */
   }
   if (memcmp(&cpu, &f.real.cpu, sizeof(cpu)) != 0) {
