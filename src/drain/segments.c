@@ -2,6 +2,7 @@
 /* The ring's segments: taking events out of them, waiting for those that are reserved, giving them back. */
 #include "base/branch.h"
 #include "drain/drain_internal.h"
+#include "drain/runs.h"
 
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -18,12 +19,43 @@ enum on_hole {
   HOLE_LOSE,    /* no time to wait */
 };
 
+#define PIECE                                                                                                          \
+  256u /* events of a full segment that are read before the next are: those come into the cache meanwhile              \
+        */
+
 static inline bool
 is_whole(const struct ct_ring_event *event, uint32_t tag, uint64_t *word)
 {
   /* acquire: pairs with the word being the producer's last store of the event */
   *word = __atomic_load_n(&event->word, __ATOMIC_ACQUIRE);
   return (*word & CT_WORD_TAG_MASK) == tag;
+}
+
+static inline uint64_t
+differs(const struct ct_ring_event *event, uint32_t tag)
+{
+  return __atomic_load_n(&event->word, __ATOMIC_RELAXED) ^ tag;
+}
+
+/* The first entry from `at` on that is not whole; end: all are. Many are looked at together. */
+static uint32_t
+end_of_whole(const struct ct_ring_event *events, uint32_t at, uint32_t end, uint32_t tag)
+{
+  uint64_t word;
+  for (; end - at >= 8; at += 8) {
+    const struct ct_ring_event *e = events + at;
+    uint64_t any = differs(e, tag) | differs(e + 1, tag) | differs(e + 2, tag) | differs(e + 3, tag) |
+                   differs(e + 4, tag) | differs(e + 5, tag) | differs(e + 6, tag) | differs(e + 7, tag);
+    if ((any & CT_WORD_TAG_MASK) != 0) {
+      break;
+    }
+  }
+  /* acquire: as in is_whole, for all words above */
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  while (at < end && is_whole(&events[at], tag, &word)) {
+    at++;
+  }
+  return at;
 }
 
 /* relaxed: each field is read once. The target can write to them at any time; what is checked is what is used. */
@@ -81,14 +113,15 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
   uint32_t at = thread->polled, first = at;
   reserved = reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : reserved;
   while (at < reserved) {
-    uint32_t begin = at;
+    uint32_t begin = at, end = reserved - at < DRAIN_PIECE ? reserved : at + DRAIN_PIECE;
     uint64_t word;
-    while (at < reserved && is_whole(&events[at], tag, &word)) {
-      at++;
-    }
+    at = end_of_whole(events, at, end, tag);
     encode_events(drain, thread, events + begin, at - begin);
     thread->polled = at;
-    if (at < reserved && on_hole == HOLE_WAIT) {
+    if (at == end) {
+      continue;
+    }
+    if (on_hole == HOLE_WAIT) {
       thread->polled_events += events_among(events + first, at - first);
       return false;
     }
@@ -100,7 +133,7 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
       }
       at++;
     }
-    if (at > hole && on_hole == HOLE_LOSE) {
+    if (on_hole == HOLE_LOSE) {
       thread->holes += at - hole;
       drain_drop(drain, thread, CT_DROP_INTERRUPTED, at - hole);
       ct_encode_lost(thread->encoder, drain_thread_last(thread), at - hole);

@@ -35,6 +35,8 @@
  */
 #include "drain/thread.h"
 
+#include "drain/runs.h"
+
 #include "trace/batch.h"
 
 #include <contrail/trace.h> /* enum ct_unwound_reason, enum ct_away */
@@ -447,96 +449,12 @@ has_no_ra_slot(struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
                    (fn & 0xf) != CT_OTHER_UNSEEN && !drain_is_value(fn);
 }
 
-/* The two below take events as long as each needs nothing but its op: on the stack at hand, no frame is left without
- * a return, and there is room. The columns are in registers meanwhile. They return how many they took. */
-
-/* Enters and returns. */
-static inline size_t
-take_calls(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
-{
-  struct ct_columns columns = thread->encoder->columns;
-  const uint32_t low = thread->stack_low, length = thread->stack_length;
-  const size_t full = (size_t)thread->max_depth * sizeof(struct ct_frame);
-  size_t i = 0;
-  for (; i < count && columns.op < columns.op_limit; i++) {
-    /* relaxed: as in take_events */
-    uint64_t word = __atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
-    uint64_t tsc = __atomic_load_n(&events[i].tsc, __ATOMIC_RELAXED);
-    uint32_t ra_slot = (uint32_t)(word >> 32);
-    uint32_t fn = (uint32_t)word >> CT_WORD_FN_SHIFT;
-    unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
-    const struct ct_frame *top = columns.top - 1;
-    if (ra_slot - low >= length && length != UINT32_MAX) {
-      break;
-    }
-    if (kind == CT_KIND_ENTER) {
-      if (fn >= function_count || (columns.top != columns.frames && is_outside_or_at(ra_slot, top->ra_slot)) ||
-          (size_t)((const char *)columns.top - (const char *)columns.frames) >= full) {
-        break;
-      }
-      ct_columns_enter(&columns, tsc, fn, ra_slot);
-    } else {
-      if (kind != CT_KIND_RETURN || columns.top <= columns.floor || top->ra_slot != ra_slot || top->root_fn != fn) {
-        break;
-      }
-      ct_columns_return(&columns, tsc);
-    }
-  }
-  thread->encoder->columns = columns;
-  return i;
-}
-
-/* Calls of sampled hooks, at the interval at hand. */
-static inline size_t
-take_samples(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
-{
-  struct ct_encoder *encoder = thread->encoder;
-  struct ct_columns columns = encoder->columns;
-  const uint32_t low = thread->stack_low, length = thread->stack_length, log2 = encoder->interval_log2;
-  const uint32_t rest = (CT_FN_POINT_BIT | (log2 + 1) << CT_FN_WEIGHT_SHIFT) << CT_WORD_FN_SHIFT;
-  const uint32_t rest_mask = ~CT_FN_MAX << CT_WORD_FN_SHIFT | 3u << CT_WORD_KIND_SHIFT;
-  const uint8_t predicted = log2 == 0 ? CT_TRACE_OP_POINT_PREDICTED : CT_TRACE_OP_SAMPLED_PREDICTED;
-  const bool is_open = columns.top != columns.frames;
-  const uint32_t top_ra_slot = is_open ? columns.top[-1].ra_slot : 0;
-  size_t room = (size_t)(columns.op_limit - columns.op), i = 0;
-  room = is_full(encoder, thread->max_depth) ? 0 : room < count ? room : count;
-  for (; i < room; i++) {
-    /* relaxed: as in take_events */
-    uint64_t word = __atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
-    uint64_t tsc = __atomic_load_n(&events[i].tsc, __ATOMIC_RELAXED);
-    uint32_t ra_slot = (uint32_t)(word >> 32);
-    uint32_t fn = (uint32_t)word >> CT_WORD_FN_SHIFT & CT_FN_MAX;
-    if (((uint32_t)word & rest_mask) != rest || fn >= function_count ||
-        (ra_slot - low >= length && length != UINT32_MAX) || (is_open && is_outside(ra_slot, top_ra_slot))) {
-      break;
-    }
-    ct_columns_point(&columns, tsc, fn, predicted);
-  }
-  encoder->columns = columns;
-  thread->samples += i;
-  thread->hook_events[CT_HOOK_EVENT_SAMPLED] += i;
-  thread->hook_events[CT_HOOK_EVENT_PASSED_OVER] += (i << log2) - i;
-  return i;
-}
-
-/* Of what the first one is: a value, say, between two calls is neither. */
-static inline size_t
-take_run(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
-{
-  uint64_t word = __atomic_load_n(&events->word, __ATOMIC_RELAXED);
-  unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
-  return kind == CT_KIND_ENTER || kind == CT_KIND_RETURN ? take_calls(thread, events, count, function_count)
-         : kind == CT_KIND_OTHER && (word >> CT_WORD_FN_SHIFT & CT_FN_POINT_BIT) != 0
-             ? take_samples(thread, events, count, function_count)
-             : 0;
-}
-
 static inline size_t
 take_runs(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
 {
   size_t i = 0, taken = count;
   while (i < count && taken != 0) {
-    taken = take_run(thread, events + i, count - i, function_count);
+    taken = drain_take_run(thread, events + i, count - i, function_count);
     i += taken;
   }
   return i;

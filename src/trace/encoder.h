@@ -28,9 +28,9 @@
 
 struct ct_frame {
   uint64_t enter_tsc;
-  uint32_t fn;
-  uint32_t ra_slot; /* the caller's: low half of the address of the return-address slot */
   uint32_t root_fn; /* the caller's: whose return ends the frame. fn after an enter, kept by a tail call */
+  uint32_t ra_slot; /* the caller's: low half of the address of the return-address slot */
+  uint32_t fn;
   uint32_t flags;
 };
 static_assert(sizeof(struct ct_frame) == 24, "frames of deep recursions are many");
