@@ -40,9 +40,8 @@
 #define CHILD_TICK_NS 1000000
 #define LEAVE_NS      20000000000ull
 #define NOTE_NS       100000000 /* how long mappings are taken to be the same at the begin of a stretch */
-#define GIVE_UP_NS    2000000000ull
-#define NOT_KNOWN     "the thread is at a place where the program's state is not known"
 #define USER_CS_64    0x33
+#define NOT_KNOWN     "the thread is at a place where the program's state is not known"
 
 static void
 ring(_Atomic uint32_t *doorbell)
@@ -710,47 +709,6 @@ ct_tracer_loop(struct ct_tracer *tracer)
   tracer->code_of_end = code;
 }
 
-static int
-await_stop(struct ct_tracer *tracer)
-{
-  struct ct_traced_event event;
-  while (ct_traced_await_own(tracer->tid)) {
-    ct_traced_poll(tracer->tid, &event);
-    switch (event.stop) {
-    case CT_TRACED_INTERRUPTED:
-      return 0;
-    case CT_TRACED_GONE:
-      return ct_fail(&tracer->diag, CT_ESRCH, "the thread has ended");
-    case CT_TRACED_GROUP_STOP:
-      ct_traced_detach(tracer->tid, 0);
-      return ct_fail(&tracer->diag, CT_EUNSUPPORTED, "the process is stopped: continue it first (kill -CONT)");
-    default:
-      ct_traced_go(tracer->tid, CT_TRACED_RUN, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
-    }
-  }
-  return ct_fail(&tracer->diag, CT_ESRCH, "the thread has ended");
-}
-
-int
-ct_tracer_begin_thread(struct ct_tracer *tracer)
-{
-  struct user_regs_struct regs;
-  int code = ct_tracer_begin_watch(tracer);
-  code = code != 0 ? code
-                   : ct_process_open(tracer->all->is_calls ? tracer->wanted.pid : tracer->all->options.pid,
-                                     &tracer->process, &tracer->diag);
-  code = code != 0 ? code : ct_traced_seize(tracer->tid, &tracer->diag);
-  code = code != 0 ? code : await_stop(tracer);
-  if (code != 0) {
-    return code;
-  }
-  if (ct_traced_regs(tracer->tid, &regs) != 0 || regs.cs != USER_CS_64) {
-    ct_traced_detach(tracer->tid, 0);
-    return ct_fail(&tracer->diag, CT_EUNSUPPORTED, "the thread runs 32-bit code");
-  }
-  return 0;
-}
-
 int
 ct_tracer_begin_program(struct ct_tracer *tracer)
 {
@@ -771,21 +729,6 @@ ct_tracer_begin_program(struct ct_tracer *tracer)
   code = ct_process_spawn(options->argv, &setup, &tracer->process, &tracer->all->exec_errno, &tracer->diag);
   set_tid(tracer, tracer->process.pid);
   return code != 0 ? code : ct_traced_adopt(&tracer->process, &tracer->diag);
-}
-
-/* After a failure the thread goes on where it is, if it can. */
-void
-ct_tracer_give_up(struct ct_tracer *tracer)
-{
-  uint64_t until = ct_now_ns() + GIVE_UP_NS;
-  struct ct_traced_event event;
-  ct_traced_interrupt(tracer->tid);
-  do {
-    struct timespec wait = {0, 100000};
-    nanosleep(&wait, NULL);
-    ct_traced_poll(tracer->tid, &event);
-  } while (event.stop == CT_TRACED_RUNS && ct_now_ns() < until && ct_traced_detach(tracer->tid, 0) != 0);
-  ct_traced_detach(tracer->tid, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
 }
 
 int
