@@ -157,7 +157,7 @@ def interrupted_detail(scene):
 def budget(scene):
     """Levels that go up and down under it."""
     natively, told = scene.natively(), []
-    for options in ((), ("--args",), ("--detail", "abi!**", "--vectors", "--members")):
+    for options in random.sample(((), ("--args",), ("--detail", "abi!**", "--vectors", "--members")), scene.rounds(2, 3)):
         out = scene.record("-q", "--budget", "3%", *options, "--", scene.program, "1200")  # longer than the first decision takes
         expect(check_output(out, natively) == 1200, "not all batches")
         steps = scene.info()["budget"]["steps"]
