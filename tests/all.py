@@ -46,11 +46,11 @@ GROUPS = {
     "patterns": Group(["patterns.py"]),
     "light": Group(["light.py"], marked="alone"),
     "times": Group(["times.py"], "quiet", marked="alone"),
-    "values": Group(["values.py", "run.py --record=--args --few --share=0.5 --filter=[rvact]*/gcc-O2"]),
+    "values": Group(["values.py", "run.py --record=--args --few --share=0.35 --filter=[rvact]*/gcc-O2"]),
     "abi": Group(["abi.py"]),
     "typed": Group(["typed.py"]),
     "witness_values": Group(["valuesgdb.py"]),
-    "detail": Group(["detail.py", "run.py --record=--detail=all --few --share=0.35 --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
+    "detail": Group(["detail.py", "run.py --record=--detail=all --few --share=0.2 --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
                      "--filter=graph/gcc-O2-witness --filter=longjmp/gcc-O2-witness --filter=recursion/gcc-O2-witness"]),
     "errors": Group(["errors.py"], "waits", marked="late"),
     "crash": Group(["crash.py"], "waits", parts=2, marked="late"),
@@ -100,13 +100,13 @@ GROUPS = {
     "translated": Group(["transparency.py --records --once --some=4 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
-    "libraries": Group(["dlstorm.py --seconds 1"]),
+    "libraries": Group(["dlstorm.py --seconds 1 --libraries 20"]),
     "differential": Group(["differential/run.py --percent 50"]),
     "steps": Group(["steps.py"], parts=2),
     "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 8"]),
+    "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 6"]),
 }
 HOW = ("busy", "waits", "late", "quiet", "alone")  # in this order, the first two at a time, and the next two
 WEIGHTS = {"busy": 1, "waits": 0.5, "late": 1, "quiet": 0, "alone": 1}  # of a processor
