@@ -19,7 +19,6 @@ struct held {
   bool is_packed;
   uint8_t payload[];
 };
-#define PLAIN_SHARE 2  /* of the memory, from which on they are packed */
 #define QUICK_LEVEL -7 /* half of the time, and two thirds of what it saves */
 
 struct ct_detail_stream {
@@ -282,14 +281,13 @@ hold(struct ct_encoder *encoder)
   }
   detail->newest = held;
   writer->detail_held_bytes += held_bytes(held);
-  struct ct_encoder *with_plain;
-  while (writer->detail_held_bytes > writer->detail_held_max / PLAIN_SHARE &&
-         (with_plain = find_plain(writer)) != NULL && pack_held(with_plain)) {
-  }
   while (writer->detail_held_bytes > writer->detail_held_max) {
-    struct ct_encoder *with_oldest = find_oldest(writer);
-    writer->detail_dropped.no_memory += with_oldest->detail->oldest->header.records;
-    release_oldest(with_oldest);
+    struct ct_encoder *with_plain = find_plain(writer);
+    if (with_plain == NULL || !pack_held(with_plain)) {
+      struct ct_encoder *with_oldest = find_oldest(writer);
+      writer->detail_dropped.no_memory += with_oldest->detail->oldest->header.records;
+      release_oldest(with_oldest);
+    }
   }
 }
 
