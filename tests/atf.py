@@ -232,11 +232,12 @@ def every_event(scene):
     said = scene.export()
     path = only_process(scene)
     process = Process(path)
-    scene.compare(process, scene.replay())
+    replayed = scene.replay()
+    scene.compare(process, replayed)
     expect(said.count("\n") == 1 and "tail calls" in said, f"said {said!r}")
     mapped = process.manifest["lanes"]["index"]["mapped"]
-    kinds = collections.Counter(line["kind"] for lines in scene.replay().values() for line in lines)
-    expect(mapped["tail_calls"] == sum(1 for lines in scene.replay().values() for line in lines
+    kinds = collections.Counter(line["kind"] for lines in replayed.values() for line in lines)
+    expect(mapped["tail_calls"] == sum(1 for lines in replayed.values() for line in lines
                                        if line["kind"] == "tail" and line.get("ended")), f"{mapped}")
     expect(mapped["enter_only"] == kinds["point"] and mapped["times_off_processor_left_out"] == kinds["away"], f"{mapped}")
     exceptions = sum(event.kind == EXCEPTION for index in process.threads.values() for event in index.events)
@@ -282,8 +283,9 @@ def read_back(scene):
     """What contrail reads of its own export is what it reads of the trace, but for what ATF does not hold."""
     scene.record(*EXCLUDED, "--", scene.build())
     scene.export()
+    own = scene.replay()
     for path in (scene.path("atf"), only_process(scene)):
-        own, back = scene.replay(), scene.replay(path)
+        back = scene.replay(path)
         for tid in own:
             expect(expected(own[tid]) == expected(back[tid]), f"thread {tid} differs")
     calls = {row["name"]: row["calls"] for row in scene.report(scene.trace)["functions"]}
