@@ -55,7 +55,6 @@ struct values_cursor {
   struct ct_view_prototypes prototypes; /* of the source */
   bool has_prototypes;
   const struct ct_call_values *call;
-  struct ct_value_text text;
   json_t *arguments, *result; /* by their types; NULL: not known */
   struct row *rows;
   size_t row_count, row_capacity, at;
@@ -132,7 +131,6 @@ forget_query(struct values_cursor *c)
   if (c->has_prototypes) {
     ct_view_prototypes_destroy(&c->prototypes);
   }
-  ct_value_text_free(&c->text);
   free(c->rows);
   free(c->wanted_name);
   free(c->wanted_kind);
@@ -216,14 +214,6 @@ find_symbol(void *arg, uint64_t address, uint64_t *offset)
   return ct_view_prototypes_symbol(&c->prototypes, address, offset);
 }
 
-static json_t *
-parse_text(struct values_cursor *c)
-{
-  json_t *value = c->text.data != NULL ? json_loads(c->text.data, JSON_DECODE_ANY, NULL) : NULL;
-  c->failed |= value == NULL;
-  return value;
-}
-
 static void
 add_arguments(struct values_cursor *c, const struct ct_prototype *prototype, const struct ct_value_context *context)
 {
@@ -236,9 +226,8 @@ add_arguments(struct values_cursor *c, const struct ct_prototype *prototype, con
     }
     return;
   }
-  c->text.length = 0;
-  ct_values_put_json_arguments(&c->text, prototype, registers, context);
-  c->arguments = parse_text(c);
+  c->arguments = ct_values_json_arguments(prototype, registers, context);
+  c->failed |= c->arguments == NULL;
   const json_t *argument;
   size_t i;
   json_array_foreach(c->arguments, i, argument)
@@ -254,9 +243,8 @@ add_result(struct values_cursor *c, const struct ct_prototype *prototype, const 
     add_number(c, RESULT, 0, NULL, c->call->registers.results[0]);
     return;
   }
-  c->text.length = 0;
-  ct_values_put_json_result(&c->text, prototype, &c->call->registers, context);
-  c->result = parse_text(c);
+  c->result = ct_values_json_result(prototype, &c->call->registers, context);
+  c->failed |= c->result == NULL;
   add_typed(c, RESULT, 0, c->result);
   const json_t *filled;
   size_t i;

@@ -250,17 +250,6 @@ read_memory(void *arg, uint64_t address, void *out, size_t bytes)
   return ct_registers_memory(shown->registers, address, out, bytes);
 }
 
-/* JSON text as a value. */
-static void
-set_values(json_t *item, const char *key, struct ct_value_text *text)
-{
-  json_t *value = text->length != 0 ? json_loadb(text->data, text->length, 0, NULL) : NULL;
-  if (value != NULL) {
-    json_object_set_new(item, key, value);
-  }
-  text->length = 0;
-}
-
 /* As replay has them. */
 static void
 put_values_json(struct ct_view_prototypes *prototypes, const struct call *call, json_t *item)
@@ -269,19 +258,15 @@ put_values_json(struct ct_view_prototypes *prototypes, const struct call *call, 
   const struct ct_prototype *prototype = ct_view_prototype(prototypes, call->fn);
   struct shown_call shown = {prototypes, &call->registers};
   struct ct_value_context context = {.arg = &shown, .symbol = find_symbol, .memory = read_memory};
-  struct ct_value_text text = {NULL, 0, 0};
   if (prototype == NULL) {
     return;
   }
   if (ct_registers_have_arguments(registers)) {
-    ct_values_put_json_arguments(&text, prototype, registers, &context);
-    set_values(item, "arguments", &text);
+    json_object_set_new(item, "arguments", ct_values_json_arguments(prototype, registers, &context));
   }
   if (ct_registers_have_result(registers)) {
-    ct_values_put_json_result(&text, prototype, registers, &context);
-    set_values(item, "returned", &text);
+    json_object_set_new(item, "returned", ct_values_json_result(prototype, registers, &context));
   }
-  ct_value_text_free(&text);
 }
 
 static json_t *

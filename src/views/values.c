@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See values.h. A value is taken apart in two steps: bits_of finds the bits of it that were recorded, put_value shows
- * them by their type. Only as many bits count as the type has: the rest of a register is whatever was left there.
+ * See values.h. A value is taken apart in two steps: values_bits_of finds the bits of it that were recorded,
+ * values_put_value shows them by their type. Only as many bits count as the type has: the rest of a register is
+ * whatever was left there.
  */
-#include "views/values.h"
+#include "views/values_internal.h"
 
 #include "base/known_calls.h"
 
@@ -14,12 +15,6 @@
 #include <string.h>
 
 enum { FLAGS_TEXT_BYTES = 512 };
-
-/* The bits of a value, lowest first. */
-struct bits {
-  uint64_t words[2];
-  uint32_t count; /* of words */
-};
 
 /* ---- Bits ---- */
 
@@ -41,7 +36,8 @@ piece_of(const struct ct_value_registers *registers, char piece, uint16_t number
 }
 
 static bool
-stack_bits(const struct ct_value_registers *registers, const struct ct_type *type, uint16_t offset, struct bits *bits)
+stack_bits(const struct ct_value_registers *registers, const struct ct_type *type, uint16_t offset,
+           struct value_bits *bits)
 {
   uint32_t bytes = type->bytes == 0 || type->bytes > 16 ? 0 : type->bytes;
   if (bytes != 0 && registers->stack == NULL && offset % 8 == 0) {
@@ -64,11 +60,11 @@ stack_bits(const struct ct_value_registers *registers, const struct ct_type *typ
 }
 
 /* All of the value's bits; false when some are not known. */
-static bool
-bits_of(const struct ct_value_registers *registers, const struct ct_type *type, const struct ct_place *place,
-        bool is_result, struct bits *bits)
+bool
+values_bits_of(const struct ct_value_registers *registers, const struct ct_type *type, const struct ct_place *place,
+               bool is_result, struct value_bits *bits)
 {
-  *bits = (struct bits){{0}, 0};
+  *bits = (struct value_bits){{0}, 0};
   if (place->piece[0] == 's' && !is_result) {
     return stack_bits(registers, type, place->number[0], bits);
   }
@@ -81,14 +77,14 @@ bits_of(const struct ct_value_registers *registers, const struct ct_type *type, 
   return bits->count != 0;
 }
 
-static uint64_t
-low_bits(uint64_t value, uint32_t bytes)
+uint64_t
+values_low_bits(uint64_t value, uint32_t bytes)
 {
   return bytes == 0 || bytes >= 8 ? value : value & ((UINT64_C(1) << 8 * bytes) - 1);
 }
 
-static int64_t
-signed_bits(uint64_t value, uint32_t bytes)
+int64_t
+values_signed_bits(uint64_t value, uint32_t bytes)
 {
   uint32_t unused = bytes == 0 || bytes >= 8 ? 0 : 64 - 8 * bytes;
   return (int64_t)(value << unused) >> unused;
@@ -131,9 +127,9 @@ static bool
 put_constant(struct ct_value_text *out, const struct ct_constants *constants, uint64_t value, uint32_t bytes)
 {
   struct ct_value_text set = {NULL, 0, 0};
-  uint64_t rest = low_bits(value, bytes);
+  uint64_t rest = values_low_bits(value, bytes);
   for (uint32_t i = 0; i < constants->count; i++) {
-    if (low_bits(constants->list[i].value, bytes) == rest) {
+    if (values_low_bits(constants->list[i].value, bytes) == rest) {
       ct_value_put_text(out, constants->list[i].name);
       return true;
     }
@@ -143,7 +139,7 @@ put_constant(struct ct_value_text *out, const struct ct_constants *constants, ui
   }
   bool any = false;
   for (uint32_t i = 0; i < constants->count && set.length < FLAGS_TEXT_BYTES; i++) {
-    uint64_t bit = low_bits(constants->list[i].value, bytes), mask = constants->enum_mask;
+    uint64_t bit = values_low_bits(constants->list[i].value, bytes), mask = constants->enum_mask;
     bool is_number = mask != 0 && (bit & ~mask) == 0;
     if (is_number ? !any && (value & mask) == bit : bit != 0 && (rest & bit) == bit) {
       ct_value_put_text(&set, set.length != 0 ? "|" : "");
@@ -163,8 +159,8 @@ put_constant(struct ct_value_text *out, const struct ct_constants *constants, ui
   return is_named;
 }
 
-static void
-put_quoted(struct ct_value_text *out, const void *bytes, size_t length, bool goes_on)
+void
+values_put_quoted(struct ct_value_text *out, const void *bytes, size_t length, bool goes_on)
 {
   ct_value_put_text(out, "\"");
   for (size_t i = 0; i < length; i++) {
@@ -189,12 +185,9 @@ put_string(struct ct_value_text *out, const struct ct_value_context *context, ui
   }
   had = had > wanted ? wanted : had;
   size_t length = ends_by_zero ? strnlen(bytes, had) : had;
-  put_quoted(out, bytes, length, length == had && length < limit);
+  values_put_quoted(out, bytes, length, length == had && length < limit);
   return true;
 }
-
-static void put_value(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits,
-                      const struct ct_value_context *context);
 
 /* `{x=3, y=4}`: what lies in these bytes of it. Members that are not there are left out. */
 static void
@@ -209,7 +202,7 @@ put_type_members(struct ct_value_text *out, const struct ct_members *members, co
   }
   for (uint32_t i = 0; i < members->count; i++) {
     const struct ct_member *member = &members->list[i];
-    struct bits bits = {{0}, member->type.bytes > 8 ? 2 : 1};
+    struct value_bits bits = {{0}, member->type.bytes > 8 ? 2 : 1};
     if (member->offset + (uint64_t)member->type.bytes > bytes) {
       goes_on = true;
       continue;
@@ -223,7 +216,7 @@ put_type_members(struct ct_value_text *out, const struct ct_members *members, co
       continue;
     }
     memcpy(bits.words, (const char *)data + member->offset, member->type.bytes);
-    put_value(out, &member->type, &bits, &names);
+    values_put_value(out, &member->type, &bits, &names);
   }
   ct_value_put_text(out, separator[0] == '{' ? "{..." : goes_on ? ", ..." : "");
   ct_value_put_text(out, "}");
@@ -288,16 +281,16 @@ put_pointer(struct ct_value_text *out, const struct ct_type *type, uint64_t addr
 }
 
 static void
-put_integer(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits)
+put_integer(struct ct_value_text *out, const struct ct_type *type, const struct value_bits *bits)
 {
   if (bits->count == 2 && bits->words[1] != 0) {
     ct_value_put_format(out, "0x%" PRIx64 "%016" PRIx64, bits->words[1], bits->words[0]);
   } else if (bits->count == 2) {
     ct_value_put_format(out, "0x%" PRIx64, bits->words[0]);
   } else if (type->kind == CT_TYPE_SIGNED || (type->kind == CT_TYPE_ENUM && !type->is_unsigned)) {
-    ct_value_put_format(out, "%" PRId64, signed_bits(bits->words[0], type->bytes));
+    ct_value_put_format(out, "%" PRId64, values_signed_bits(bits->words[0], type->bytes));
   } else {
-    ct_value_put_format(out, "%" PRIu64, low_bits(bits->words[0], type->bytes));
+    ct_value_put_format(out, "%" PRIu64, values_low_bits(bits->words[0], type->bytes));
   }
 }
 
@@ -313,11 +306,11 @@ put_character(struct ct_value_text *out, uint64_t code)
   ct_value_put_text(out, "'");
 }
 
-static void
-put_value(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits,
-          const struct ct_value_context *context)
+void
+values_put_value(struct ct_value_text *out, const struct ct_type *type, const struct value_bits *bits,
+                 const struct ct_value_context *context)
 {
-  uint64_t word = low_bits(bits->words[0], type->bytes);
+  uint64_t word = values_low_bits(bits->words[0], type->bytes);
   switch (type->kind) {
   case CT_TYPE_BOOL:
     ct_value_put_text(out, word > 1 ? "true?" : word == 1 ? "true" : "false");
@@ -360,7 +353,7 @@ put_value(struct ct_value_text *out, const struct ct_type *type, const struct bi
       ct_value_put_text(out, ct_error_name((int)word));
       break;
     }
-    ct_value_put_format(out, "%" PRId64, signed_bits(word, type->bytes));
+    ct_value_put_format(out, "%" PRId64, values_signed_bits(word, type->bytes));
     break;
   case CT_TYPE_SIGNED:
   case CT_TYPE_UNSIGNED:
@@ -380,16 +373,16 @@ put_value(struct ct_value_text *out, const struct ct_type *type, const struct bi
 }
 
 /* A parameter that this call does not have, as open's mode without O_CREAT. */
-static bool
-is_absent(const struct ct_prototype *prototype, const struct ct_parameter *parameter,
-          const struct ct_value_registers *registers)
+bool
+values_is_absent(const struct ct_prototype *prototype, const struct ct_parameter *parameter,
+                 const struct ct_value_registers *registers)
 {
-  struct bits bits;
+  struct value_bits bits;
   if (parameter->needs == 0 || parameter->needs > prototype->count) {
     return false;
   }
   const struct ct_parameter *needed = &prototype->parameters[parameter->needs - 1];
-  return bits_of(registers, &needed->type, &needed->place, false, &bits) &&
+  return values_bits_of(registers, &needed->type, &needed->place, false, &bits) &&
          (bits.words[0] & parameter->needs_bits) == 0;
 }
 
@@ -397,11 +390,12 @@ is_absent(const struct ct_prototype *prototype, const struct ct_parameter *param
 static uint32_t
 known_count(const struct ct_prototype *prototype, const struct ct_value_registers *registers)
 {
-  struct bits bits;
+  struct value_bits bits;
   uint32_t count = prototype->count;
   while (count != 0) {
     const struct ct_parameter *last = &prototype->parameters[count - 1];
-    if (!is_absent(prototype, last, registers) && bits_of(registers, &last->type, &last->place, false, &bits)) {
+    if (!values_is_absent(prototype, last, registers) &&
+        values_bits_of(registers, &last->type, &last->place, false, &bits)) {
       break;
     }
     count--;
@@ -413,13 +407,13 @@ void
 ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
                         const struct ct_value_registers *registers, const struct ct_value_context *context)
 {
-  struct bits bits;
+  struct value_bits bits;
   uint32_t known = known_count(prototype, registers);
   bool more = prototype->is_variadic;
   const char *separator = "";
   for (uint32_t i = 0; i < prototype->count; i++) {
     const struct ct_parameter *parameter = &prototype->parameters[i];
-    if (is_absent(prototype, parameter, registers)) {
+    if (values_is_absent(prototype, parameter, registers)) {
       continue;
     }
     if (i >= known) {
@@ -432,8 +426,8 @@ ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *pr
       ct_value_put_text(out, parameter->name);
       ct_value_put_text(out, "=");
     }
-    if (bits_of(registers, &parameter->type, &parameter->place, false, &bits)) {
-      put_value(out, &parameter->type, &bits, parameter->out == CT_OUT_NONE ? context : NULL);
+    if (values_bits_of(registers, &parameter->type, &parameter->place, false, &bits)) {
+      values_put_value(out, &parameter->type, &bits, parameter->out == CT_OUT_NONE ? context : NULL);
     } else {
       ct_value_put_text(out, "?");
     }
@@ -445,18 +439,18 @@ ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *pr
 }
 
 /* A result of -1 or so that goes with errno. */
-static bool
-is_failure(const struct ct_type *type, const struct bits *bits)
+bool
+values_is_failure(const struct ct_type *type, const struct value_bits *bits)
 {
   return (type->kind == CT_TYPE_SIGNED || type->kind == CT_TYPE_POINTER || type->kind == CT_TYPE_UNSIGNED) &&
-         low_bits(bits->words[0], type->bytes) == low_bits(UINT64_MAX, type->bytes);
+         values_low_bits(bits->words[0], type->bytes) == values_low_bits(UINT64_MAX, type->bytes);
 }
 
 /* ---- What the call has filled in ---- */
 
 /* The parameter whose register pointed to it; NULL: it is none that gives something. */
-static const struct ct_parameter *
-filled_parameter(const struct ct_prototype *prototype, const struct ct_value_registers *registers, uint32_t i)
+const struct ct_parameter *
+values_filled_parameter(const struct ct_prototype *prototype, const struct ct_value_registers *registers, uint32_t i)
 {
   for (uint32_t p = 0; p < prototype->count; p++) {
     const struct ct_parameter *parameter = &prototype->parameters[p];
@@ -467,16 +461,16 @@ filled_parameter(const struct ct_prototype *prototype, const struct ct_value_reg
   return NULL;
 }
 
-static bool
-gives_value(const struct ct_parameter *parameter)
+bool
+values_gives_value(const struct ct_parameter *parameter)
 {
   return parameter->out == CT_OUT_VALUE || parameter->out == CT_OUT_SOME;
 }
 
 /* How many of the bytes are to be shown, and whether it goes on. */
-static size_t
-filled_length(const struct ct_parameter *parameter, const struct ct_value_registers *registers, uint32_t i,
-              bool *goes_on)
+size_t
+values_filled_length(const struct ct_parameter *parameter, const struct ct_value_registers *registers, uint32_t i,
+                     bool *goes_on)
 {
   size_t had = registers->outs[i].bytes;
   size_t length = parameter->out == CT_OUT_TEXT ? strnlen((const char *)registers->outs[i].data, had) : had;
@@ -486,12 +480,12 @@ filled_length(const struct ct_parameter *parameter, const struct ct_value_regist
 }
 
 /* One member, and of the second of several things the second. False: its bytes are not there. */
-static bool
-member_bits(const struct ct_known_struct *known, const struct ct_known_member *member, uint32_t which,
-            const struct ct_value_registers *registers, uint32_t i, struct bits *bits)
+bool
+values_member_bits(const struct ct_known_struct *known, const struct ct_known_member *member, uint32_t which,
+                   const struct ct_value_registers *registers, uint32_t i, struct value_bits *bits)
 {
   size_t at = (size_t)which * known->bytes + member->offset;
-  *bits = (struct bits){.count = 1};
+  *bits = (struct value_bits){.count = 1};
   if (at + member->bytes > registers->outs[i].bytes) {
     return false;
   }
@@ -501,37 +495,31 @@ member_bits(const struct ct_known_struct *known, const struct ct_known_member *m
 
 static void
 put_members(struct ct_value_text *out, const struct ct_parameter *parameter, const struct ct_value_registers *registers,
-            uint32_t i, bool is_json)
+            uint32_t i)
 {
   const struct ct_known_struct *known = ct_known_struct(parameter->type.name, parameter->out_count > 1);
   const char *separator = "";
-  struct bits bits;
+  struct value_bits bits;
   if (known == NULL) {
     return;
   }
-  bool is_struct = known->members[0].name[0] != '\0', is_list = parameter->out_count > 1;
-  ct_value_put_text(out, is_json ? (is_struct ? "{" : "[") : is_struct || is_list ? "{" : "");
+  bool is_struct = known->members[0].name[0] != '\0', has_braces = is_struct || parameter->out_count > 1;
+  ct_value_put_text(out, has_braces ? "{" : "");
   for (uint32_t which = 0; which < (is_struct ? 1 : parameter->out_count); which++) {
     for (const struct ct_known_member *member = known->members; member->name != NULL; member++) {
       struct ct_type type = {.kind = member->kind, .bytes = member->bytes, .name = ""};
-      if (!member_bits(known, member, which, registers, i, &bits)) {
+      if (!values_member_bits(known, member, which, registers, i, &bits)) {
         continue;
       }
       ct_value_put_text(out, separator);
-      separator = is_json ? "," : ", ";
+      separator = ", ";
       if (is_struct) {
-        ct_value_put_format(out, is_json ? "\"%s\":" : "%s=", member->name);
+        ct_value_put_format(out, "%s=", member->name);
       }
-      if (is_json && member->kind == CT_TYPE_SIGNED) {
-        ct_value_put_format(out, "%" PRId64, signed_bits(bits.words[0], member->bytes));
-      } else if (is_json && (member->kind != CT_TYPE_FLOAT || !isfinite(*(const double *)(const void *)bits.words))) {
-        ct_value_put_format(out, bits.words[0] > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, bits.words[0]);
-      } else {
-        put_value(out, &type, &bits, NULL);
-      }
+      values_put_value(out, &type, &bits, NULL);
     }
   }
-  ct_value_put_text(out, is_json ? (is_struct ? "}" : "]") : is_struct || is_list ? "}" : "");
+  ct_value_put_text(out, has_braces ? "}" : "");
 }
 
 /* ` {buf="abc"}` */
@@ -541,7 +529,7 @@ put_filled(struct ct_value_text *out, const struct ct_prototype *prototype, cons
   const char *separator = " {";
   bool goes_on;
   for (uint32_t i = 0; i < registers->out_count; i++) {
-    const struct ct_parameter *parameter = filled_parameter(prototype, registers, i);
+    const struct ct_parameter *parameter = values_filled_parameter(prototype, registers, i);
     if (parameter == NULL) {
       continue;
     }
@@ -549,51 +537,14 @@ put_filled(struct ct_value_text *out, const struct ct_prototype *prototype, cons
     separator = ", ";
     ct_value_put_text(out, parameter->name);
     ct_value_put_text(out, "=");
-    if (gives_value(parameter)) {
-      put_members(out, parameter, registers, i, false);
+    if (values_gives_value(parameter)) {
+      put_members(out, parameter, registers, i);
     } else {
-      size_t length = filled_length(parameter, registers, i, &goes_on);
-      put_quoted(out, registers->outs[i].data, length, goes_on);
+      size_t length = values_filled_length(parameter, registers, i, &goes_on);
+      values_put_quoted(out, registers->outs[i].data, length, goes_on);
     }
   }
   ct_value_put_text(out, separator[0] == ',' ? "}" : "");
-}
-
-/* `,"filled":[{"name":"buf","bytes":"616263","text":"abc"}]`, or with "value": a list of numbers, or an object. */
-static void
-put_json_filled(struct ct_value_text *out, const struct ct_prototype *prototype,
-                const struct ct_value_registers *registers)
-{
-  const char *separator = ",\"filled\":[";
-  bool goes_on;
-  for (uint32_t i = 0; i < registers->out_count; i++) {
-    const struct ct_parameter *parameter = filled_parameter(prototype, registers, i);
-    if (parameter == NULL) {
-      continue;
-    }
-    ct_value_put_text(out, separator);
-    separator = ",";
-    ct_value_put_text(out, "{\"name\":");
-    ct_value_put_json_string(out, parameter->name);
-    ct_value_put_text(out, ",\"bytes\":\"");
-    size_t length = filled_length(parameter, registers, i, &goes_on);
-    for (size_t k = 0; k < length; k++) {
-      ct_value_put_format(out, "%02x", registers->outs[i].data[k]);
-    }
-    ct_value_put_text(out, "\"");
-    if (gives_value(parameter)) {
-      ct_value_put_text(out, ",\"value\":");
-      put_members(out, parameter, registers, i, true);
-    } else {
-      struct ct_value_text text = {NULL, 0, 0};
-      put_quoted(&text, registers->outs[i].data, length, goes_on);
-      ct_value_put_text(out, ",\"text\":");
-      ct_value_put_json_string(out, text.data != NULL ? text.data : "");
-      ct_value_text_free(&text);
-    }
-    ct_value_put_text(out, "}");
-  }
-  ct_value_put_text(out, separator[1] == '\0' ? "]" : "");
 }
 
 void
@@ -601,7 +552,7 @@ ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *proto
                      const struct ct_value_registers *registers, const struct ct_value_context *context)
 {
   const struct ct_type *type = &prototype->result;
-  struct bits bits;
+  struct value_bits bits;
   if (type->kind == CT_TYPE_VOID) {
     return;
   }
@@ -611,13 +562,13 @@ ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *proto
     }
     return;
   }
-  if (!bits_of(registers, type, &prototype->result_place, true, &bits)) {
+  if (!values_bits_of(registers, type, &prototype->result_place, true, &bits)) {
     ct_value_put_text(out, ct_registers_have_result(registers) ? " = ?" : "");
     return;
   }
   ct_value_put_text(out, " = ");
-  put_value(out, type, &bits, context);
-  if (registers->has_error && prototype->sets_errno && is_failure(type, &bits)) {
+  values_put_value(out, type, &bits, context);
+  if (registers->has_error && prototype->sets_errno && values_is_failure(type, &bits)) {
     const char *name = ct_error_name(registers->error);
     ct_value_put_text(out, " ");
     if (name != NULL) {
@@ -627,157 +578,4 @@ ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *proto
     }
   }
   put_filled(out, prototype, registers);
-}
-
-/* ---- JSON ---- */
-
-/* `,"value":...`, where the type has one; and the text where that says more. */
-static void
-put_json_value(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits,
-               const struct ct_value_context *context)
-{
-  struct ct_value_text text = {NULL, 0, 0};
-  uint64_t word = low_bits(bits->words[0], type->bytes);
-  bool is_signed =
-      type->kind == CT_TYPE_SIGNED || type->kind == CT_TYPE_ERROR || (type->kind == CT_TYPE_ENUM && !type->is_unsigned);
-  put_value(&text, type, bits, context);
-  const char *shown = text.data != NULL ? text.data : "";
-  switch (type->kind) {
-  case CT_TYPE_SIGNED:
-  case CT_TYPE_UNSIGNED:
-  case CT_TYPE_ENUM:
-  case CT_TYPE_CHAR:
-  case CT_TYPE_MODE:
-  case CT_TYPE_ERROR:
-    if (bits->count == 2) {
-      ct_value_put_text(out, ",\"value\":");
-      ct_value_put_json_string(out, shown);
-    } else if (!is_signed && word > INT64_MAX) { /* more than most readers of JSON take as a number */
-      ct_value_put_format(out, ",\"value\":\"%" PRIu64 "\"", word);
-    } else {
-      ct_value_put_format(out, ",\"value\":%" PRId64, is_signed ? signed_bits(word, type->bytes) : (int64_t)word);
-    }
-    break;
-  case CT_TYPE_BOOL:
-    ct_value_put_text(out, word != 0 ? ",\"value\":true" : ",\"value\":false");
-    break;
-  case CT_TYPE_FLOAT:
-    ct_value_put_text(out, ",\"value\":");
-    if (shown[0] == '?') {
-      ct_value_put_text(out, "null");
-    } else if (!isfinite(strtod(shown, NULL))) { /* no number of JSON, or none that readers take */
-      ct_value_put_json_string(out, shown);
-    } else {
-      ct_value_put_text(out, shown);
-    }
-    break;
-  }
-  bool is_number = shown[0] == '-' || (shown[0] >= '0' && shown[0] <= '9');
-  if (!is_number || strchr(shown, ' ') != NULL || type->kind == CT_TYPE_MODE) {
-    ct_value_put_text(out, ",\"text\":");
-    ct_value_put_json_string(out, shown);
-  }
-  ct_value_text_free(&text);
-}
-
-static void
-put_json_raw(struct ct_value_text *out, const struct bits *bits)
-{
-  if (bits->count == 1) {
-    ct_value_put_format(out, ",\"raw\":\"0x%" PRIx64 "\"", bits->words[0]);
-  } else {
-    ct_value_put_format(out, ",\"raw\":[\"0x%" PRIx64 "\",\"0x%" PRIx64 "\"]", bits->words[0], bits->words[1]);
-  }
-}
-
-/* `,"members":[...]` of a structure, or of the one that is pointed to, as far as it was recorded. */
-static void
-put_json_members(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits,
-                 const struct ct_value_context *context)
-{
-  char data[CT_MEMBERS_BYTES];
-  size_t had = 0;
-  if (type->members == NULL) {
-    return;
-  }
-  if (type->kind == CT_TYPE_POINTER && context != NULL && context->memory != NULL) {
-    had = context->memory(context->arg, bits->words[0], data, sizeof(data));
-  } else if (type->kind == CT_TYPE_AGGREGATE && type->bytes <= sizeof(bits->words[0]) * bits->count) {
-    had = type->bytes;
-    memcpy(data, bits->words, had);
-  }
-  const char *separator = ",\"members\":[";
-  for (uint32_t i = 0; i < type->members->count; i++) {
-    const struct ct_member *member = &type->members->list[i];
-    struct bits of_member = {{0}, member->type.bytes > 8 ? 2 : 1};
-    if (member->offset + (size_t)member->type.bytes > had) {
-      continue;
-    }
-    ct_value_put_text(out, separator);
-    separator = ",";
-    ct_value_put_text(out, "{\"name\":");
-    ct_value_put_json_string(out, member->name);
-    ct_value_put_text(out, ",\"type\":");
-    ct_value_put_json_string(out, member->type.name);
-    if (member->type.bytes != 0 && member->type.bytes <= sizeof(of_member.words)) {
-      memcpy(of_member.words, data + member->offset, member->type.bytes);
-      put_json_raw(out, &of_member);
-      put_json_value(out, &member->type, &of_member, NULL);
-    }
-    ct_value_put_text(out, "}");
-  }
-  ct_value_put_text(out, separator[1] == '\0' ? "]" : "");
-}
-
-void
-ct_values_put_json_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
-                             const struct ct_value_registers *registers, const struct ct_value_context *context)
-{
-  struct bits bits;
-  const char *separator = "";
-  ct_value_put_text(out, "[");
-  for (uint32_t i = 0; i < prototype->count; i++) {
-    const struct ct_parameter *parameter = &prototype->parameters[i];
-    if (is_absent(prototype, parameter, registers)) {
-      continue;
-    }
-    ct_value_put_text(out, separator);
-    separator = ",";
-    ct_value_put_text(out, "{\"name\":");
-    ct_value_put_json_string(out, parameter->name);
-    ct_value_put_text(out, ",\"type\":");
-    ct_value_put_json_string(out, parameter->type.name);
-    if (bits_of(registers, &parameter->type, &parameter->place, false, &bits)) {
-      put_json_raw(out, &bits);
-      put_json_value(out, &parameter->type, &bits, context);
-      put_json_members(out, &parameter->type, &bits, context);
-    }
-    ct_value_put_text(out, "}");
-  }
-  ct_value_put_text(out, "]");
-}
-
-void
-ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *prototype,
-                          const struct ct_value_registers *registers, const struct ct_value_context *context)
-{
-  struct bits bits;
-  ct_value_put_text(out, "{\"type\":");
-  ct_value_put_json_string(out, prototype->result.name);
-  if (prototype->result.kind != CT_TYPE_VOID && prototype->result_place.piece[0] != 's' &&
-      bits_of(registers, &prototype->result, &prototype->result_place, true, &bits)) {
-    put_json_raw(out, &bits);
-    put_json_value(out, &prototype->result, &bits, context);
-    put_json_members(out, &prototype->result, &bits, context);
-    if (registers->has_error && prototype->sets_errno && is_failure(&prototype->result, &bits)) {
-      const char *name = ct_error_name(registers->error);
-      ct_value_put_format(out, ",\"errno\":%d", registers->error);
-      ct_value_put_text(out, name != NULL ? ",\"error\":" : "");
-      if (name != NULL) {
-        ct_value_put_json_string(out, name);
-      }
-    }
-    put_json_filled(out, prototype, registers);
-  }
-  ct_value_put_text(out, "}");
 }

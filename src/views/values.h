@@ -8,6 +8,7 @@
 #define CT_VIEWS_VALUES_H
 
 #include "base/prototype.h"
+#include "views/value_sink.h"
 #include "views/value_text.h"
 
 enum {
@@ -76,9 +77,18 @@ void ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *
  * [{"name":"fd","type":"int","raw":"0x3","value":3}, ...] and {"type":"int","raw":"0x3","value":3}: raw and what
  * follows only where they were recorded.
  */
+void ct_values_give_arguments(struct ct_value_sink *sink, const struct ct_prototype *prototype,
+                              const struct ct_value_registers *registers, const struct ct_value_context *context);
+void ct_values_give_result(struct ct_value_sink *sink, const struct ct_prototype *prototype,
+                           const struct ct_value_registers *registers, const struct ct_value_context *context);
+/* As text, and as a value of jansson's; NULL: out of memory. */
 void ct_values_put_json_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
                                   const struct ct_value_registers *registers, const struct ct_value_context *context);
 void ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *prototype,
                                const struct ct_value_registers *registers, const struct ct_value_context *context);
+json_t *ct_values_json_arguments(const struct ct_prototype *prototype, const struct ct_value_registers *registers,
+                                 const struct ct_value_context *context);
+json_t *ct_values_json_result(const struct ct_prototype *prototype, const struct ct_value_registers *registers,
+                              const struct ct_value_context *context);
 
 #endif

@@ -114,6 +114,16 @@ memory(void *arg, uint64_t address, void *out, size_t size)
   return size < left ? size : left;
 }
 
+/* The value is what the text says. Takes it. */
+static void
+assert_same(json_t *value, const char *text)
+{
+  json_t *said = json_loads(text, JSON_DECODE_ANY, NULL);
+  assert_true(said != NULL && json_equal(value, said));
+  json_decref(value);
+  json_decref(said);
+}
+
 static void
 check(const char *line, const struct ct_value_registers *registers, const char *arguments, const char *result,
       const char *json_arguments, const char *json_result)
@@ -132,9 +142,11 @@ check(const char *line, const struct ct_value_registers *registers, const char *
   if (json_arguments != NULL) {
     ct_values_put_json_arguments(&out, &prototype, registers, &context);
     assert_string_equal(out.data, json_arguments);
+    assert_same(ct_values_json_arguments(&prototype, registers, &context), out.data);
     ct_value_text_free(&out);
     ct_values_put_json_result(&out, &prototype, registers, &context);
     assert_string_equal(out.data, json_result);
+    assert_same(ct_values_json_result(&prototype, registers, &context), out.data);
     ct_value_text_free(&out);
   }
 }
