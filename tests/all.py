@@ -103,7 +103,7 @@ GROUPS = {
     "libraries": Group(["dlstorm.py --seconds 1 --libraries 20"]),
     "differential": Group(["differential/run.py --percent 50"]),
     "steps": Group(["steps.py"], parts=2),
-    "steps_sql": Group(["stepsql.py"], parts=2, marked="alone"),
+    "steps_sql": Group(["stepsql.py"], parts=2),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
     "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 6"]),
