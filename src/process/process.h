@@ -101,6 +101,12 @@ uint64_t ct_process_injection_name(const struct ct_process *process);
  * that asked them to stop. False when there are more: call it again some time later.
  */
 bool ct_process_release_late(struct ct_process *process);
+/*
+ * A child of the calling thread may have asked it to trace it (PTRACE_TRACEME): it stops for each signal from then on,
+ * the one that is to end it too, and nobody else can let it go on. It is let go. Not while the caller traces somebody
+ * itself.
+ */
+void ct_process_decline_tracing(void);
 /* Resumes a stopped process and detaches ptrace. Only memory access remains. */
 void ct_process_release(struct ct_process *process);
 /* Closes the memory descriptor; kill_it also kills a stopped process. */
