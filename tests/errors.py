@@ -357,27 +357,10 @@ def debug_info_names_a_fifo(scene):
                 raise AssertionError(f"{name}, {words[0]}: status {status}: {err}")
 
 
-TRACEME = """
-#include <signal.h>
-#include <stdio.h>
-#include <sys/ptrace.h>
-#include <unistd.h>
-static void on_signal(int number) { (void)number; }
-int main(void)
-{
-  signal(SIGUSR1, on_signal);
-  if (ptrace(PTRACE_TRACEME, 0, 0, 0) != 0) return 3;
-  raise(SIGUSR1);
-  execl("/bin/echo", "echo", "went on", NULL);
-  return 4;
-}
-"""
-
-
 @case
 def asks_to_be_traced(scene):
     """A program has its parent trace it (PTRACE_TRACEME), which is contrail: it goes on when a signal has come."""
-    program = scene.compile(scene.write("traceme.c", TRACEME))
+    program = scene.compile("programs/traceme.c")
     status, out, err = scene.run("timeout", "-s", "KILL", "60", scene.contrail, "record", "-o", "out.trace", "--", program)
     if (status, out) != (0, "went on\n"):
         raise AssertionError(f"status {status}: {out!r} {err!r}")
