@@ -677,7 +677,7 @@ def losses(scene):
     """Lost events are a row of their own where all is shown, and what is left of calls counts the same."""
     program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")
     recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "leaf", "--trace", "pair", "--no-args",
-                                 "--ring-size", "4", "--no-wait", "--", program, str(scene.rounds(150000, 300000))], stdin=subprocess.DEVNULL,
+                                 "--ring-size", "4", "--no-wait", "--", program, "300000"], stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for("events", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
     recorder.send_signal(signal.SIGSTOP)

@@ -419,7 +419,7 @@ def check_dropped(scene, *words):
     """Events were lost before the recorder was killed: how many is in the blocks, whatever the manifest says."""
     program = scene.build(COUNT)
     process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, *words, "--no-wait", "--args", "--trace", "step", "--",
-                          program, "100000000", "rests")
+                          program, "100000000")
     wait_for("the session", lambda: "program" in scene.run(scene.contrail, "sessions"))
     wait_for("events", lambda: scene.session(process)["events"])
     target = scene.session(process)["pid"]
