@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FEW = 64 }; /* values that are sorted by insertion */
+
 static int
 add_block(struct ct_histogram *h, unsigned block)
 {
@@ -197,9 +199,33 @@ ct_histogram_quantile(const struct ct_histogram *h, uint32_t permille)
   return 0;
 }
 
+/* Most functions are called a few times: of these no table of all buckets is made. */
+static void
+each_of_few(const struct ct_histogram *h, void (*visit)(void *arg, unsigned bucket, uint64_t count), void *arg)
+{
+  uint16_t sorted[FEW];
+  unsigned count = (unsigned)h->count;
+  for (unsigned i = 0; i < count; i++) {
+    unsigned at = i;
+    for (; at > 0 && sorted[at - 1] > h->log[i]; at--) {
+      sorted[at] = sorted[at - 1];
+    }
+    sorted[at] = h->log[i];
+  }
+  for (unsigned i = 0, next; i < count; i = next) {
+    for (next = i + 1; next < count && sorted[next] == sorted[i]; next++) {
+    }
+    visit(arg, sorted[i], next - i);
+  }
+}
+
 static void
 each_of_log(const struct ct_histogram *h, void (*visit)(void *arg, unsigned bucket, uint64_t count), void *arg)
 {
+  if (h->count <= FEW) {
+    each_of_few(h, visit, arg);
+    return;
+  }
   uint16_t counts[CT_HISTOGRAM_BLOCKS * CT_HISTOGRAM_BUCKETS] = {0};
   for (uint64_t i = 0; i < h->count; i++) {
     counts[h->log[i]]++;
