@@ -27,6 +27,10 @@ from processes import state_of
 QUERIES = 200
 HEADER_BYTES = 128  # of a block
 COLUMNS = ("id", "parent_id", "thread", "tid", "process", "function", "module", "start", "duration", "depth", "stack")
+# Of these the index's statistics tell how many rows there are.
+COUNTED = ("SELECT function, count(*) AS n FROM spans GROUP BY function ORDER BY function", "SELECT count(*) AS n FROM spans",
+           "SELECT DISTINCT function FROM spans ORDER BY function LIMIT 50", "SELECT function, module, count(*) AS n FROM spans GROUP BY "
+           "function, module ORDER BY 1, 2")
 HIDDEN = ("function_id",)  # of these only WHERE is asked: replay does not tell functions of one name apart
 LOOP = r"""
 #include <stdio.h>
@@ -138,14 +142,14 @@ def compare(scene, rows, traces=(), queries=None):
     number_rows(scene, rows, traces or [scene.trace])
     queries = queries or scene.rounds(QUERIES // 2, QUERIES)
     lots, db = random.Random(seed), database(rows)
-    texts = [query(lots, rows) for _ in range(queries)]
+    texts = [query(lots, rows) for _ in range(queries)] + list(COUNTED)
     out = scene.run(scene.contrail, "sql", "--json", *(traces or [scene.trace]), ";\n".join(texts))
     answers, decoder, at = [], json.JSONDecoder(), 0
     while at < len(out.rstrip()):
         answer, at = decoder.raw_decode(out, at)
         answers.append(answer)
         at += 1
-    expect(len(answers) == queries, f"seed {seed}: {len(answers)} answers")
+    expect(len(answers) == len(texts), f"seed {seed}: {len(answers)} answers")
     for text, answer in zip(texts, answers):
         cursor = db.execute(text)
         want = [dict(zip([c[0] for c in cursor.description], row)) for row in cursor]
@@ -478,6 +482,16 @@ def id_and_parent(scene):
         for where in (f"id = {row['id']} AND parent_id = {parent}", f"parent_id = {parent} AND id = {row['id']}"):
             got = scene.sql(f"SELECT count(*) AS n FROM spans WHERE {where}")
             expect(got == [{"n": want}], f"{where}: {got}")
+
+
+@case
+def rowid(scene):
+    """It is the call's id; where no call is looked at there is none, and that is said."""
+    scene.own(OWN)
+    row = scene.sql("SELECT id, rowid AS r FROM spans WHERE function = 'main'")
+    expect(row and row[0]["id"] == row[0]["r"], str(row))
+    result = scene.execute(scene.contrail, "sql", scene.trace, "SELECT function, max(rowid) FROM spans GROUP BY function")
+    expect(result.returncode == 1 and "ask for id" in result.stderr, str(result))
 
 
 @case

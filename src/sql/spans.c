@@ -66,7 +66,8 @@ static const struct {
     {C_FLAGS, SQLITE_INDEX_CONSTRAINT_LIKE, 'u', false, 1e-4},
 };
 enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]), LONGEST_MOST = 400000 }; /* spans, of 112 bytes */
-#define LIMIT_LETTER 'L'
+#define LIMIT_LETTER   'L'
+#define COUNTED_LETTER 'c' /* alone */
 
 /* Of one source, kept from one row of a join to the next. */
 struct asked_functions {
@@ -98,6 +99,7 @@ struct spans_cursor {
   struct ct_span *merged; /* the longest of several sources, with where each is from */
   uint32_t *merged_source;
   size_t merged_count, merged_at;
+  struct ct_sql_counting counting;
 };
 
 static int
@@ -131,6 +133,16 @@ is_few(const struct ct_sql_table *table, sqlite3_index_info *info, int limit)
          (uint64_t)sqlite3_value_int64(value) <= LONGEST_MOST / (table->sql->source_count + 1);
 }
 
+/* All rows, and nothing of them but their function, together or in the order of the names; or how many there are. */
+static bool
+is_counted(const struct ct_sql_table *table, const sqlite3_index_info *info)
+{
+  bool by_function = info->nOrderBy == 1 && info->aOrderBy[0].iColumn == C_FUNCTION && !info->aOrderBy[0].desc;
+  uint64_t used = by_function ? 1u << C_FUNCTION | 1u << C_MODULE : 0;
+  return info->nConstraint == 0 && (by_function || info->nOrderBy == 0) && (info->colUsed & ~used) == 0 &&
+         ct_sql_can_count(table->sql);
+}
+
 static int
 spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
 {
@@ -161,6 +173,11 @@ spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
     info->aConstraintUsage[limit].argvIndex = count;
     info->orderByConsumed = 1;
     rows *= 1e-3;
+  }
+  if (is_counted((struct ct_sql_table *)base, info)) {
+    letters[count++] = COUNTED_LETTER;
+    info->orderByConsumed = 1;
+    rows *= 0.1;
   }
   letters[count] = '\0';
   info->idxStr = sqlite3_mprintf("%s", letters);
@@ -200,6 +217,7 @@ forget_query(struct spans_cursor *c)
   free(c->name);
   free(c->merged);
   free(c->merged_source);
+  ct_sql_counting_end(&c->counting);
   sqlite3_vtab_cursor base = c->base;
   struct ct_sql *sql = c->sql;
   struct asked_functions functions = c->functions;
@@ -583,6 +601,9 @@ spans_filter(sqlite3_vtab_cursor *base, int plan, const char *letters, int argc,
   for (int i = 0; i < argc; i++) {
     take_argument(c, letters[i], argv[i]);
   }
+  if (letters[0] == COUNTED_LETTER) {
+    return ct_sql_counting_begin(&c->counting, c->sql) == 0 ? SQLITE_OK : ct_sql_table_failed(base->pVtab);
+  }
   if (c->is_empty) {
     c->source = c->sql->source_count;
     return SQLITE_OK;
@@ -599,6 +620,10 @@ static int
 spans_next(sqlite3_vtab_cursor *base)
 {
   struct spans_cursor *c = (struct spans_cursor *)base;
+  if (c->counting.is_on) {
+    ct_sql_counting_next(&c->counting);
+    return SQLITE_OK;
+  }
   if (c->merged != NULL) {
     step_merged(c);
     return SQLITE_OK;
@@ -609,7 +634,8 @@ spans_next(sqlite3_vtab_cursor *base)
 static int
 spans_eof(sqlite3_vtab_cursor *base)
 {
-  return ((struct spans_cursor *)base)->span == NULL;
+  const struct spans_cursor *c = (const struct spans_cursor *)base;
+  return c->counting.is_on ? c->counting.at == c->counting.count : c->span == NULL;
 }
 
 static void
@@ -666,6 +692,10 @@ spans_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
   const struct spans_cursor *c = (const struct spans_cursor *)base;
   const struct ct_sql_source *source = &c->sql->sources[c->source];
   const struct ct_span *s = c->span;
+  if (c->counting.is_on) {
+    ct_sql_counting_result(&c->counting, column == C_MODULE, out);
+    return SQLITE_OK;
+  }
   switch (column) {
   case C_ID:
     result_id(out, source, s->thread, s->ordinal);
@@ -732,6 +762,10 @@ spans_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
   const struct spans_cursor *c = (const struct spans_cursor *)base;
   const struct ct_sql_source *source = &c->sql->sources[c->source];
   const struct ct_span *s = c->span;
+  if (c->counting.is_on) {
+    ct_fail(&c->sql->diag, CT_EINVAL, "spans have no rowid where only their functions are asked for: ask for id");
+    return ct_sql_table_failed(base->pVtab);
+  }
   uint64_t id = ct_span_id_in(source->trace, s->thread, s->ordinal);
   *rowid = id != 0 ? (int64_t)id : ct_sql_row_number(source->thread_base + s->thread, s->end_tsc, s->depth);
   return SQLITE_OK;

@@ -117,6 +117,32 @@ struct ct_sql_rows {
 extern const struct ct_sql_rows ct_sql_rows_tables[]; /* tables.c; name NULL ends */
 int ct_sql_rows_register(struct ct_sql *sql);
 
+/* spans_counted.c: spans as rows of which only the function is asked: so many of each, in the order of their names. */
+struct ct_sql_counted {
+  const struct ct_sql_source *source;
+  uint64_t rows;
+  uint32_t fn;
+};
+struct ct_sql_counting {
+  bool is_on;
+  struct ct_sql_counted *list;
+  size_t count, at; /* at: of the row at hand */
+  uint64_t before;  /* rows of that function that came before it */
+};
+bool ct_sql_can_count(const struct ct_sql *sql); /* all of the traces is asked about */
+/* 0, or sql->diag says what is the matter. It goes to ct_sql_counting_end, which accepts a zeroed one. */
+int ct_sql_counting_begin(struct ct_sql_counting *counting, struct ct_sql *sql);
+void ct_sql_counting_end(struct ct_sql_counting *counting);
+void ct_sql_counting_result(const struct ct_sql_counting *counting, bool module, sqlite3_context *out);
+static inline void
+ct_sql_counting_next(struct ct_sql_counting *counting)
+{
+  if (++counting->before == counting->list[counting->at].rows) {
+    counting->at++;
+    counting->before = 0;
+  }
+}
+
 /* spans.c, events.c: what is read out of blocks. */
 int ct_sql_spans_register(struct ct_sql *sql);
 extern const char *const ct_sql_spans_columns;
