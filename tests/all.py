@@ -52,7 +52,7 @@ GROUPS = {
     "witness_values": Group(["valuesgdb.py"]),
     "detail": Group(["detail.py", "run.py --record=--detail=all --few --share=0.2 --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
                      "--filter=graph/gcc-O2-witness --filter=longjmp/gcc-O2-witness --filter=recursion/gcc-O2-witness"]),
-    "errors": Group(["errors.py"], "waits", marked="late"),
+    "errors": Group(["errors.py", "usage.py"], "waits", marked="late"),
     "crash": Group(["crash.py"], "waits", parts=2, marked="late"),
     "output": Group(["output.py"], "waits"),
     "attach": Group(["attach.py --turns 2"], "late", parts=2),

@@ -88,8 +88,9 @@ static const struct ct_option options[] = {
      .apply = ct_apply_flag,
      .offset = offsetof(struct attach, options.follow)},
     {.name = "live",
-     .help = "show its functions meanwhile, as contrail top does: a screen with keys, or tables where standard input or "
-             "output is no terminal. Its key q leaves the screen; Ctrl-C detaches",
+     .help =
+         "show its functions meanwhile, as contrail top does: a screen with keys, or tables where standard input or "
+         "output is no terminal. Its key q leaves the screen; Ctrl-C detaches",
      .against = "last max-size",
      .apply = ct_apply_flag,
      .offset = offsetof(struct attach, live)},
@@ -107,6 +108,10 @@ static const struct ct_option options[] = {
 static int
 take_operands(struct attach *attach, int argc, char **argv)
 {
+  if (optind >= argc && argc > 2 && strcmp(argv[argc - 2], "--detail") == 0) {
+    return ct_usage_error(&ct_command_attach, "which process? '%s' is the pattern of --detail (--detail all PID)",
+                          argv[argc - 1]);
+  }
   if (optind >= argc) {
     return ct_usage_error(&ct_command_attach, "which process?");
   }

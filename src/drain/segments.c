@@ -19,10 +19,6 @@ enum on_hole {
   HOLE_LOSE,    /* no time to wait */
 };
 
-#define PIECE                                                                                                          \
-  256u /* events of a full segment that are read before the next are: those come into the cache meanwhile              \
-        */
-
 static inline bool
 is_whole(const struct ct_ring_event *event, uint32_t tag, uint64_t *word)
 {
@@ -133,7 +129,7 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
       }
       at++;
     }
-    if (on_hole == HOLE_LOSE) {
+    if (at > hole && on_hole == HOLE_LOSE) { /* it may have become whole meanwhile */
       thread->holes += at - hole;
       drain_drop(drain, thread, CT_DROP_INTERRUPTED, at - hole);
       ct_encode_lost(thread->encoder, drain_thread_last(thread), at - hole);

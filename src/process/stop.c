@@ -434,6 +434,8 @@ stop_until(struct ct_process *process, uint64_t deadline, struct ct_stopped *sto
     snprintf(name, sizeof(name), "%d", (int)stuck);
     ct_fail(diag, code, "cannot stop the threads of process %d: thread %d does not stop (its state is %c)",
             (int)process->pid, (int)stuck, task_state(process->pid, name));
+  } else if (code == CT_ESRCH) {
+    ct_fail(diag, code, "process %d has ended", (int)process->pid);
   } else if (code != 0) {
     ct_fail(diag, code, "cannot stop the threads of process %d: %s", (int)process->pid, ct_err_text(code));
   }

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Words that no command understands: one line on stderr that says what is wrong, status 2, nothing on stdout.
+
+    tests/usage.py [--filter PATTERN] [--build DIR]
+"""
+from harness import Scene, case, main
+
+
+def usage_error(scene, words, part, guesses=False):
+    result = scene.execute(scene.contrail, *words)
+    got, out, err = result.returncode, result.stdout, result.stderr
+    if got != 2 or out or len(err.splitlines()) != 1 or part not in err or ("perhaps" in err) != guesses:
+        raise AssertionError(f"status {got}, stdout {out!r}, stderr {err!r}")
+
+
+@case
+def mistyped(scene):
+    """A command or an option that is nearly one of ours: the one that may be meant is named."""
+    for words, hint in [(["reprot"], "perhaps report?"), (["recrod", "--", "true"], "perhaps record?"),
+                        (["report", "--functoin", "x"], "perhaps --function?"),
+                        (["record", "--exculde=x", "--", "true"], "perhaps --exclude?"), (["frobnicate"], "unknown command"),
+                        (["plan", "--frobnicate", "x"], "unknown option")]:
+        usage_error(scene, words, hint, "perhaps" in hint)
+
+
+@case
+def given_twice(scene):
+    """An option with a value replaces no earlier one silently: it is refused, or adds up."""
+    for words in [["report", "--sort", "self", "-s", "calls"], ["replay", "-n", "3", "--limit", "4"], ["report", "-F", "a", "-f", "b"],
+                  ["record", "-o", "a", "--output", "b", "--", "true"], ["plan", "--mode", "full", "--mode", "light", "/bin/true"]]:
+        usage_error(scene, words, "is given twice")
+    result = scene.execute(scene.contrail, "plan", "--exclude", "main", "--exclude", "exit", "/bin/true")
+    if result.returncode != 0:
+        raise AssertionError(f"--exclude does not add up: {result.stderr}")
+
+
+@case
+def contradictions(scene):
+    """Two options of which one would silently win are refused; so are operands that nobody looks at."""
+    for words in [["report", "--time", "cpu", "--raw"], ["record", "--args", "--no-args", "--", "true"], ["report", "--family", "-t", "1"],
+                  ["record", "--no-wait", "--lossless", "--", "true"], ["output", "--stderr", "--stdout"],
+                  ["record", "--sample", "2", "--no-sampling", "--", "true"]]:
+        usage_error(scene, words, "contradict each other")
+    usage_error(scene, ["report", "--s", "x"], "may be one of --sort, --source")
+    usage_error(scene, ["report", "--sort", "x"], "--sort 'x' is none of: total self")
+    usage_error(scene, ["report", "--json=yes"], "takes no value")
+    usage_error(scene, ["help", "report", "replay"], "is too much")
+    usage_error(scene, ["version", "x"], "is too much")
+    usage_error(scene, ["attach", "--detail", "4711"], "'4711' is the pattern of --detail")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
