@@ -579,6 +579,40 @@ def recorded(scene):
     return f"{turns} times"
 
 
+FORBIDS = r"""
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define ALLOW(n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, n, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+__attribute__((noinline)) int work(int n) { for (int i = 0; i < 1000; i++) { n += i; __asm__ volatile("" : "+r"(n)); } return n; }
+void *forbids(void *unused) {
+  char byte;
+  struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)), ALLOW(SYS_read),
+    ALLOW(SYS_write), ALLOW(SYS_exit_group), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)};
+  struct sock_fprog filter = {sizeof code / sizeof *code, code};
+  work(1);
+  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0); /* a probe, which fails */
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter)) _exit(2);
+  write(1, "ready\n", 6);
+  work(2);
+  read(0, &byte, 1);
+  work(3);
+  _exit(7);
+}
+int main(int argc, char **argv) {
+  pthread_t thread;
+  if (argc < 2) forbids(0);
+  pthread_create(&thread, 0, forbids, 0);
+  for (int i = 0; ; i++) work(i), usleep(1000);
+}
+"""
+
+
 @case
 def under_a_filter(scene):
     """A thread whose seccomp filter kills for what translated code does: it is recorded up to there, or not at all, and never
