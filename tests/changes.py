@@ -209,6 +209,7 @@ def busy(scene):
             expect("attached" in session.stderr.readline(), "not attached")
             trace, hooked = [scene.contrail, "trace", str(pid)], regions_of(pid)
             for _ in range(2):
+                wait_for("the read again, which a stop interrupts: until then it stands before the function", lambda: state_of(pid) == "S")
                 expect("1 could not be hooked: a thread stood in" in scene.run(*trace, "add", "waits"), "it was hooked")
                 expect("not hooked: 1 busy" in scene.run(*trace, "list"), "the reason")
                 scene.run(*trace, "remove", "waits")
