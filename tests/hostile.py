@@ -34,7 +34,7 @@ OPTIONS = (["--detail"], ["--detail", "--members"], ["--args"], ["--budget", "10
            ["--on", "nested > 1us: dump", "--last", "1s"], ["--on", "signal"], ["--on", "leaf > 1us: detail nested"], ["--max-size", "8M"],
            ["--mode", "light"], ["--itrace", "nested", "--itrace-calls", "50"], ["--no-wait", "--ring-size", "2"], ["--max-depth", "3"])
 KINDS_OF_ITRACE = {"steps": "j"}
-STALLS = ("exec", "regions", "vfork", "unmap", "vdso", "frames")
+STALLS = ("exec", "regions", "vfork", "unmap", "vdso", "frames", "family")
 TARGET_MS = 900
 ROUNDS_MIN = 11  # the first kinds in all ways, however busy the machine is
 END_S = 120  # for contrail, from when its target has ended or it was told to end (131,072 files, perhaps)
@@ -207,7 +207,7 @@ def stall(scene):
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         pid = target.stdout.readline().decode().strip()
-        contrail = scene.start("attach", "-o", "trace", pid)
+        contrail = scene.start("attach", *(["--follow"] if scene.kind == "family" else []), "-o", "trace", pid)
         if target.stdout.readline() != b"stalls\n":
             contrail.kill()
             contrail.wait()
@@ -256,7 +256,7 @@ for each_way, (_, kinds_of_way, whose) in WAYS.items():
 WORST = ["stall exec q", "stall vdso q", "stall vfork q", "stall regions q"]
 WORST += ["itrace steps q", "options detail q", "options all q", "options counters t"]
 WORST += [f"{way} {kind} q" for kind in ("counts", "config", "holes", "walks", "all", "inside", "crashes", "handshakes")
-          for way in ("record", "attach", "clean")] + ["stall unmap q", "stall frames q"]
+          for way in ("record", "attach", "clean")] + ["stall unmap q", "stall frames q", "stall family q"]
 
 
 def choose(cases, options):

@@ -30,6 +30,8 @@
 #define STOP_LATER_MS 20000 /* ... of a process that has hooks: it is not left with them for some thread */
 #define ENDING_MS_MIN 1000  /* for each, when many are detached */
 #define UNDO_MS       20000 /* for threads to leave our code; the process runs most of that time */
+#define CHILDREN_MS   10000 /* for all children that were never heard of: there may be any number that do not stop */
+#define HASTE_MS      500   /* ... when somebody wants an end to it */
 
 static int
 stopped_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
@@ -461,10 +463,34 @@ drop_trace:
 
 /* ---- cleaning up ---- */
 
+/* How long it may take; of one process, by itself, as long as each step may. */
+struct haste {
+  const _Atomic uint32_t *expedited;
+  uint64_t deadline_ns; /* 0: none */
+};
+
+static bool
+is_late(struct haste *haste)
+{
+  uint64_t now = ct_now_ns(), soon = now + HASTE_MS * 1000000ull;
+  if (haste->expedited != NULL && haste->deadline_ns > soon &&
+      atomic_load_explicit(haste->expedited, memory_order_relaxed) != 0) {
+    haste->deadline_ns = soon;
+  }
+  return haste->deadline_ns != 0 && now >= haste->deadline_ns;
+}
+
+static int
+left_ms(const struct haste *haste, int most)
+{
+  uint64_t now = ct_now_ns(), left = haste->deadline_ns > now ? (haste->deadline_ns - now) / 1000000u : 0;
+  return haste->deadline_ns == 0 || left > (uint64_t)most ? most : (int)left;
+}
+
 /* The innermost image goes; the process is stopped from the first one on. */
 static int
 clean_one(struct ct_process *process, struct ct_detection *found, size_t cleaned, struct ct_stopped *stopped,
-          struct ct_undone *undone, struct ct_diag *diag)
+          const struct haste *haste, struct ct_undone *undone, struct ct_diag *diag)
 {
   bool is_parents = is_of_its_parent(process, found);
   int code;
@@ -475,15 +501,15 @@ clean_one(struct ct_process *process, struct ct_detection *found, size_t cleaned
   if (cleaned == IMAGES_MAX) {
     return too_many_images(process->pid, diag);
   }
-  if ((stopped->thread_count == 0 && (code = ct_process_stop(process, STOP_MS, stopped, diag)) != 0) ||
+  if ((stopped->thread_count == 0 && (code = ct_process_stop(process, left_ms(haste, STOP_MS), stopped, diag)) != 0) ||
       (is_parents && (code = separate(stopped, found, diag)) != 0)) {
     return code;
   }
-  return ct_undo(stopped, found, UNDO_MS, NULL, undone, diag);
+  return ct_undo(stopped, found, left_ms(haste, UNDO_MS), NULL, undone, diag);
 }
 
 static int
-clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
+clean(pid_t pid, const struct haste *haste, struct ct_clean_report *report, struct ct_diag *diag)
 {
   struct ct_process process = {.mem_fd = -1, .pidfd = -1};
   struct ct_detection found;
@@ -497,9 +523,10 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
   if (code != 0) {
     return code;
   }
+  process.expedited = haste->expedited;
   size_t cleaned = 0;
   while ((code = ct_detect(&process, &found, diag)) == 0) {
-    code = clean_one(&process, &found, cleaned, &stopped, &undone, diag);
+    code = clean_one(&process, &found, cleaned, &stopped, haste, &undone, diag);
     ct_detection_free(&found);
     if (code != 0) {
       break;
@@ -581,19 +608,25 @@ add_pid(void *context, pid_t pid)
 static void
 clean_children(struct ct_session *session, const struct ct_inside *inside)
 {
+  struct haste haste = {&first_of(session)->sync.expedited, ct_now_ns() + CHILDREN_MS * 1000000ull};
   size_t cleaned = 1;
   session->recording.image.ring->inside = *inside;
   for (size_t round = 0; round < CLEAN_ROUNDS && cleaned != 0; round++) {
     struct pids pids = {0};
     ct_process_descendants(session->target.process.pid, add_pid, &pids);
     cleaned = 0;
-    for (size_t i = 0; i < pids.count; i++) {
+    for (size_t i = 0; i < pids.count && !is_late(&haste); i++) {
       struct ct_clean_report report = {.struct_size = sizeof(report)};
       if (is_unheard(session, pids.items[i], inside)) {
-        cleaned += clean(pids.items[i], &report, NULL) == 0; /* else it has what a child has that is not followed */
+        cleaned += clean(pids.items[i], &haste, &report, NULL) == 0;
       }
     }
     free(pids.items);
+  }
+  if (is_late(&haste)) { /* they have what children have that are not followed */
+    session_note(
+        session,
+        "children of it that contrail had not heard of did not all stop in time: their hooks stay, out of use");
   }
 }
 
@@ -651,6 +684,6 @@ int
 ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
 {
   struct ct_clean_report own = {0};
-  int code = clean(pid, &own, diag);
+  int code = clean(pid, &(struct haste){0}, &own, diag);
   return code == 0 ? ct_sized_give(report, &own, sizeof(own), diag) : code;
 }

@@ -6,6 +6,7 @@
  *   stall regions  a list of thousands of regions, each the same one with millions of patches, which are none
  *   stall unmap    what contrail has mapped is watched by userfaultfd: who unmaps it waits until that has been read
  *   stall vfork    children of vfork that stay as soon as somebody traces their parent
+ *   stall family   children that nobody hears of, forked without a call, in each of which a thread waits in vfork
  *   stall frames   nothing to wait for, but much to look at: the stacks of many threads are full of what a signal
  * leaves stall vdso     nothing to wait for: by the vdso's headers it begins before its file does (whoever believes
  * that writes in front of a buffer what this program likes) stall spaces   what looks like the memory of a killed
@@ -177,6 +178,56 @@ stall_vfork(void)
   }
 }
 
+/* No call, so that no hook sees it. */
+static inline __attribute__((always_inline)) long
+call_kernel(long number, long a, long b, long c)
+{
+  long result;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+  return result;
+}
+
+/* In a child: its only thread waits for a child of its own, which shares its memory, but not its stack. Both die with
+ * us. */
+static inline __attribute__((always_inline, noreturn)) void
+wait_in_vfork(void)
+{
+  static uint8_t stack[4096];
+  call_kernel(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0);
+  __asm__ volatile(
+      "syscall\n\t"
+      "test %%eax, %%eax\n\t"
+      "jnz 2f\n\t"
+      "mov %[prctl], %%eax\n\t"
+      "mov %[signal], %%edi\n\t"
+      "mov %[kill], %%esi\n\t"
+      "syscall\n"
+      "1: mov %[pause], %%eax\n\t"
+      "syscall\n\t"
+      "jmp 1b\n"
+      "2:"
+      :
+      : "a"(SYS_clone), "D"(CLONE_VM | CLONE_VFORK | SIGCHLD), "S"(stack + sizeof(stack)),
+        "d"(0), [prctl] "i"(SYS_prctl), [signal] "i"(PR_SET_PDEATHSIG), [kill] "i"(SIGKILL), [pause] "i"(SYS_pause)
+      : "rcx", "r11", "memory");
+  for (;;) {
+    call_kernel(SYS_pause, 0, 0, 0);
+  }
+}
+
+static void
+stall_family(void)
+{
+  enum { CHILDREN = 40 };
+  signal(SIGCHLD, SIG_IGN);
+  for (int i = 0; i < CHILDREN; i++) {
+    if (call_kernel(SYS_fork, 0, 0, 0) == 0) {
+      wait_in_vfork();
+    }
+  }
+  report_that_it_stalls();
+}
+
 __attribute__((noinline)) static void *
 wait_above(void *room, size_t bytes)
 {
@@ -320,6 +371,8 @@ main(int argc, char **argv)
     stall_unmap();
   } else if (strcmp(what, "vfork") == 0) {
     stall_vfork();
+  } else if (strcmp(what, "family") == 0) {
+    stall_family();
   }
   for (;;) {
     pause_ms(1000);
