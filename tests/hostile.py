@@ -7,7 +7,7 @@ left by a killed contrail and cleaned; and its instructions are recorded, while 
 tracer share. Whatever becomes of the target: contrail ends in time, by itself or by SIGTERM, with a status and a line,
 not by a signal, and AddressSanitizer finds nothing where it is built with it (make asan).
 
-    tests/hostile.py [--seconds N] [--seed N] [--filter 'WAY WHAT WHO'] [--build DIR] [--keep]
+    tests/hostile.py [--seconds N] [--patience N] [--seed N] [--filter 'WAY WHAT WHO'] [--build DIR] [--keep]
 
 Each case once, those first that have found most; then by lot, for as long as --seconds allows. The first ones are played
 however long they take. With --seconds 3600 and the build of `make asan` it is the long run. The seed of a round is in what
@@ -66,8 +66,9 @@ class Scene(harness.Scene):
             return subprocess.Popen([self.contrail, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
                                     stdout=subprocess.DEVNULL, stderr=log, env=dict(os.environ, **SANITIZERS))
 
-    def judge(self, process, what, timeout=END_S, told=False):
+    def judge(self, process, what, told=False):
         """Waits for the end of a contrail; told: it was sent SIGTERM, perhaps before it was ready for that."""
+        timeout = self.options.patience
         try:
             status = process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -94,7 +95,7 @@ class Scene(harness.Scene):
         if not shutil.which("gdb"):
             return ""
         result = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 12"], capture_output=True,
-                                text=True, errors="replace", timeout=60, check=False)
+                                text=True, errors="replace", timeout=300, check=False)
         return result.stdout[-6000:]
 
     def read(self):
@@ -279,6 +280,7 @@ def rounds(cases, options):
 
 def arguments(parser):
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--patience", type=float, default=END_S, metavar="SECONDS", help="for contrail to end, on a busy machine")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.set_defaults(rounds=0)
 
