@@ -9,7 +9,7 @@ import socket
 import subprocess
 
 import harness
-from harness import case, expect, main, need, wait_for
+from harness import Running, Skip, case, expect, main, need, wait_for
 
 SECONDS = 120
 CRASHES = r"""
@@ -272,6 +272,32 @@ def over_a_port(scene):
                           (("--stdio", "--listen", "0", folder), 2)):
         wrong = scene.execute(scene.contrail, "debug", *words)
         expect(wrong.returncode == status and wrong.stderr.count("\n") in (1, 2), f"{words}: {wrong}")
+
+
+@case
+def over_a_port_of_others(scene):
+    """--listen: who connects can have files read, so another user is turned away; whose recording it is comes after him."""
+    if os.geteuid() != 0:
+        raise Skip("needs root, to be somebody else")
+    ask = """
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.settimeout(60)
+try:
+    s.sendall(bytes.fromhex(sys.argv[2]))
+    sys.stdout.write(repr(s.recv(100)))
+except OSError as error:
+    sys.stdout.write(repr(error))
+"""
+    folder, question = scene.recorded(), packet(b"vFile:open:" + b"/etc/shadow".hex().encode() + b",0,0")
+    with Running([scene.contrail, "debug", "--listen", "0", folder], stderr=subprocess.PIPE, text=True) as server:
+        port = re.search(r"target remote :(\d+)", server.stderr.readline()).group(1)
+        other = scene.run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", ask, port, question.hex())
+        expect("F1" not in other and (other == "b''" or "Error" in other), f"another user was answered: {other}")
+        expect("another user" in server.stderr.readline(), "it is not said")
+        own = scene.run("/usr/bin/python3", "-c", ask, port, question.hex())
+        expect(own.startswith("b'+"), f"{own}")
+        expect(server.wait(SECONDS) == 0, f"status {server.returncode}")
 
 
 @case

@@ -150,6 +150,52 @@ run_gdb(struct ct_debug *debug, const struct debug *wanted)
   return code != CT_EXIT_OK ? code : WIFEXITED(status) ? WEXITSTATUS(status) : CT_EXIT_FAILED;
 }
 
+/*
+ * Whoever is served can have files read in our name, so it must be a process of our user, or root's. A socket of the
+ * loopback has no credentials; the kernel's table of connections has the owner of the other end.
+ */
+static bool
+is_from_us(int peer)
+{
+  enum { ESTABLISHED = 1 };
+  struct sockaddr_in own = {0}, other = {0};
+  socklen_t own_length = sizeof(own), other_length = sizeof(other);
+  char line[256];
+  bool is = false;
+  FILE *table = fopen("/proc/self/net/tcp", "re");
+  if (table == NULL || getsockname(peer, (struct sockaddr *)&own, &own_length) != 0 ||
+      getpeername(peer, (struct sockaddr *)&other, &other_length) != 0) {
+    other.sin_port = 0; /* as nobody has it */
+  }
+  while (table != NULL && fgets(line, sizeof(line), table) != NULL) {
+    unsigned from, from_port, to, to_port, state, uid;
+    if (sscanf(line, "%*u: %x:%x %x:%x %x %*x:%*x %*x:%*x %*x %u", &from, &from_port, &to, &to_port, &state, &uid) ==
+            6 &&
+        from == other.sin_addr.s_addr && from_port == ntohs(other.sin_port) && to == own.sin_addr.s_addr &&
+        to_port == ntohs(own.sin_port) && state == ESTABLISHED) {
+      is = uid == geteuid() || uid == 0;
+    }
+  }
+  if (table != NULL) {
+    fclose(table);
+  }
+  return is;
+}
+
+/* The first connection of our own; negative: there is none. */
+static int
+accept_ours(int fd)
+{
+  for (;;) {
+    int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    if (peer < 0 || is_from_us(peer)) {
+      return peer;
+    }
+    close(peer);
+    fprintf(stderr, "contrail: a connection of another user was refused\n");
+  }
+}
+
 static int
 listen_at(struct ct_debug *debug, const char *text)
 {
@@ -172,7 +218,7 @@ listen_at(struct ct_debug *debug, const char *text)
     return code;
   }
   fprintf(stderr, "contrail: in gdb: target remote :%u\n", ntohs(address.sin_port));
-  int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+  int peer = accept_ours(fd);
   close(fd);
   if (peer < 0) {
     return failed("a connection");
