@@ -7,6 +7,7 @@ program from each other; that a planted change is found, and comes first.
 """
 import json
 import os
+import shutil
 
 import harness
 from harness import Skip, case, expect, main
@@ -277,6 +278,36 @@ def two_runs(scene):
             seen += [row["name"] for row in states(diff, "changed").values()]
     expect(functions > 1000 and changed <= functions / 200, f"{changed} of {functions} functions in {pairs} pairs: {seen}")
     return f"{changed} of {functions} functions in {pairs} pairs"
+
+
+PARENT = r"""
+#define OWN __attribute__((noinline, noclone))
+OWN void empty(void) { __asm__ volatile(""); }
+OWN void parent(void) { for (int i = 0; i < 100000; i++) { empty(); } }
+OWN unsigned work(unsigned n) { unsigned s = n; for (int i = 0; i < 3000; i++) { s = s * 31 + (s >> 3); } return s; }
+int main(void) { unsigned s = 0; for (int i = 0; i < 2; i++) { parent(); s += work(i); } return s == 1; }
+"""
+
+
+@case
+def dearer_hooks(scene):
+    """What hooks cost differs from recording to recording: the time of a function that makes many calls has not changed by that."""
+    before = scene.recorded("a", scene.compile(scene.write("parent.c", PARENT), "-O2"))
+    after = shutil.copytree(before, scene.path("b"))
+    os.remove(os.path.join(after, INDEX)) if os.path.exists(os.path.join(after, INDEX)) else None
+    with open(os.path.join(after, "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    manifest["hook_costs"] = {key: 0.6 * cost for key, cost in manifest["hook_costs"].items()}
+    with open(os.path.join(after, "manifest.json"), "w", encoding="utf-8") as file:
+        json.dump(manifest, file)
+    for words in (["--time", "cpu"], []):
+        diff = scene.diff("--all", *words, before, after)
+        rows = states(diff, *diff["counts"])
+        expect(rows["parent"]["self_change_ns"] > 1e6, f"the hooks make no difference: {rows['parent']}")
+        changed = states(diff, "changed")
+        expect(not changed, f"{words}: {list(changed.values())[:3]}")
+    text = scene.run(scene.contrail, "diff", before, after)
+    expect("hooks took" in text and "nothing has changed beyond noise" in text, text)
 
 
 @case

@@ -183,7 +183,8 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
          struct ct_diag *diag)
 {
   struct ct_index_sums kept;
-  unsigned parts = want == SUMS_IF_PRESENT || want == SELVES   ? CT_INDEX_SUMS
+  unsigned parts = want == SUMS_IF_PRESENT                     ? CT_INDEX_SUMS
+                   : want == SELVES                            ? CT_INDEX_SUMS | CT_INDEX_TREES
                    : want == TREES || want == TREES_IF_PRESENT ? CT_INDEX_TREES
                                                                : CT_INDEX_ALL;
   int code = ct_index_sums_init(&kept, index->trace);

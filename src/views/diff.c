@@ -134,6 +134,7 @@ fill_side(const struct ct_profile *profile, const struct ct_profile_function *fu
   }
   side->self = (double)numbers->self_ns;
   side->calls = numbers->calls;
+  memcpy(side->children, function->children, sizeof(side->children));
 }
 
 static bool
@@ -252,12 +253,22 @@ compare_rows(const void *a, const void *b)
   return order != 0 ? order : strcmp(ct_diff_function(x)->module, ct_diff_function(y)->module);
 }
 
+static struct ct_noise_hooks
+hooks_differ(const struct ct_noise_hooks *b, const struct ct_noise_hooks *a)
+{
+  struct ct_noise_hooks by = {.own = fabs(a->own - b->own)};
+  for (int i = 0; i < CT_CHILDREN; i++) {
+    by.child[i] = fabs(a->child[i] - b->child[i]);
+  }
+  return by;
+}
+
 int
 ct_diff_make(const struct ct_profile profiles[2], const struct ct_diff_options *options, struct ct_diff *diff)
 {
   uint64_t b = profiles[0].preempted_ns, a = profiles[1].preempted_ns;
-  *diff =
-      (struct ct_diff){.noise = {.disturbance = (double)(b > a ? b : a) / (options->time == CT_TIME_CPU ? 100 : 1)}};
+  *diff = (struct ct_diff){.noise = {.disturbance = (double)(b > a ? b : a) / (options->time == CT_TIME_CPU ? 100 : 1),
+                                     .hooks = hooks_differ(&profiles[0].hooks, &profiles[1].hooks)}};
   int code = match(profiles, diff);
   for (size_t i = 0; i < diff->count; i++) {
     fill(profiles, &diff->rows[i]);

@@ -81,9 +81,9 @@ put_json(const struct ct_profile profiles[2], const struct ct_diff *diff, size_t
   ct_report_put_counted(out, &counted);
   fprintf(out,
           "\"noise\":{\"common_factor\":%.6f,\"spread\":%.6f,\"call_ns\":%.1f,\"overdispersion\":%.3f,\"disturbance_"
-          "ns\":%.0f},\n",
-          diff->noise.common, diff->noise.spread, diff->noise.call, diff->noise.overdispersion,
-          diff->noise.disturbance);
+          "ns\":%.0f,\"hooks_ns\":%.1f,\"hooks_in_caller_ns\":%.1f},\n",
+          diff->noise.common, diff->noise.spread, diff->noise.call, diff->noise.overdispersion, diff->noise.disturbance,
+          diff->noise.hooks.own, diff->noise.hooks.child[CT_CHILDREN_CALLS]);
   fputs("\"functions\":[", out);
   for (size_t i = 0; i < shown && code == 0; i++) {
     fputs(i == 0 ? "\n" : ",\n", out);
@@ -124,6 +124,14 @@ put_head(const struct ct_profile profiles[2], FILE *out)
   }
 }
 
+#define HOOKS_SAID_NS 2.0 /* a call */
+
+static double
+ns_of(const struct ct_noise_hooks *hooks)
+{
+  return hooks->own + hooks->child[CT_CHILDREN_CALLS];
+}
+
 static void
 put_noise(const struct ct_profile profiles[2], const struct ct_diff *diff, const struct ct_diff_options *options,
           FILE *out)
@@ -137,6 +145,13 @@ put_noise(const struct ct_profile profiles[2], const struct ct_diff *diff, const
   if (fabs(common) >= 0.5) {
     fprintf(out, "most functions took %.1f %% %s, which is taken as the machine's\n", fabs(common),
             common > 0 ? "longer" : "less");
+  }
+  if (ns_of(&diff->noise.hooks) >= HOOKS_SAID_NS) {
+    fprintf(
+        out,
+        "hooks took %.0f ns a call before, %.0f after: by that difference times of calls, and of what makes many, are "
+        "not known\n",
+        ns_of(&profiles[0].hooks), ns_of(&profiles[1].hooks));
   }
   fprintf(out, "noise: times of functions that have not changed differ by %.1f %%", 100 * diff->noise.spread);
   uint64_t preempted =

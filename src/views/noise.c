@@ -287,6 +287,17 @@ judge_calls(const struct ct_noise *noise, double z, struct ct_noise_pair *pair)
   pair->is_calls_changed = pair->has_calls && fabs(pair->calls_change) > pair->calls_noise;
 }
 
+/* What the hooks of its calls, and of those made in it, may have added to its time, or taken from it. */
+static double
+hooks_of(const struct ct_noise *noise, const struct ct_noise_pair *pair)
+{
+  double sum = noise->hooks.own * ((double)pair->before.calls + (double)pair->after.calls);
+  for (int i = 0; i < CT_CHILDREN; i++) {
+    sum += noise->hooks.child[i] * ((double)pair->before.children[i] + (double)pair->after.children[i]);
+  }
+  return sum / 2;
+}
+
 static void
 judge_many(const struct ct_noise *noise, double level, double z, struct ct_noise_pair *pair)
 {
@@ -298,7 +309,8 @@ judge_many(const struct ct_noise *noise, double level, double z, struct ct_noise
   double within = ct_noise_quantile(level, batches - 1) * sqrt(variance_of(pair)) * (scale > 1 ? scale : 1);
   double between = z * noise->spread * (pair->before.self + pair->after.self) / 2;
   double calls = before != after ? z * mean * sqrt(noise->overdispersion * (before + after)) : 0;
-  pair->self_noise = sqrt(within * within + between * between + calls * calls) + noise->call * (before + after) / 2;
+  pair->self_noise = sqrt(within * within + between * between + calls * calls) + noise->call * (before + after) / 2 +
+                     hooks_of(noise, pair);
   pair->is_self_changed = fabs(pair->after.self / noise->common - pair->before.self) > pair->self_noise;
 }
 
@@ -309,9 +321,10 @@ judge_typical(const struct ct_noise *noise, double z, struct ct_noise_pair *pair
   double error_b = b->error / b->mean, error_a = a->error / a->mean, spread = noise->spread;
   double shorter = b->mean * pair->before.ns_per_tick, other = a->mean * pair->after.ns_per_tick;
   shorter = other < shorter ? other : shorter;
+  double hooks = 2 * hooks_of(noise, pair) / ((double)pair->before.calls + (double)pair->after.calls);
   pair->typical_change = typical_ratio(pair);
   pair->typical_noise =
-      z * sqrt(spread * spread + error_b * error_b + error_a * error_a) + log(1 + z * noise->call / shorter);
+      z * sqrt(spread * spread + error_b * error_b + error_a * error_a) + log(1 + (z * noise->call + hooks) / shorter);
   pair->is_typical_changed = fabs(pair->typical_change - log(noise->common)) > pair->typical_noise;
 }
 
@@ -358,7 +371,7 @@ judge_few(const struct ct_noise *noise, double z, double spread, struct ct_noise
   double larger = pair->before.self > pair->after.self ? pair->before.self : pair->after.self;
   double least = noise->disturbance > FEW_LEAST_NS ? noise->disturbance : FEW_LEAST_NS;
   double by_ratio = larger * (1 - exp(-bound));
-  pair->self_noise = by_ratio > least ? by_ratio : least;
+  pair->self_noise = (by_ratio > least ? by_ratio : least) + hooks_of(noise, pair);
   pair->is_self_changed = fabs(pair->self_change) > pair->self_noise;
 }
 

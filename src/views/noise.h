@@ -20,6 +20,10 @@
  *   functions with few calls   have no spread of their own. Their ratios are compared with those of the others with few
  *                      calls and as much time; a difference under the time for which threads were preempted in all
  *                      (a hundredth of it when only processor time counts), or under 50 us, is none.
+ * Hooks take their time out of the calls by what they cost when a recording began (span/clock.h): of a call's own time,
+ * and of its caller's. By how much that differs between the two recordings is how well it is known, so each call, and
+ * each call that a function made, may differ by that, all in the same direction: 100,000 empty calls by 10 ns each make
+ * a millisecond of their caller's time. It is added to the bound.
  * What chance may make of the difference, at the level of 1 % for all functions together (Bonferroni; Student's t for
  * the batches), is the bound. A number of calls is taken as one of a Poisson process, or of one that spreads more where
  * the numbers of all functions do.
@@ -38,6 +42,12 @@
 #include <stdint.h>
 
 enum { CT_BATCHES_MANY = 8 };
+/* By whether their end was recorded. */
+enum { CT_CHILDREN_CALLS = 0, CT_CHILDREN_POINTS = 1, CT_CHILDREN = 2 };
+/* What hooks of a call cost, ns: in its own time, and in its caller's. */
+struct ct_noise_hooks {
+  double own, child[CT_CHILDREN];
+};
 
 /* The mean without the shortest and the longest tenth, and its standard error. */
 struct ct_typical {
@@ -53,6 +63,7 @@ struct ct_noise_side {
   double ns_per_tick;
   double self;
   uint64_t calls;
+  uint64_t children[CT_CHILDREN]; /* calls that were made in it directly */
 };
 struct ct_noise_pair {
   struct ct_noise_side before, after;
@@ -65,10 +76,11 @@ struct ct_noise_pair {
 };
 
 struct ct_noise {
-  double disturbance; /* given, ns: what may have hit a function by chance, beyond interrupts */
-  double common;      /* functions take so many times as long, by the machine */
-  double spread;      /* of the logarithms of the ratios */
-  double call;        /* ns that may be added to each call, or taken from it */
+  double disturbance;          /* given, ns: what may have hit a function by chance, beyond interrupts */
+  struct ct_noise_hooks hooks; /* given: by how much they differ */
+  double common;               /* functions take so many times as long, by the machine */
+  double spread;               /* of the logarithms of the ratios */
+  double call;                 /* ns that may be added to each call, or taken from it */
   double overdispersion;
   size_t well_known; /* functions that this is of */
 };

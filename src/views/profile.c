@@ -23,6 +23,7 @@ struct reading {
   struct ct_profile *profile;
   const struct ct_stats *stats; /* own, or the index's */
   struct ct_stats own;
+  uint64_t (*children)[CT_CHILDREN]; /* of each function, and of all other ids */
 };
 
 /* ---- names ---- */
@@ -153,10 +154,35 @@ add_function(const struct reading *reading, struct ct_view_pattern *pattern, uin
   }
   function->enter_only |= fn != NULL && fn->enter_only != 0;
   function->was_out |= was_out;
+  for (int i = 0; i < CT_CHILDREN; i++) {
+    function->children[i] += reading->children[id][i];
+  }
   return ct_stats_merge_one(&function->stats, 0, stats, id);
 }
 
 /* ---- one trace ---- */
+
+/* Calls that a function made, of the same one. */
+static void
+add_children(struct reading *reading, uint32_t caller, uint32_t fn, uint64_t calls)
+{
+  const struct ct_trace_function *callee = ct_trace_function(reading->trace, fn);
+  uint32_t functions = ct_trace_function_count(reading->trace);
+  if (caller != UINT32_MAX) {
+    reading->children[caller < functions ? caller : functions]
+                     [callee != NULL && callee->enter_only ? CT_CHILDREN_POINTS : CT_CHILDREN_CALLS] += calls;
+  }
+}
+
+static void
+count_children(struct reading *reading, const struct ct_span *spans, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (spans[i].end != CT_SPAN_COUNTED && spans[i].end != CT_SPAN_ORPHAN) {
+      add_children(reading, spans[i].caller_fn, spans[i].fn, spans[i].end == CT_SPAN_POINT ? spans[i].calls : 1);
+    }
+  }
+}
 
 static int
 read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
@@ -174,6 +200,7 @@ read_thread(struct reading *reading, uint32_t index, struct ct_diag *diag)
   ct_stats_begin_thread(&reading->own);
   ct_span_filter_init(&filter, reading->trace, &reading->wanted->filter);
   while ((code = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
+    count_children(reading, batch, count);
     code = ct_span_filter_run(&filter, &batch, &count);
     code = code == 0 ? ct_stats_add(&reading->own, batch, count) : code;
     if (code != 0) {
@@ -248,9 +275,20 @@ is_for_index(const struct reading *reading, size_t threads)
          !ct_trace_is_atf(trace) && events >= CT_INDEX_FILE_EVENTS;
 }
 
+static int
+count_edges(struct reading *reading, struct ct_index *index, struct ct_diag *diag)
+{
+  const struct ct_index_edge *edges;
+  int64_t count = ct_index_edges(index, &edges);
+  for (int64_t i = 0; i < count; i++) {
+    add_children(reading, edges[i].caller, edges[i].fn, edges[i].calls);
+  }
+  return count >= 0 ? 0 : ct_fail(diag, CT_ENOMEM, "cannot read who called whom out of the index");
+}
+
 /* *index NULL: it does not tell all, the threads are to be read. */
 static int
-read_index(const struct reading *reading, size_t count, struct ct_index **index, struct ct_diag *diag)
+read_index(struct reading *reading, size_t count, struct ct_index **index, struct ct_diag *diag)
 {
   struct ct_profile *profile = reading->profile;
   struct moving moving = {.wanted = reading->wanted};
@@ -274,6 +312,7 @@ read_index(const struct reading *reading, size_t count, struct ct_index **index,
   if (code == 0 && *index != NULL) {
     profile->preempted_ns += preempted;
     profile->events += all;
+    code = count_edges(reading, *index, diag);
   }
   return code;
 }
@@ -325,6 +364,11 @@ add_trace(struct ct_trace *trace, const struct ct_profile_wanted *wanted, struct
   if (code != 0) {
     goto free_threads;
   }
+  reading.children = calloc((size_t)ct_trace_function_count(trace) + 1, sizeof(*reading.children));
+  if (reading.children == NULL) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the functions");
+    goto free_threads;
+  }
   code = read_index(&reading, count, &index, diag);
   if (code != 0) {
     goto free_threads;
@@ -341,6 +385,7 @@ free_threads:
   profile->threads += count;
   profile->processes++;
   free(threads);
+  free(reading.children);
   ct_index_close(index);
   if (reading.own.fns != NULL) {
     ct_stats_destroy(&reading.own);
@@ -372,11 +417,24 @@ add_child(const json_t *child, const struct ct_profile_wanted *wanted, struct ct
   return code;
 }
 
+static struct ct_noise_hooks
+hooks_of(const struct ct_trace *trace)
+{
+  struct ct_trace_costs costs;
+  ct_trace_costs(trace, &costs);
+  double ns = (double)ct_trace_ticks_ns(trace, 1000000000) / 1e9 / CT_COST_UNIT;
+  return (struct ct_noise_hooks){
+      .own = ns * (double)(costs.enter_after + costs.return_before),
+      .child = {[CT_CHILDREN_CALLS] = ns * (double)(costs.enter_before + costs.return_after),
+                [CT_CHILDREN_POINTS] = ns * (double)costs.point},
+  };
+}
+
 int
 ct_profile_read(struct ct_trace *trace, const struct ct_profile_wanted *wanted, struct ct_profile *profile,
                 struct ct_diag *diag)
 {
-  *profile = (struct ct_profile){.trace = trace, .warnings = ct_view_warnings(trace)};
+  *profile = (struct ct_profile){.trace = trace, .warnings = ct_view_warnings(trace), .hooks = hooks_of(trace)};
   uint64_t begin = ct_trace_start_ns(trace), end = ct_trace_ns(trace, ct_trace_end_tsc(trace)), from = 0, to = 0;
   if (ct_trace_range(trace, &from, &to) && from != 0) {
     uint64_t first = ct_trace_ns(trace, from);

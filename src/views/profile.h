@@ -12,7 +12,8 @@ struct ct_profile_function {
   char *key;    /* of the module: what it is matched by */
   char *module; /* its file name */
   char *name;
-  struct ct_stats stats; /* of no function but the one that stands for all others; with self times */
+  struct ct_stats stats;          /* of no function but the one that stands for all others; with self times */
+  uint64_t children[CT_CHILDREN]; /* calls that it made (noise.h) */
   bool enter_only, was_out;
 };
 
@@ -26,6 +27,7 @@ struct ct_profile {
   size_t threads, processes;
   uint64_t duration_ns;  /* of the recording */
   uint64_t preempted_ns; /* all threads together */
+  struct ct_noise_hooks hooks;
   uint32_t damaged_threads, first_damaged_tid;
 };
 

@@ -204,6 +204,33 @@ test_common(void **unused)
   assert_true(compare(1.12, 1.05, 0, &is_found) >= 1 && is_found);
 }
 
+/* Hooks that cost a ns more: what makes 1000 calls has not changed by a microsecond; what makes none has, by as much.
+ */
+static void
+test_hooks(void **unused)
+{
+  enum { PARENTS = 40, CALLS = 400 };
+  static struct made made[PARENTS];
+  static struct ct_noise_pair pairs[PARENTS];
+  struct ct_noise noise = {.hooks = {.own = 0.5, .child = {[CT_CHILDREN_CALLS] = 1}}};
+  state = 9;
+  for (int i = 0; i < PARENTS; i++) {
+    bool has_more = i == 3 || i == 4;
+    make_side(&made[i], 0, CALLS, 1000, 1, &pairs[i].before);
+    make_side(&made[i], 1, CALLS, 1000, has_more ? 1.8 : 1, &pairs[i].after);
+    pairs[i].before.children[CT_CHILDREN_CALLS] = pairs[i].after.children[CT_CHILDREN_CALLS] =
+        i == 3 ? UINT64_C(1000) * CALLS : 0;
+    pairs[i].has_calls = pairs[i].has_times = true;
+  }
+  assert_int_equal(ct_noise_judge(&noise, pairs, PARENTS), 0);
+  assert_false(pairs[3].is_self_changed || pairs[3].is_typical_changed);
+  assert_true(pairs[4].is_self_changed || pairs[4].is_typical_changed);
+  for (int i = 0; i < PARENTS; i++) {
+    ct_histogram_destroy(&made[i].selves[0]);
+    ct_histogram_destroy(&made[i].selves[1]);
+  }
+}
+
 static void
 test_nothing(void **unused)
 {
@@ -237,6 +264,7 @@ main(void)
       cmocka_unit_test(test_chance_is_no_change),
       cmocka_unit_test(test_changes_are_found),
       cmocka_unit_test(test_common),
+      cmocka_unit_test(test_hooks),
       cmocka_unit_test(test_nothing),
       cmocka_unit_test(test_names),
   };
