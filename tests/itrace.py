@@ -301,6 +301,45 @@ def switches_killed(scene):
         expect(running.wait(SECONDS) == 7, f"turn {turn}: {running.returncode}")
 
 
+RESTORES = r"""
+#include <immintrin.h>
+#include <stdio.h>
+#include <stdlib.h>
+static _Alignas(64) char area[4096];
+int main(int c, char **v)
+{
+  unsigned n = atoi(v[1]), sum = 0;
+  puts("ready");
+  fflush(stdout);
+  for (unsigned i = 0; i < n; i++) {
+    _xsave64(area, 2);
+    __asm__ volatile("pxor %%xmm0, %%xmm0" ::: "xmm0");
+    _xrstor64(area, 2);
+    sum = sum * 31 + i;
+  }
+  printf("%u\n", sum);
+  return 0;
+}
+"""
+
+
+@case(alone=True)
+def restores_killed(scene):
+    """contrail is killed while it records a program, started by it or attached to, that restores all vector registers again and again, as the
+    dynamic linker does at the first call of a function: that is no single step either."""
+    program = scene.compile(scene.write("restores.c", RESTORES), "-O1", "-mxsave", name="restores")
+    expected = scene.run(program, "1000000").split("\n", 1)[1]
+    for turn in range(scene.rounds(8, 40)):
+        words = (scene.contrail, "itrace", "-q", "--lossy", "-o", scene.path(f"restores{turn}"))
+        running = scene.ready(program, "1000000") if turn % 2 else scene.ready(*words, "--", program, "1000000")
+        recorder = scene.start(*words, str(running.pid)) if turn % 2 else running
+        time.sleep(0.2 + random.random() * 0.3)
+        recorder.kill()
+        recorder.wait(SECONDS)
+        got = running.stdout.read()
+        expect(got == expected, f"turn {turn}: {got!r}, not {expected!r}")
+
+
 def has_ended(running):
     """Or is just about to: a process that ends has no memory some time before it can be waited for."""
     try:

@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 
+#include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #define CHILD_WAIT_NS 5000000ull
@@ -64,4 +66,16 @@ ct_tracer_see_to_stray(struct ct_tracer *tracer)
   if (stray != 0) {
     ct_tracer_has_child(tracer, stray);
   }
+}
+
+bool
+ct_tracer_has_made_untraced(const struct ct_tracer *tracer, int64_t result)
+{
+  const struct ct_system_call *call = &tracer->call;
+  uint64_t flags = call->number == SYS_clone ? call->args[0] : 0;
+  if (call->number == SYS_clone3 &&
+      ct_process_read(&tracer->process, call->args[0], &flags, sizeof(flags)) != 0) { /* the first word of clone_args */
+    return false;
+  }
+  return result > 0 && (flags & CLONE_UNTRACED) != 0 && (flags & CLONE_THREAD) != 0;
 }

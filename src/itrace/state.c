@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -122,6 +121,15 @@ waits_by(const struct ct_tracer *tracer, const struct ct_recovery *recovery, enu
   return is_after_exit(recovery) && from != NULL && from->kind == kind;
 }
 
+/* Bytes of the instruction that it has executed without a record; 0: of none. */
+static uint8_t
+apart_of(const struct ct_tracer *tracer, const struct ct_recovery *recovery)
+{
+  const struct ct_unit_exit *from =
+      ct_code_cache_exit(tracer->space->cache, __atomic_load_n(&tracer->space->slots->exit, __ATOMIC_RELAXED));
+  return is_after_exit(recovery) && from != NULL ? from->apart : recovery->apart;
+}
+
 /* The thread has stopped, and its records are closed: what its last system call has written belongs to them. */
 static void
 reconcile_call(struct ct_tracer *tracer, bool is_made, const struct user_regs_struct *regs)
@@ -163,9 +171,10 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
   }
   if (ct_tracer_records(tracer)) {
     out->place = take_record(slots, &recovery, regs);
-    out->waits = waits_by(tracer, &recovery, CT_EXIT_WRITTEN); /* for what a system call has written to be read */
+    out->waits = waits_by(tracer, &recovery, CT_EXIT_WRITTEN);
     out->is_sequence = recovery.is_sequence || waits_by(tracer, &recovery, CT_EXIT_SEQUENCE);
     out->place = out->waits || recovery.place_is_slot ? slots->spill_place : out->place;
+    out->apart = apart_of(tracer, &recovery);
   }
   if (recovery.rcx_is != CT_RCX_OWN) {
     regs->rcx = recovery.rcx_is == CT_RCX_PC ? regs->rip : rcx;
@@ -183,6 +192,10 @@ reconcile(struct ct_tracer *tracer, const struct ct_found_state *found, const st
   if (!found->has_left) {
     ct_recorder_close(tracer->recorder, &found->recovery, found->place, regs);
     reconcile_call(tracer, found->waits || found->recovery.done != 0, regs);
+  }
+  if (found->apart != 0) {
+    ct_recorder_step(tracer->recorder, regs->rip - found->apart);
+    ct_recorder_context(tracer->recorder, regs, CT_CONTEXT_STEP);
   }
   if (found->is_sequence || found->has_left) {
     struct user_regs_struct at = *regs;
@@ -222,7 +235,7 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
   if ((!is_translated && !found.has_left) || found.is_spoilt || !ct_tracer_records(tracer)) {
     return is_translated;
   }
-  if (found.waits || found.is_sequence) {
+  if (found.waits || found.is_sequence || found.apart != 0) {
     tracer->space->slots->exit = CT_ITRACE_EXIT_MISS; /* once */
   }
   if (tracer->held.is_held) {
@@ -355,25 +368,12 @@ ct_tracer_go_on(struct ct_tracer *tracer, int signal)
   return ct_traced_go(tracer->tid, CT_TRACED_STEP, signal);
 }
 
-/* A thread has been made in a way that no tracer is notified of. */
-static bool
-has_made_untraced(const struct ct_tracer *tracer, int64_t result)
-{
-  const struct ct_system_call *call = &tracer->call;
-  uint64_t flags = call->number == SYS_clone ? call->args[0] : 0;
-  if (call->number == SYS_clone3 &&
-      ct_process_read(&tracer->process, call->args[0], &flags, sizeof(flags)) != 0) { /* the first word of clone_args */
-    return false;
-  }
-  return result > 0 && (flags & CLONE_UNTRACED) != 0 && (flags & CLONE_THREAD) != 0;
-}
-
 void
 ct_tracer_call_made(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs, before;
   if (tracer->steps_call && (tracer->call.number == SYS_clone || tracer->call.number == SYS_clone3) &&
-      ct_traced_regs(tracer->tid, &regs) == 0 && has_made_untraced(tracer, (int64_t)regs.rax)) {
+      ct_traced_regs(tracer->tid, &regs) == 0 && ct_tracer_has_made_untraced(tracer, (int64_t)regs.rax)) {
     ct_itrace_untraced(tracer->all);
   }
   if (!ct_tracer_records(tracer) || !tracer->steps_call || ct_traced_regs(tracer->tid, &regs) != 0) {
@@ -772,10 +772,10 @@ ct_tracer_answer(struct ct_tracer *tracer)
     return answer_written(tracer, number);
   } else if (from->kind == CT_EXIT_STEP) {
     return ask_for_step(tracer, false);
-  } else if (from->kind == CT_EXIT_WATCHED || from->kind == CT_EXIT_SEQUENCE || from->kind == CT_EXIT_ROOM ||
-             (from->kind == CT_EXIT_SWITCHED && ct_tracer_has_returned(tracer))) {
+  } else if (from->kind == CT_EXIT_WATCHED || from->kind == CT_EXIT_SEQUENCE || from->kind == CT_EXIT_APART ||
+             from->kind == CT_EXIT_ROOM || (from->kind == CT_EXIT_SWITCHED && ct_tracer_has_returned(tracer))) {
     tracer->wants_watched |= from->kind == CT_EXIT_WATCHED || from->kind == CT_EXIT_SWITCHED;
-    tracer->wants_sequence |= from->kind == CT_EXIT_SEQUENCE;
+    tracer->wants_sequence |= from->kind == CT_EXIT_SEQUENCE || from->kind == CT_EXIT_APART;
     tracer->wants_room |= from->kind == CT_EXIT_ROOM;
     return ct_traced_interrupt(tracer->tid);
   } else {

@@ -83,6 +83,7 @@ struct ct_found_state {
   bool is_spoilt;   /* there is no way to tell */
   bool waits;       /* for what a system call has written to be read */
   bool is_sequence; /* before it something is not recorded */
+  uint8_t apart;    /* bytes of an instruction before it, which is not; 0: there is none */
   bool has_left;    /* the thread had left by itself: all but the context is recorded */
 };
 
@@ -131,7 +132,7 @@ struct ct_tracer {
   bool has_new_mappings;         /* since they were noted with its records */
   uint64_t noted_ns;             /* when that was */
   bool wants_room;               /* has been interrupted for that: the segment of records is full */
-  bool wants_sequence;           /* has been interrupted for that: it comes from a restartable sequence */
+  bool wants_sequence;           /* has been interrupted for that: it comes from what is not recorded */
   bool wants_watched;            /* has been interrupted for that: it is at a watched address */
   bool wants_end;                /* has been interrupted for that: it is about to go under a seccomp filter */
   bool is_filtered;              /* it was, and is not recorded from there on */
@@ -280,6 +281,8 @@ void ct_tracer_has_child(struct ct_tracer *tracer, pid_t child);
 void ct_tracer_see_to_children(struct ct_tracer *tracer);
 /* One that nobody has reported; see ct_traced_stray. */
 void ct_tracer_see_to_stray(struct ct_tracer *tracer);
+/* The system call that it has made, with that result, has made a thread in a way that no tracer is notified of. */
+bool ct_tracer_has_made_untraced(const struct ct_tracer *tracer, int64_t result);
 
 /* ---- itrace.c ---- */
 

@@ -401,6 +401,22 @@ emit_indirect(struct ct_writer *w, const struct ct_source_insn *insn)
   ct_emit_jmp_load(out, ct_mem_table(w->place->shared + CT_ITRACE_TABLE_AT, index, 3));
 }
 
+/* The tracer looks at what it did, and records the whole state. */
+static void
+emit_apart(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  uint64_t next = insn->pc + insn->length;
+  end_record(w, insn->pc);
+  if (insn->is_rip && !ct_writer_reaches(w, insn->address)) {
+    emit_step(w, insn->pc);
+    return;
+  }
+  copy(w, insn);
+  w->now.apart = insn->length;
+  emit_asking(w, CT_EXIT_APART, next);
+  w->unit->exits[w->unit->exit_count - 1].apart = insn->length;
+}
+
 static void
 emit_end(struct ct_writer *w, const struct ct_source_insn *insn)
 {
@@ -442,6 +458,9 @@ emit_end(struct ct_writer *w, const struct ct_source_insn *insn)
     copy(w, insn);
     ct_writer_note(w, next);
     emit_step(w, next);
+    break;
+  case CT_SOURCE_APART:
+    emit_apart(w, insn);
     break;
   default:
     end_record(w, insn->pc);

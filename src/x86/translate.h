@@ -88,8 +88,9 @@ struct ct_recovery {
   uint8_t scratch;            /* the register whose value is in slots.spill_scratch; or CT_NO_REG */
   uint8_t done;               /* instructions of the unit that are executed here */
   uint8_t is_sequence : 1;    /* nothing that was executed is recorded (translate_sequence.c) */
-  uint8_t part;               /* of the unit, whose record is under way */
-  uint32_t unit;              /* the part's id; of the code cache */
+  uint8_t apart : 4; /* bytes of an instruction before pc that is executed, and not recorded; 0: there is none */
+  uint8_t part;      /* of the unit, whose record is under way */
+  uint32_t unit;     /* the part's id; of the code cache */
   uint64_t pc;
 };
 enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */, CT_PC_RCX /* pc + what rcx holds */ };
@@ -110,6 +111,7 @@ enum ct_exit_kind {
   CT_EXIT_SEQUENCE, /* out of a restartable sequence, which is not recorded */
   CT_EXIT_WRITTEN,  /* the system call has been made, and what it wrote has to be read */
   CT_EXIT_SWITCHED, /* the stack pointer has been moved elsewhere; target comes next */
+  CT_EXIT_APART,    /* the instruction before target is executed, and what it did not recorded */
 };
 
 struct ct_unit_exit {
@@ -119,6 +121,7 @@ struct ct_unit_exit {
   uint64_t target;
   uint32_t
       resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same; CT_EXIT_WRITTEN: that goes on */
+  uint8_t apart; /* CT_EXIT_APART: bytes of that instruction */
 };
 
 struct ct_unit {

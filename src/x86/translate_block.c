@@ -7,7 +7,20 @@
 static bool
 is_executed_here(const struct ct_source_insn *insn)
 {
-  return insn->flow != CT_SOURCE_STEP && insn->flow != CT_SOURCE_STOP;
+  return insn->flow != CT_SOURCE_STEP && insn->flow != CT_SOURCE_STOP && insn->flow != CT_SOURCE_APART;
+}
+
+/*
+ * How what cannot be recorded is executed: where it is, by a single step, of which the program would keep the trap flag
+ * if the tracer were killed meanwhile; or here, if it leaves alone the registers that records need, and that flag.
+ */
+static enum ct_source_flow
+apart_or_step(const struct ct_source_insn *insn)
+{
+  bool is_apart = insn->flow == CT_SOURCE_NEXT && insn->value_count == CT_VALUES_STEP &&
+                  (insn->uses & (1u << CT_R10 | 1u << CT_R11)) == 0 &&
+                  (insn->effects.traits & CT_EFFECT_WRITES_DF) == 0;
+  return is_apart ? CT_SOURCE_APART : CT_SOURCE_STEP;
 }
 
 /* False: it begins another unit. */
@@ -17,7 +30,7 @@ take(const struct ct_translation_place *place, struct ct_block *block, struct ct
   bool is_first = block->count == 0;
   if (place->records) {
     if (!ct_record_decode(place, insn)) {
-      insn->flow = CT_SOURCE_STEP;
+      insn->flow = (uint8_t)apart_or_step(insn);
     }
     if (insn->flow == CT_SOURCE_SYSCALL && !is_first) {
       return false;

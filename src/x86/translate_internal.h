@@ -18,7 +18,8 @@ enum ct_source_flow {
   CT_SOURCE_CALL_INDIRECT,
   CT_SOURCE_RET,
   CT_SOURCE_SYSCALL,
-  CT_SOURCE_STEP, /* cannot be translated */
+  CT_SOURCE_APART, /* can, but what it does is not recorded: the whole state is, after it (xrstor) */
+  CT_SOURCE_STEP,  /* cannot be translated */
 };
 
 /* An instruction of the program, as far as the translator has to know. */
