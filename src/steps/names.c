@@ -6,6 +6,7 @@
 #include "base/glob.h"
 #include "target/functions.h"
 #include "target/source.h"
+#include "x86/decode.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -384,6 +385,55 @@ matches(const struct ct_glob *glob, const char *raw)
   return good;
 }
 
+/* Unless it is one of those from `first` on. False: out of memory. */
+static bool
+add_function(const struct ct_function *function, uint64_t bias, size_t first, struct ct_steps_range **ranges,
+             size_t *count)
+{
+  uint64_t start = function->address + bias;
+  for (size_t i = first; i < *count; i++) {
+    if ((*ranges)[i].start == start) {
+      return true;
+    }
+  }
+  struct ct_steps_range *more = reallocarray(*ranges, *count + 1, sizeof(*more));
+  if (more == NULL) {
+    return false;
+  }
+  *ranges = more;
+  more[(*count)++] = (struct ct_steps_range){.start = start, .end = start + (function->size | !function->size)};
+  return true;
+}
+
+/*
+ * The name is that of a resolver (STT_GNU_IFUNC), which gives one of several functions when the program is loaded:
+ * those whose addresses it has in it, each in a lea. Callers come to one of them; which one, the processor decides.
+ */
+static bool
+add_resolved(struct ct_elf *elf, const struct ct_function *resolver, uint64_t bias, struct ct_steps_range **ranges,
+             size_t *count)
+{
+  enum { BYTES_MAX = 1024 };
+  size_t first = *count;
+  size_t size = ct_elf_code_left(elf, resolver->address);
+  size = size < resolver->size ? size : resolver->size;
+  const uint8_t *code = size <= BYTES_MAX ? ct_elf_bytes(elf, resolver->address, size) : NULL;
+  for (size_t at = 0; code != NULL && at < size;) {
+    struct ct_insn in;
+    if (!ct_decode(code + at, size - at, size - at, &in)) {
+      break;
+    }
+    at += in.length;
+    uint64_t address = resolver->address + at + (uint64_t)(int64_t)ct_insn_disp(&in);
+    bool has_address = ct_insn_op(&in) == CT_OP_LEA && ct_insn_base(&in) == CT_BASE_RIP;
+    const struct ct_function *function = has_address ? ct_elf_function_around(elf, address) : NULL;
+    if (function != NULL && function->address == address && !add_function(function, bias, first, ranges, count)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 static bool
 add_functions(struct ct_steps_names *names, const struct place *place, const struct ct_glob *glob,
               struct ct_steps_range **ranges, size_t *count)
@@ -400,13 +450,11 @@ add_functions(struct ct_steps_names *names, const struct place *place, const str
     if (function->name == NULL || !matches(glob, function->name)) {
       continue;
     }
-    struct ct_steps_range *more = reallocarray(*ranges, *count + 1, sizeof(*more));
-    if (more == NULL) {
+    bool is_resolver = (function->flags & CT_FN_IFUNC) != 0;
+    if (!add_function(function, bias, *count, ranges, count) ||
+        (is_resolver && !add_resolved(elf, function, bias, ranges, count))) {
       return false;
     }
-    *ranges = more;
-    more[(*count)++] = (struct ct_steps_range){.start = function->address + bias,
-                                               .end = function->address + bias + (function->size | !function->size)};
   }
   return true;
 }

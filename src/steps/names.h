@@ -41,7 +41,8 @@ struct ct_steps_range {
 };
 /*
  * Those of all functions, of all modules, whose name matches the glob; of those modules only that are in the maps from
- * `first` on, by their order. 0, CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
+ * `first` on, by their order. Where that is an IFUNC's, also of the functions that its resolver may choose. 0,
+ * CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
  */
 int ct_steps_names_find(struct ct_steps_names *names, const char *pattern, size_t first, struct ct_steps_range **ranges,
                         size_t *count, struct ct_diag *diag);
