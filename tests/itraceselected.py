@@ -114,6 +114,69 @@ def only_some_calls(scene):
 
 
 @case
+def chosen_when_loaded(scene):
+    """A function with several implementations (IFUNC): the one that its resolver has chosen, as well as the resolver. Of a program of
+    one's own, and of libm's sin, which has no names for them; of one that runs already, too."""
+    program = scene.compile(scene.write("chosen.c", r"""
+        #include <math.h>
+        #include <stdio.h>
+        __attribute__((noinline)) static int one(int x) { return x + 1; }
+        __attribute__((noinline)) static int other(int x) { return x + 2; }
+        static int (*resolve(void))(int) { return one(1) == 2 ? other : one; }
+        int chosen(int x) __attribute__((ifunc("resolve")));
+        volatile double angle = 0.5;
+        volatile int number = 5;
+        int main(void)
+        {
+          double sum = 0;
+          puts("ready");
+          fflush(stdout);
+          getchar();
+          for (int i = 0; i < 3; i++) sum += sin(angle) + chosen(number);
+          printf("%d\n", (int)sum);
+          return 0;
+        }"""), "-O1", "-lm", name="chosen")
+    for name, wanted in (("chosen", "other"), ("sin", "")):
+        folder = scene.path(f"steps-{name}")
+        done = subprocess.run([scene.contrail, "itrace", "-F", name, "-o", folder, "--", program], input="x", capture_output=True, text=True, timeout=SECONDS)
+        steps = [step for step in harness.parse_lines(scene.run(scene.contrail, "steps", "--json", folder)) if "code" in step]
+        called = [step for step in steps if step["function"] == wanted or (not wanted and step["code"].startswith("ret"))]
+        # libm asks its resolver for itself, too.
+        expect(done.stdout == "ready\n22\n" and re.search(" [45] calls ", done.stderr) and len(called) >= 3, f"{name}: {done} {steps[-3:]}")
+        shown = scene.run(scene.contrail, "steps", "-F", name, "--json", folder)
+        expect(shown.count('"code"') == len(steps), f"{name}: {shown.count(chr(10))} steps are of it, not {len(steps)}")
+        attached = scene.path(f"attached-{name}")
+        with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+            expect(running.stdout.readline() == "ready\n", "it is not ready")
+            with subprocess.Popen([scene.contrail, "itrace", "-F", name, "-n", "3", "-o", attached, str(running.pid)], stderr=subprocess.PIPE, text=True) as recorder:
+                wait_for("it to be traced", lambda one=running, file=attached: os.path.exists(f"{file}/steps.{one.pid}"))
+                running.stdin.write("x")
+                running.stdin.close()
+                _, errors = recorder.communicate(timeout=SECONDS)
+                expect(" 3 calls " in errors, f"{name}: {errors}")
+
+
+def waits(pid):
+    with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
+        return file.read().split()[0] in ("35", "230")  # nanosleep, clock_nanosleep
+
+
+@case
+def thread_that_waited(scene):
+    """Of a thread that executes nothing while it is recorded, steps says that; of a function that is not called, that there is none."""
+    for words, told in (((), "waited all the time"), (("-F", "strlen"), "no such step")):
+        folder = scene.path(f"waited{len(words)}")
+        with subprocess.Popen(["sleep", "1000"]) as running:
+            try:
+                wait_for("its wait", lambda one=running: waits(one.pid))
+                scene.execute(scene.contrail, "itrace", "-q", "--for", "200ms", *words, "-o", folder, str(running.pid), timeout=SECONDS)
+            finally:
+                running.kill()
+        shown = scene.execute(scene.contrail, "steps", folder, timeout=SECONDS)
+        expect(shown.returncode == 1 and told in shown.stderr, f"{words}: {shown}")
+
+
+@case
 def ends_of_calls(scene):
     """The return of a call that is recorded leads to its caller, not to where the next one begins; that the thread ran on between is said."""
     program = selected_program(scene)

@@ -65,6 +65,7 @@ struct ct_steps_notes {
   char damage[256];      /* "": none */
   uint64_t merged;       /* so many threads by their time stamps: between two of these their order is not known */
   bool stopped;          /* with live: the recording goes on */
+  uint64_t waited;       /* so many of the threads asked for executed nothing while they were recorded */
 };
 
 /*

@@ -216,6 +216,11 @@ report(const struct ct_steps_options *selected, const struct ct_steps_notes *not
     ct_command_failed(&ct_command_steps, "the records contradict each other at %" PRIu64 " places",
                       notes->inconsistent);
   }
+  if (notes->shown == 0 && !notes->stopped && notes->waited != 0) {
+    ct_command_failed(&ct_command_steps, "no steps: %s executed no instruction while recorded, but waited all the time",
+                      notes->waited == 1 ? "the thread" : "the threads");
+    return CT_EXIT_FAILED;
+  }
   if (notes->shown == 0 && !notes->stopped) {
     ct_command_failed(&ct_command_steps, selected->last_write != NULL ? "nothing in the trace wrote that"
                                          : selected->memory != NULL   ? "nothing in the trace shows that memory"

@@ -391,6 +391,9 @@ show_steps(struct mcp_call *call, bool is_write)
                  has_more || notes.shown == MCP_ROWS_MAX);
   }
   free(text);
+  if (notes.shown == 0 && notes.waited != 0) {
+    mcp_doubt(call, "the thread executed no instruction while recorded, but waited all the time");
+  }
   if (notes.merged != 0) {
     mcp_doubt(call, "threads are merged by time stamps: between two stamps of a thread the order to others is unknown");
   }

@@ -415,6 +415,14 @@ ct_steps_view_open(const char *path, const struct ct_steps_options *options, boo
   return 0;
 }
 
+/* Was the thread recorded, but executed nothing? Not one that never came to what was to be recorded. */
+static bool
+has_waited(const struct ct_steps_view *view)
+{
+  return view->cursor != NULL && ct_steps_reader_steps(view->lines.reader) == 0 &&
+         ct_steps_cursor_next(view->cursor) == NULL && ct_steps_cursor_state(view->cursor)->cpu.rip != 0;
+}
+
 void
 ct_steps_view_close(struct ct_steps_view *view, struct ct_steps_notes *notes)
 {
@@ -422,6 +430,7 @@ ct_steps_view_close(struct ct_steps_view *view, struct ct_steps_notes *notes)
     return;
   }
   notes->shown += view->shown;
+  notes->waited += has_waited(view);
   notes->inconsistent += view->cursor != NULL ? ct_steps_cursor_inconsistent(view->cursor) : 0;
   if (notes->damage[0] == 0) {
     snprintf(notes->damage, sizeof(notes->damage), "%s", ct_steps_reader_damage(view->lines.reader));
