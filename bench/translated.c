@@ -38,7 +38,11 @@ fibonacci(uint64_t n)
 N static void
 calls(void)
 {
-  sink = fibonacci(part == 1 ? 38 : part == 100 ? 28 : 19); /* a fibonacci number is 1.618 times the one before */
+  uint64_t n = 38;
+  for (double rest = part; rest > 1.3; rest /= 1.618) { /* a fibonacci number is so many times the one before */
+    n--;
+  }
+  sink = fibonacci(n);
 }
 
 static int

@@ -8,6 +8,9 @@ untraced, translated, and recorded in turns, the median ratio, without the first
 to a file on the other processor at work: with loss where that does not keep up (what a record costs the thread), without
 vector registers and with them; then without loss, by the clock. Then programs from start to end: time by the clock and processor
 time of program and tracer, and what was translated.
+
+--quick: a quarter of the workloads, and of what others are given a tenth, two of the workloads only and not qemu's registers; programs
+once.
 """
 import os
 import re
@@ -23,9 +26,13 @@ PROGRAMS = [("python3", ["/usr/bin/python3", "-c", "import json; print(len(json.
             ("gcc", ["gcc", "-O2", "-c", "-o", "/dev/null", "bench/translated.c"])]
 
 
+NAMES = ("crc", "calls", "sort", "tree", "sqlite")
+QUICK_PART, QUICK_LESS, QUICK_SECONDS, SECONDS = 4, 10, 30, 120
+
+
 def workloads(words, *arguments):
-    """Of each the three times, by the processor's clock and by the wall's."""
-    result = subprocess.run([*words, *arguments], capture_output=True, text=True, check=True)
+    """Of each the three times, by the clock that is asked for, and what was said on stderr."""
+    result = subprocess.run([*words, *map(str, arguments)], capture_output=True, text=True, check=True)
     return {name: [float(time) for time in times.split()] for name, times in re.findall(r"^(\w+) ([\d. ]+)$", result.stdout, re.M)}, result.stderr
 
 
@@ -51,6 +58,7 @@ PEERS = [("gdb's record full", 10000, "gdb", by_gdb),
          ("valgrind's lackey, memory", 100, "valgrind", lambda binary, name: ["valgrind", "-q", "--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null", binary, name, "wall"]),
          ("qemu's user mode, emulation alone", 100, "qemu-x86_64", lambda binary, name: ["qemu-x86_64", binary, name, "wall"]),
          ("qemu, registers of each instruction", 100000, "qemu-x86_64", lambda binary, name: ["qemu-x86_64", "-singlestep", "-d", "cpu,nochain", "-D", "/dev/null", binary, name, "wall"])]
+SLOWEST = PEERS[-1][0]
 # Debian has no package of DynamoRIO, nor of qemu's plugins (their header is in none).
 SHORT = 10000  # so small a part of the work may be over too soon for the clock: then what it should take counts
 
@@ -59,6 +67,9 @@ def peers(binary, quick, seconds):
     """Others that look at each instruction, on a part of the work, by the clock: times untraced."""
     results = {}
     for label, part, tool, words in PEERS:
+        if quick and label == SLOWEST:
+            continue
+        part = part * QUICK_LESS if quick else part
         if shutil.which(tool) is None:
             print(f"  {label}: not installed")
             continue
@@ -66,15 +77,16 @@ def peers(binary, quick, seconds):
         for name in seconds if not quick else ("crc", "sqlite"):
             plain, _ = workloads([binary], name, "wall", str(part))
             try:
-                done = subprocess.run([*words(binary, name), str(part)], capture_output=True, text=True, timeout=120)
+                done = subprocess.run([*words(binary, name), str(part)], capture_output=True, text=True, timeout=QUICK_SECONDS if quick else SECONDS)
                 times = None if "failed to record" in done.stdout + done.stderr else re.search(rf"(?m)^{name} ([\d. ]+)$", done.stdout)
             except subprocess.TimeoutExpired:
                 times = None
             if times is None:
                 line.append(f"{name} cannot be done")
                 continue
-            moved = float(times.group(1).split()[0]) if part >= SHORT else min(float(each) for each in times.group(1).split())
-            alone = max(statistics.median(seconds[name]) / part, plain[name][0]) if part >= SHORT else min(plain[name][1:])
+            is_short = part >= SHORT
+            moved = float(times.group(1).split()[0]) if is_short else min(float(each) for each in times.group(1).split())
+            alone = max(statistics.median(seconds[name]) * (QUICK_PART if quick else 1) / part, plain[name][0]) if is_short else min(plain[name][1:])
             results.setdefault(label, {})[name] = moved / alone
             line.append(f"{name} {results[label][name]:,.0f} x")
         print(f"  {label} (1/{part} of the work): " + ", ".join(line))
@@ -86,17 +98,17 @@ def translated(options, folder):
     results = {}
     binary = os.path.join(folder, "workloads")
     subprocess.run(["gcc", "-O2", "-o", binary, "bench/translated.c", "-lsqlite3"], check=True)
-    rounds = 2 if options.quick else 5
+    rounds, part = (2, QUICK_PART) if options.quick else (5, 1)
     ways = [("translated", []), ("recorded", ["-g", "-o"]), ("vectors", ["-o"]), ("no loss", ["-l", "-o"])]
     ratios, seconds, told = {}, {}, {}
     for _ in range(rounds):
-        plain, _ = workloads(["taskset", "-c", str(PROCESSOR), binary])
+        plain = {name: workloads(["taskset", "-c", str(PROCESSOR), binary], name, "cpu", part)[0][name] for name in NAMES}
         for name, times in plain.items():
             seconds.setdefault(name, []).append(min(times[1:]))
         for way, words in ways:
             for name in plain if way != "no loss" else ("sqlite",) if seconds["sqlite"][1:] == [] else ():
                 steps = tempfile.mkdtemp(dir=folder)
-                moved, said = workloads([command, "-v", *words, *([steps] if words else []), "--", binary], name, "wall" if way == "no loss" else "cpu")
+                moved, said = workloads([command, "-v", *words, *([steps] if words else []), "--", binary], name, "wall" if way == "no loss" else "cpu", part)
                 ratios.setdefault(name, {}).setdefault(way, []).append(min(moved[name][1:]) / min(plain[name][1:]))
                 told[name, way] = re.search(r"^records: (\d+) instructions, (\d+) bytes, lost (\d+), file (\d+)", said, re.M)
                 shutil.rmtree(steps)
@@ -112,6 +124,7 @@ def translated(options, folder):
     print("others, by the clock")
     results["peers"] = peers(binary, options.quick, seconds)
     print("from start to end, with the tracer")
+    rounds = 1 if options.quick else rounds
     for name, words in PROGRAMS:
         if shutil.which(words[0]) is None:
             print(f"  {name:<8} not installed")
