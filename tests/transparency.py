@@ -97,6 +97,15 @@ for turn in {{1..20}}; do
   case $(ps -o stat= -p $1) in "" | [ZX]*) rm "$trace.err"; exit;; esac
 done
 """
+# The same by the instruction tracer: its first thread, 20 times for half a second.
+ATTACH_TRANSLATED = """#!/bin/bash
+for turn in {{1..20}}; do
+  sleep 0.4
+  said={traces}/attached.$turn.err
+  {translated} {steps} -s 0.5 $1 >/dev/null 2>"$said" && rm "$said" && continue
+  case $(ps -o stat= -p $1) in "" | [ZX]*) rm "$said"; exit;; esac
+done
+"""
 
 
 # A recorder that can be told from none in every respect that is compared.
@@ -247,8 +256,9 @@ class Runner:
         translated = getattr(self.options, "translated", False)
         by = RECORDED if getattr(self.options, "records", False) else TRANSLATED if translated else TRACED
         filled = {"traces": self.traces, "translated": os.path.join(ROOT, os.path.dirname(self.options.contrail), "tests", "translated"), "contrail": self.options.contrail, "scratch": self.scratch,
-                  "options": shlex.join(self.options.record)}
-        for name, text, how in (("t", by, ""), ("followed", by, "--follow"), ("attached", ATTACHED, ""), ("attach_often", ATTACH_OFTEN, "")):
+                  "options": shlex.join(self.options.record), "steps": f"-l -o {self.traces}" if getattr(self.options, "records", False) else ""}
+        often = ATTACH_TRANSLATED if translated else ATTACH_OFTEN
+        for name, text, how in (("t", by, ""), ("followed", by, "--follow"), ("attached", ATTACHED, ""), ("attach_often", often, "")):
             self.write(f"bin/{name}", text.format(how=how, **filled) if traced else UNTRACED, 0o755)
         result = Result()
         begin = time.monotonic()
@@ -362,6 +372,9 @@ def check_traces(checked, runner, options):
     if options.records:
         check_steps(checked, runner, options)
     if options.translated:
+        for path in glob.glob(os.path.join(runner.traces, "*.err")):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                checked.fail(f"an attach failed: {file.read().strip()}")
         return
     numbers = {"traces": 0, "functions": 0, "hooked": 0, "events": 0, "dropped": 0, "bytes": 0, "threads": 0,
                "install_seconds": 0.0}
