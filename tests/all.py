@@ -225,8 +225,8 @@ def jobs_of(name, more):
         # Of marked cases there are few, which are not played in parts.
         marked = [Job(name, words + ["--alone", how if i else "only"], how) for i, how in enumerate((group.marked or "").split())]
         for part in range(group.parts):
-            more = ["--part", f"{part + 1}/{group.parts}"] if group.parts > 1 else []
-            jobs.append(Job(name, words + more + (["--alone", "none"] if marked else []), group.how))
+            own = ["--part", f"{part + 1}/{group.parts}"] if group.parts > 1 else []
+            jobs.append(Job(name, words + own + (["--alone", "none"] if marked else []), group.how))
         jobs += marked
     return jobs
 

@@ -151,6 +151,19 @@ def begins(options):
             yield f"tests/{program} --list: status {result.returncode}: {result.stderr.strip()[-300:]}"
 
 
+@check("harness: each program of a group is played whole")
+def whole(_):
+    """In its parts, and what is marked at once; with the words that are for all of them, be it the second of its group."""
+    every = importlib.import_module("all")
+    for name, group in every.GROUPS.items():
+        for job in every.jobs_of(name, ["--long"]):
+            if job.words is None:
+                continue
+            is_marked = "--alone" in job.words and "none" not in job.words
+            if job.words.count("--part") != (group.parts > 1 and not is_marked) or "--long" not in job.words:
+                yield f"{name}: {' '.join(job.words)}"
+
+
 @check("harness: families of several groups have their members")
 def families(_):
     """Each is a case of its file, of no other family, and not all of them are played."""
