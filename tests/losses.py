@@ -167,6 +167,23 @@ def damaged(scene):
         shutil.rmtree(scene.trace)
 
 
+@case
+def changed_by_the_program(scene):
+    """The program cuts a file of its own trace short, puts another in its place, takes it away or writes into it: contrail says so at the end."""
+    program = scene.compile("programs/changes_trace.c", "-O1")
+    ways = {"none": None, "cut": "was cut short", "take": "was taken away", "replace": "was replaced", "append": "was appended to"}
+    for how, name, options in [(how, "thread_0/index.ctb", []) for how in ways] + [("cut", "functions.tsv", []), ("take", "functions.tsv", []),
+                                                                               ("cut", "thread_0/index-1.ctb", ["--max-size", "10M"])]:
+        trace = scene.path(f"changed-{how}-{name.replace('/', '-')}")
+        result = subprocess.run([scene.contrail, "record", "-o", trace, "--trace", f"{os.path.basename(program)}!", *options, "--", program,
+                                 os.path.join(trace, name), how], capture_output=True, text=True, timeout=300, check=False)
+        said = f"note: {name} {ways[how]} by somebody else while it was written"
+        expect(result.returncode == 0 and result.stdout == "1\n", f"{how} {name}: {result}")
+        expect(said in result.stderr if ways[how] else "somebody" not in result.stderr, f"{how} {name}: {result.stderr!r}")
+        info = scene.ask("info", trace)
+        expect(said.removeprefix("note: ") in info if ways[how] else "somebody" not in info, f"{how} {name}: {info}")
+
+
 @case(some=("reasons", 2))
 def full_disk(scene):
     """The disk is full: the program does not notice, contrail says it, and so does whatever reads the trace."""

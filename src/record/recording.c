@@ -490,6 +490,9 @@ session_close_trace(struct ct_session *session)
   while (ct_plans_store(session->recording.modules.plans)) { /* the manifest says what had to go for that */
   }
   session_write_manifest(session, true);
+  if (ct_trace_writer_changed(session->recording.writer)[0] != '\0') {
+    session_note(session, ct_trace_writer_changed(session->recording.writer));
+  }
   ct_drain_stats(session->recording.drain, &stats);
   struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
   struct ct_detail_stats detail = ct_drain_detail_stats(session->recording.drain);

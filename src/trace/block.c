@@ -276,24 +276,6 @@ close_oldest_file(struct ct_trace_writer *writer)
   return true;
 }
 
-/* "thread_3/index.ctb", step by step, so that neither of the two is followed where it is a symbolic link. */
-static int
-open_in(int dir_fd, const char *path, int flags)
-{
-  char folder[CT_BLOCK_FILE_NAME_BYTES];
-  const char *slash = strchr(path, '/');
-  snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
-  int folder_fd = openat(dir_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder_fd < 0) {
-    return -1;
-  }
-  int fd = openat(folder_fd, slash != NULL ? slash + 1 : path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
-  int err = errno;
-  close(folder_fd);
-  errno = err;
-  return fd;
-}
-
 bool
 ct_writer_open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags)
 {
@@ -305,12 +287,13 @@ ct_writer_open_file(struct ct_trace_writer *writer, struct ct_stream *stream, in
   }
   int fd;
   do {
-    fd = open_in(writer->dir_fd, name, flags);
+    fd = ct_stream_open(writer, stream, name, flags);
   } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && close_oldest_file(writer)) ||
                       (errno == ENOSPC && ct_pieces_make_room(writer, stream))));
   if (fd < 0) {
     int err = errno;
-    ct_writer_fail(writer, ct_err_from_errno(err), "cannot open %s/%s: %s", writer->path, name, strerror(err));
+    ct_writer_fail(writer, ct_err_from_errno(err), "cannot open %s/%s: %s", writer->path, name,
+                   err == ESTALE ? "another file is in its place" : strerror(err));
     return false;
   }
   stream->fd = fd;
@@ -354,6 +337,7 @@ append(struct ct_trace_writer *writer, struct ct_stream *stream, const void *dat
     return false;
   }
   stream->written_at = ++writer->writer_thread.stamp;
+  ct_stream_look(writer, stream);
   while (!ct_writer_write_at(stream->fd, data, size, stream->file_bytes, &written)) {
     int saved = errno;
     /* Should this fail too, the reader stops before the partial block all the same. */
@@ -374,6 +358,7 @@ append_functions(struct ct_trace_writer *writer, const char *lines, size_t size)
 {
   uint64_t *end = &writer->writer_thread.functions_bytes;
   size_t written;
+  ct_writer_look(writer, CT_TRACE_FUNCTIONS, writer->functions_fd, *end);
   if (!ct_writer_write_at(writer->functions_fd, lines, size, *end, &written)) {
     int saved = errno;
     while (written > 0 && lines[written - 1] != '\n') {
@@ -430,6 +415,7 @@ append_captures(struct ct_trace_writer *writer, const struct ct_writer_record *r
   if (!open_captures(writer)) {
     return 0;
   }
+  ct_writer_look(writer, CT_TRACE_CAPTURES, writer_thread->captures_fd, writer_thread->captures_bytes);
   if (!ct_writer_write_at(writer_thread->captures_fd, records + 1, size, writer_thread->captures_bytes, &written)) {
     int saved = errno;
     /* Should this fail too, the reader stops before the partial record all the same. */

@@ -495,6 +495,9 @@ manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final
   } else if (final && writer->store == NULL) {
     json_object_set_new(whole, "files", files_json(writer));
   }
+  if (final) {
+    ct_writer_note_changed(writer, whole);
+  }
   char *text = json_dumps(whole, JSON_INDENT(1));
   json_decref(whole);
   return text;

@@ -70,6 +70,8 @@ void ct_function_lines_end(struct ct_function_lines *lines);
  * still returns that failure's code.
  */
 int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest);
+/* After the last one, which says it too: files of the trace that somebody else has changed; "": none. */
+const char *ct_trace_writer_changed(const struct ct_trace_writer *writer);
 
 /* Writes sources.tsv (docs/format.md) in the same way. 0 or an error, which is not kept. */
 int ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t size);

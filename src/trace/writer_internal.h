@@ -54,6 +54,7 @@ struct ct_stream {
   uint64_t written_at; /* stamp of the last use of fd */
   int fd;              /* -1 while not open */
   uint32_t index;
+  uint64_t device, inode;            /* of the file that was made for it; 0: not yet */
   const char *name;                  /* in the thread's folder */
   _Atomic uint64_t unwritten_events; /* in blocks that were queued, but came to nothing */
   /* Where blocks go to a store: */
@@ -160,6 +161,8 @@ struct ct_trace_writer {
   _Atomic uint32_t function_count;
   uint8_t *captures; /* records not yet queued; NULL: none yet */
   size_t captures_fill;
+  struct ct_diag
+      changed; /* which file somebody else has changed, and how; the writer thread's, until it is waited for */
   uint64_t manifest_bytes;
   uint64_t prototypes_bytes;        /* 0: there is no such file */
   _Atomic uint8_t *has_values;      /* a bit for each possible function id, reserved address space; NULL: no memory */
@@ -248,6 +251,16 @@ void ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind
 void ct_writer_close_file(struct ct_trace_writer *writer, struct ct_stream *stream);
 /* False: it cannot be opened, which is the writer's error now. */
 bool ct_writer_open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags);
+
+/* changed.c: files that somebody else changes while they are written; see there */
+/* The stream's file, by its name. A descriptor; -1 and errno, ESTALE where it is not the one that was made for it. */
+int ct_stream_open(const struct ct_trace_writer *writer, struct ct_stream *stream, const char *name, int flags);
+/* Before something is appended to what has so many bytes: has it? */
+void ct_writer_look(struct ct_trace_writer *writer, const char *name, int fd, uint64_t bytes);
+void ct_stream_look(struct ct_trace_writer *writer, const struct ct_stream *stream);
+/* At the end: compares with all files that the manifest lists, and adds a note to that if one is not as it was written.
+ */
+void ct_writer_note_changed(struct ct_trace_writer *writer, json_t *manifest);
 
 /* block.c: blocks */
 /* Buffers of a free or the least recently used encoder; never NULL. */
