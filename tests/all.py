@@ -106,7 +106,7 @@ GROUPS = {
     "steps_sql": Group(["stepsql.py"], parts=2),
     "steps_calls": Group(["stepcalls.py"]),
     "debug": Group(["debug.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 1 --plain --some 6"]),
+    "fuzz": Group(["fuzz/run.py --seconds 1 --plain --lot"]),
 }
 HOW = ("busy", "waits", "late", "quiet", "alone")  # in this order, the first two at a time, and the next two
 WEIGHTS = {"busy": 1, "waits": 0.5, "late": 1, "quiet": 0, "alone": 1}  # of a processor

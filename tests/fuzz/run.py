@@ -3,7 +3,7 @@
 """Builds the fuzz targets with clang, ASan and UBSan, and runs each for some time.
 
     tests/fuzz/run.py [--seconds N] [--jobs N] [--filter PATTERN] [TARGET...]
-    tests/fuzz/run.py --plain ...              the targets are not optimised: built in half the time, for make test
+    tests/fuzz/run.py --plain ...              the targets are not optimised, and only what they call is compiled, for make test
     tests/fuzz/run.py --again FILE TARGET      one input again, as a failure says
     tests/fuzz/run.py --reduce TARGET...       what was found goes into tests/fuzz/corpus, reduced
 
@@ -12,9 +12,11 @@ by earlier runs) and TARGET-made.txt (as they stand), and, for elf and plan, sma
 run finds stays in build-fuzz/corpus and is where the next one goes on. A failing input is kept in build-fuzz/failed.
 """
 import hashlib
+import json
 import lzma
 import os
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -24,7 +26,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 import harness  # noqa: E402
-from harness import ROOT, Skip, expect, main  # noqa: E402
+from harness import ROOT, Skip, expect, lot, main  # noqa: E402
 
 CORPUS = os.path.join(HERE, "corpus")
 BUILD = os.path.join(ROOT, "build-fuzz")
@@ -50,6 +52,8 @@ TARGETS = {
     "steps": ["-max_len=4096"],
     "calls": ["-max_len=4096"],
 }
+# Those that call some forty objects and more, most of the time is spent on compiling these.
+LARGE = ("plan", "trace", "atf", "cache", "pattern", "mcp", "mcphttp", "steps", "calls")
 FOUND_BYTES_MAX = 40000
 LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
 ENVIRONMENT = dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1:detect_stack_use_after_return=0",
@@ -130,8 +134,66 @@ def build(targets, options):
                    env=dict(os.environ, CC="clang"))
         if made.returncode:
             return made.stdout
-    made = run(["ninja", "-C", folder, f"-j{harness.JOBS}", "--quiet"] + [f"tests/fuzz/fuzz_{name}" for name in targets])
+    if options.plain and all(link_what_is_called(folder, name, options) for name in targets):
+        return None
+    made = ninja(folder, [f"tests/fuzz/fuzz_{name}" for name in targets])
     return made.stdout if made.returncode else None
+
+
+def ninja(folder, outputs):
+    return run(["ninja", "-C", folder, f"-j{harness.JOBS}", "--quiet", *outputs])
+
+
+def symbols(objects, cwd):
+    """What each of the objects defines, and what it needs."""
+    defined, needed, name = {}, {}, None
+    for line in run(["nm", "-g", *objects], cwd=cwd).stdout.splitlines():
+        words = line.split()
+        if line.endswith(":"):
+            name = line[:-1]
+        elif len(words) == 2 and words[0] in "Uw":
+            needed.setdefault(name or objects[0], set()).add(words[1])
+        elif len(words) == 3:
+            defined.setdefault(words[2], name or objects[0])
+    return defined, needed
+
+
+def objects_by_source(folder):
+    with open(os.path.join(folder, "compile_commands.json"), encoding="utf-8") as file:
+        return [(os.path.realpath(os.path.join(one["directory"], one["file"])), one["output"]) for one in json.load(file)]
+
+
+def link_what_is_called(folder, target, options):
+    """Links a target from those objects of the library that it calls, of which no others are compiled: a target needs 2 to 110 of 250. Which
+    those are the build's own library tells first, then what was compiled. False where that does not give a program."""
+    output = f"tests/fuzz/fuzz_{target}"
+    command = run(["ninja", "-C", folder, "-t", "commands", "-s", output]).stdout.strip()
+    pieces = [word for word in command.split() if re.match(r".*/libcontrail_fuzz_\w+\.a$", word)]
+    fuzzed = {source: made for source, made in objects_by_source(folder) if os.path.dirname(made)[:-2] in pieces}
+    mains = {source: made for source, made in objects_by_source(options.build) if "libcontrail.a.p" in made and source in fuzzed}
+    sources = {made: source for source, made in mains.items()}
+    if not pieces or not mains or any(not os.path.exists(os.path.join(options.build, made)) for made in mains.values()):
+        return False
+    defined, needed = symbols(list(mains.values()), options.build)
+    own = [word for word in command.split() if word.endswith((".o", ".a")) and word not in pieces and not os.path.isabs(word)]
+    linked, known = set(), set()
+    while True:
+        wanted = own + [fuzzed[source] for source in sorted(linked)]
+        if ninja(folder, wanted).returncode:
+            return False
+        asked = {symbol for some in symbols(wanted, folder)[1].values() for symbol in some} - known
+        if not asked:
+            break
+        while asked:
+            known |= asked
+            called = {defined[symbol] for symbol in asked if symbol in defined}
+            linked |= {sources[made] for made in called}
+            asked = {symbol for made in called for symbol in needed.get(made, ())} - known
+    words, objects = [], [fuzzed[source] for source in sorted(linked)]
+    for word in shlex.split(command):
+        words += objects if word in pieces else [word]
+        objects = [] if word in pieces else objects
+    return run(words, cwd=folder).returncode == 0
 
 
 def program(target, options):
@@ -287,6 +349,7 @@ def arguments(parser):
     parser.add_argument("--seconds", type=int, default=int(os.environ.get("FUZZ_SECONDS", 10)))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plain", action="store_true", help="targets that are not optimised, in build-fuzz/plain")
+    parser.add_argument("--lot", action="store_true", help="one target that calls much, and three of the others, by lot")
     parser.add_argument("--again", metavar="FILE")
     parser.add_argument("--reduce", action="store_true")
     parser.add_argument("targets", nargs="*", metavar="TARGET")
@@ -298,6 +361,9 @@ def choose(cases, options):
         if target not in TARGETS:
             sys.exit(f"no such target: {target} (there are: {' '.join(TARGETS)})")
     cases = [one for one in cases if not options.targets or one.name in options.targets]
+    if options.lot and not options.long:
+        names = {name for number, some in ((1, LARGE), (3, sorted(set(TARGETS) - set(LARGE)))) for name in lot("fuzz", *some).sample(some, number)}
+        cases = [one for one in cases if one.name in names]
     if options.list:
         return cases
     options.missing = missing()
