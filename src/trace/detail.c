@@ -3,23 +3,33 @@
 #include "trace/detail.h"
 
 #include "base/crc32c.h"
+#include "trace/near.h"
 #include "trace/writer_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /*
- * A block that may be wanted. It is packed when it is written, so what nobody wants never is: packing takes three
- * fifths of the drain's time; or when all of them take much of the memory that they may take, those that have waited
- * longest first. So the ones that are not packed are a thread's last.
+ * A block that may be wanted. Most never are. So it is compressed when it is written: until then it is what differs
+ * from earlier records (near.h), which takes a tenth of the time. When all of them take the memory that they may take,
+ * that is compressed too, of those that have waited longest. So the ones that are not compressed are a thread's last.
  */
 struct held {
   struct held *next;
-  struct ct_detail_block_header header; /* but for its number and checksums */
+  struct ct_detail_block_header header; /* but for its number, its checksums, and what is stored */
+  uint32_t near_bytes;                  /* what differs */
+  uint32_t bytes;                       /* of the payload: fewer where it is packed */
   bool is_packed;
   uint8_t payload[];
 };
-#define QUICK_LEVEL -7 /* half of the time, and two thirds of what it saves */
+#define QUICK_LEVEL    -7 /* half of the time, and two thirds of what it saves */
+#define BURST          3  /* times the memory, while the drain is behind */
+#define PACKED_AT_ONCE 4
+
+struct ct_detail_scratch {
+  uint8_t near[2 * CT_DETAIL_BLOCK_BYTES];
+  uint8_t records[CT_DETAIL_BLOCK_BYTES];
+};
 
 struct ct_detail_stream {
   struct ct_stream stream;
@@ -148,7 +158,37 @@ end_block(struct ct_detail_stream *detail)
 static size_t
 held_bytes(const struct held *held)
 {
-  return sizeof(*held) + held->header.payload.stored_bytes;
+  return sizeof(*held) + held->bytes;
+}
+
+/* Memory for a block on its way, which is the drain's alone; NULL: none. */
+static struct ct_detail_scratch *
+scratch_of(struct ct_trace_writer *writer)
+{
+  if (writer->detail_scratch == NULL) {
+    writer->detail_scratch = malloc(sizeof(*writer->detail_scratch));
+  }
+  return writer->detail_scratch;
+}
+
+/* Its records, in the scratch memory; NULL: no memory. */
+static const uint8_t *
+records_of(struct ct_trace_writer *writer, const struct held *held)
+{
+  struct ct_detail_scratch *scratch = scratch_of(writer);
+  const uint8_t *near = held->payload;
+  if (scratch == NULL) {
+    return NULL;
+  }
+  if (held->is_packed) {
+    size_t got = ZSTD_decompress(scratch->near, sizeof(scratch->near), held->payload, held->bytes);
+    if (ZSTD_isError(got) || got != held->near_bytes) {
+      return NULL;
+    }
+    near = scratch->near;
+  }
+  return ct_near_unpack(near, held->near_bytes, scratch->records, held->header.payload.raw_bytes) ? scratch->records
+                                                                                                  : NULL;
 }
 
 static void
@@ -166,16 +206,18 @@ release_oldest(struct ct_encoder *encoder)
 static void
 write_held(struct ct_encoder *encoder, const struct held *held)
 {
+  struct ct_trace_writer *writer = encoder->writer;
   struct ct_detail_block_header header = held->header;
-  size_t bytes = header.payload.stored_bytes;
-  uint8_t *block = reserve_block(encoder, held->is_packed ? bytes : ZSTD_compressBound(bytes));
-  if (held->is_packed) {
-    memcpy(block + sizeof(header), held->payload, bytes);
-  } else {
-    header.payload.stored_bytes = pack(compressor_of(encoder->writer), block + sizeof(header), held->payload, bytes);
+  size_t bytes = header.payload.raw_bytes;
+  const uint8_t *records = records_of(writer, held);
+  if (records == NULL) {
+    writer->detail_dropped.no_memory += header.records;
+    return;
   }
+  uint8_t *block = reserve_block(encoder, ZSTD_compressBound(bytes));
+  header.payload.stored_bytes = pack(compressor_of(writer), block + sizeof(header), records, bytes);
   put_block(encoder, block, header);
-  encoder->writer->detail_bytes += sizeof(header) + header.payload.stored_bytes;
+  writer->detail_bytes += sizeof(header) + header.payload.stored_bytes;
 }
 
 static void
@@ -239,14 +281,13 @@ pack_held(struct ct_encoder *encoder)
   struct ct_trace_writer *writer = encoder->writer;
   struct ct_detail_stream *detail = encoder->detail;
   struct held *plain = *detail->plain;
-  size_t bytes = plain->header.payload.raw_bytes;
-  struct held *packed = malloc(sizeof(*packed) + ZSTD_compressBound(bytes));
+  struct held *packed = malloc(sizeof(*packed) + ZSTD_compressBound(plain->near_bytes));
   if (packed == NULL) {
     return false;
   }
   *packed = *plain;
-  packed->is_packed = true;
-  packed->header.payload.stored_bytes = pack(quick_compressor_of(writer), packed->payload, plain->payload, bytes);
+  packed->bytes = pack(quick_compressor_of(writer), packed->payload, plain->payload, plain->near_bytes);
+  packed->is_packed = packed->bytes < plain->near_bytes;
   struct held *smaller = realloc(packed, held_bytes(packed));
   packed = smaller != NULL ? smaller : packed;
   writer->detail_held_bytes -= held_bytes(plain) - held_bytes(packed);
@@ -257,22 +298,46 @@ pack_held(struct ct_encoder *encoder)
   return true;
 }
 
+/*
+ * Packing takes time, and while the drain is behind there is none: then they may take more memory for a while. After
+ * that a few are packed for each one that comes.
+ */
+static void
+make_room(struct ct_trace_writer *writer)
+{
+  size_t most = BURST * writer->detail_held_max;
+  for (unsigned n = 0; writer->detail_held_bytes > writer->detail_held_max; n++) {
+    if (writer->detail_held_bytes <= most && (writer->detail_is_behind || n == PACKED_AT_ONCE)) {
+      return;
+    }
+    struct ct_encoder *with_plain = find_plain(writer);
+    if (with_plain == NULL || !pack_held(with_plain)) {
+      struct ct_encoder *with_oldest = find_oldest(writer);
+      writer->detail_dropped.no_memory += with_oldest->detail->oldest->header.records;
+      release_oldest(with_oldest);
+    }
+  }
+}
+
 /* The block in progress joins what is held. */
 static void
 hold(struct ct_encoder *encoder)
 {
   struct ct_trace_writer *writer = encoder->writer;
   struct ct_detail_stream *detail = encoder->detail;
-  struct held *held = malloc(sizeof(*held) + detail->fill);
+  struct ct_detail_scratch *scratch = scratch_of(writer);
+  uint32_t bytes = scratch != NULL ? (uint32_t)ct_near_pack(detail->bytes, detail->fill, scratch->near) : 0;
+  struct held *held = scratch != NULL ? malloc(sizeof(*held) + bytes) : NULL;
   if (held == NULL) {
     writer->detail_dropped.no_memory += detail->records;
     detail->records = 0;
     detail->fill = 0;
     return;
   }
-  memcpy(held->payload, detail->bytes, detail->fill);
+  memcpy(held->payload, scratch->near, bytes);
   held->next = NULL;
   held->is_packed = false;
+  held->near_bytes = held->bytes = bytes;
   held->header = end_block(detail);
   if (detail->newest != NULL) {
     detail->newest->next = held;
@@ -281,14 +346,7 @@ hold(struct ct_encoder *encoder)
   }
   detail->newest = held;
   writer->detail_held_bytes += held_bytes(held);
-  while (writer->detail_held_bytes > writer->detail_held_max) {
-    struct ct_encoder *with_plain = find_plain(writer);
-    if (with_plain == NULL || !pack_held(with_plain)) {
-      struct ct_encoder *with_oldest = find_oldest(writer);
-      writer->detail_dropped.no_memory += with_oldest->detail->oldest->header.records;
-      release_oldest(with_oldest);
-    }
-  }
+  make_room(writer);
 }
 
 void

@@ -174,6 +174,7 @@ writer_free(struct ct_trace_writer *writer)
   }
   ZSTD_freeCCtx(writer->compressor);
   ZSTD_freeCCtx(writer->quick_compressor);
+  free(writer->detail_scratch);
   if (writer->functions_fd >= 0) {
     close(writer->functions_fd);
   }

@@ -150,8 +150,9 @@ struct ct_trace_writer {
   ZSTD_CCtx *quick_compressor;   /* for detail; NULL: not made yet */
   ct_detail_judge *detail_judge; /* NULL: all detail is written */
   void *detail_context;
-  bool detail_is_over;   /* no mark comes any more */
-  bool detail_is_behind; /* records are lost soon */
+  struct ct_detail_scratch *detail_scratch; /* NULL: not made yet */
+  bool detail_is_over;                      /* no mark comes any more */
+  bool detail_is_behind;                    /* records are lost soon */
   size_t detail_held_bytes, detail_held_max;
   struct ct_detail_dropped detail_dropped;
   uint64_t detail_bytes;                           /* of what was judged and written */

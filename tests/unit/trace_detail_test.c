@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 enum {
-  CALLS = 24000,
+  CALLS = 60000,
   MEMORY = 1 << 20,
   WANTED = 2500, /* the last ones */
   RECORD = sizeof(struct ct_detail_entry) + 8 * (CT_DETAIL_CALL_WORDS + 4),
