@@ -126,6 +126,7 @@ make_thread(struct ct_drain *drain, uint32_t tid)
   }
   drain->no_thread = CT_DROP_NO_THREAD;
   thread->tid = tid;
+  thread->totals_fd = -1;
   thread->outside = (uint32_t)ct_thread_ids_outside(&drain->ids, (pid_t)tid);
   thread->since_tsc = drain->alive_tsc;
   thread->gap_seq = UINT32_MAX;
@@ -273,6 +274,7 @@ end_stream(struct ct_drain *drain, struct drain_thread *thread, uint64_t until, 
   if (thread->rolls != NULL) {
     drain_rolls_end(thread->rolls, thread->rules->windows, true);
   }
+  drain_close_totals(drain, thread);
   free(thread->rolls);
   free(thread->flows);
   free(thread);

@@ -98,6 +98,7 @@ struct ct_drain {
     _Atomic uint64_t switches;
   } published;
   uint32_t idle_rounds; /* in a row, that have found nothing */
+  uint32_t totals_open; /* of threads' files, see drain_read_totals */
   struct {
     uint64_t at_ns, took_ns; /* when it was last looked which threads have died, and how long that took; 0: some had */
   } reap;
@@ -163,6 +164,7 @@ bool drain_reap_is_due(const struct ct_drain *drain, uint64_t now);
 void drain_read_name(struct ct_drain *drain, struct drain_thread *thread);
 /* How long the thread was on the processor, and how long it was ready without one, by the scheduler's own count. */
 void drain_read_totals(struct ct_drain *drain, struct drain_thread *thread);
+void drain_close_totals(struct ct_drain *drain, struct drain_thread *thread);
 /* How often: at each block where nothing else is known. */
 uint64_t drain_totals_ns(const struct ct_drain *drain);
 /* It has not ended, as far as can be seen: a thread that has exited may be there as a zombie. */

@@ -28,6 +28,7 @@ struct drain_thread {
   uint32_t info;  /* index into the drain's list of infos */
   uint32_t tid;
   uint32_t outside;    /* the same here, see process/ids.h; 0: it had gone when it was heard of */
+  int totals_fd;       /* its schedstat, see drain_read_totals; -1: not open */
   uint32_t generation; /* of the slot */
   uint32_t next_seq;   /* position of the segment expected next */
   uint32_t gap_seq;    /* a position expected next that was not there ... */
