@@ -157,13 +157,13 @@ anybody_in(uint64_t area, const uint64_t *pcs, size_t count)
 }
 
 int
-ct_injection_sweep(const struct ct_process *process, const uint64_t *pcs, size_t count)
+ct_injection_sweep(const struct ct_process *process, const struct ct_mappings *mappings, const uint64_t *pcs,
+                   size_t count)
 {
   static const uint8_t zeros[CT_INJECTION_BYTES];
-  struct ct_mappings mappings;
-  int code = ct_process_mappings(process->pid, &mappings);
-  for (size_t i = 0; i < mappings.count && code == 0; i++) {
-    const struct ct_mapping *mapping = &mappings.items[i];
+  int code = 0;
+  for (size_t i = 0; i < mappings->count && code == 0; i++) {
+    const struct ct_mapping *mapping = &mappings->items[i];
     uint8_t bytes[CT_INJECTION_BYTES];
     uint64_t area = mapping->end - CT_INJECTION_BYTES;
     if (mapping->executable && mapping->readable && ct_process_read(process, area, bytes, sizeof(bytes)) == 0 &&
@@ -171,7 +171,6 @@ ct_injection_sweep(const struct ct_process *process, const uint64_t *pcs, size_t
       code = ct_process_write(process, area, zeros, sizeof(zeros));
     }
   }
-  ct_mappings_free(&mappings);
   return code;
 }
 

@@ -35,7 +35,8 @@ uint64_t ct_injection_area(const struct ct_process *process);
  * Takes out the code that dead tracers left behind, where none of those addresses (where threads stand, and
  * where handlers return to) is in it.
  */
-int ct_injection_sweep(const struct ct_process *process, const uint64_t *pcs, size_t count);
+int ct_injection_sweep(const struct ct_process *process, const struct ct_mappings *mappings, const uint64_t *pcs,
+                       size_t count);
 /*
  * A thread that is in a stop for a signal gets it, and stops again before it does anything more; *signal: another one
  * that it is about to get, or 0. CT_ESRCH: it has ended. CT_ETIMEOUT: it does not stop.

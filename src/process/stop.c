@@ -321,14 +321,14 @@ compare_places(const void *a, const void *b)
 int
 ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_t count, struct ct_inner_stacks inner)
 {
-  struct ct_mappings mappings;
   struct ct_restorers places = ct_restorers_of(restorers, count, inner.store_delta);
   end_injection(stopped);
   stopped->pc_count = 0;
   uint64_t begin = now_ms();
-  int code = ct_process_mappings(stopped->process->pid, &mappings);
+  ct_mappings_free(&stopped->mappings);
+  int code = ct_process_mappings(stopped->process->pid, &stopped->mappings);
   for (size_t i = 0; i < stopped->thread_count && code == 0; i++) {
-    code = find_pcs_of(stopped, &stopped->threads[i], &inner, &mappings, &places);
+    code = find_pcs_of(stopped, &stopped->threads[i], &inner, &stopped->mappings, &places);
     if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {
       code = CT_ETIMEOUT;
     }
@@ -336,7 +336,6 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
   if (stopped->pc_count != 0) {
     qsort(stopped->pcs, stopped->pc_count, sizeof(*stopped->pcs), compare_places);
   }
-  ct_mappings_free(&mappings);
   return code;
 }
 
@@ -344,7 +343,9 @@ int
 ct_stopped_sweep(struct ct_stopped *stopped)
 {
   end_injection(stopped);
-  return ct_injection_sweep(stopped->process, stopped->pcs, stopped->pc_count);
+  int code = ct_injection_sweep(stopped->process, &stopped->mappings, stopped->pcs, stopped->pc_count);
+  ct_mappings_free(&stopped->mappings);
+  return code;
 }
 
 /* In vfork a thread waits for its child, and stops for nobody. */
@@ -707,6 +708,7 @@ ct_process_resume(struct ct_stopped *stopped)
   }
   free(stopped->threads);
   free(stopped->pcs);
+  ct_mappings_free(&stopped->mappings);
   memset(stopped, 0, sizeof(*stopped));
   return pause_ns;
 }

@@ -25,6 +25,7 @@ struct ct_stopped {
   uint64_t *pcs; /* where the threads stand, and where those in signal handlers were interrupted; sorted: there may be
                     thousands for each thread, and each function that is hooked asks for them */
   size_t pc_count;
+  struct ct_mappings mappings;    /* as they were when pcs were found, for ct_stopped_sweep; no items: not known */
   struct ct_injection *injection; /* a thread is being used for system calls; NULL: none */
   size_t lender;                  /* which */
   bool is_lost;                   /* it has not come back: no further system calls */
