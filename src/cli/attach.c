@@ -12,14 +12,20 @@
 #include <contrail/text.h>
 
 #include <getopt.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { STEP_MS = 50 };
+enum { STEP_MS = 50, LONG_STEP_MS = 1000 };
 
 struct attach {
   struct ct_session_options options;
@@ -132,21 +138,67 @@ now_seconds(void)
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* A thread that waits for the session, so that the first one can sleep until that or a signal: see await_end. */
+struct waiter {
+  struct ct_session *session;
+  pthread_t thread;
+  atomic_bool enough; /* relaxed: all that it says */
+  int finished;       /* an eventfd, readable when the session has finished; -1: there is no such thread */
+};
+
+static void *
+wait_for_session(void *argument)
+{
+  struct waiter *waiter = argument;
+  while (!atomic_load_explicit(&waiter->enough, memory_order_relaxed)) {
+    if (ct_session_wait(waiter->session, LONG_STEP_MS) != CT_ETIMEOUT) {
+      eventfd_write(waiter->finished, 1);
+      break;
+    }
+  }
+  return NULL;
+}
+
+static void
+start_waiter(struct waiter *waiter, struct ct_session *session)
+{
+  waiter->session = session;
+  waiter->finished = eventfd(0, EFD_CLOEXEC);
+  if (waiter->finished >= 0 && pthread_create(&waiter->thread, NULL, wait_for_session, waiter) != 0) {
+    close(waiter->finished);
+    waiter->finished = -1;
+  }
+}
+
+/* Once the session has finished it comes back at once. */
+static void
+join_waiter(struct waiter *waiter)
+{
+  if (waiter->finished >= 0) {
+    atomic_store_explicit(&waiter->enough, true, memory_order_relaxed);
+    pthread_join(waiter->thread, NULL);
+    close(waiter->finished);
+  }
+}
+
 /* Until the process has ended, the time is over, or somebody interrupts. */
 static void
-await_end(struct ct_session *session, const sigset_t *stops, double seconds)
+await_end(struct ct_session *session, const struct waiter *waiter, const sigset_t *stops, double seconds)
 {
   double end = now_seconds() + seconds;
-  for (;;) {
-    double left = seconds > 0 ? end - now_seconds() : 1;
-    long step_ns = STEP_MS * 1000000L;
-    if (left <= 0) {
-      return;
+  int signals = waiter->finished >= 0 ? signalfd(-1, stops, SFD_CLOEXEC) : -1;
+  struct pollfd polled[2] = {{.fd = signals, .events = POLLIN}, {.fd = waiter->finished, .events = POLLIN}};
+  int step_ms = signals >= 0 ? LONG_STEP_MS : STEP_MS;
+  for (double left = 1; left > 0; left = seconds > 0 ? end - now_seconds() : 1) {
+    double most_ms = seconds > 0 ? (end - now_seconds()) * 1e3 : step_ms;
+    poll(polled, signals >= 0 ? 2 : 0, most_ms < step_ms ? (int)most_ms + 1 : step_ms);
+    struct timespec at_once = {0, 0};
+    if (sigtimedwait(stops, NULL, &at_once) > 0 || ct_session_wait(session, 0) == 0) {
+      break;
     }
-    struct timespec wait = {0, left < STEP_MS / 1e3 ? (long)(left * 1e9) : step_ns};
-    if (sigtimedwait(stops, NULL, &wait) > 0 || ct_session_wait(session, 0) == 0) {
-      return;
-    }
+  }
+  if (signals >= 0) {
+    close(signals);
   }
 }
 
@@ -209,7 +261,7 @@ let_be_expedited(struct ct_session *session, const sigset_t *stops)
 /* From here on an interruption detaches. */
 static int
 attach_to(const struct attach *attach, struct ct_session *session, const sigset_t *stops, pid_t *view,
-          struct ct_diag *diag)
+          struct waiter *waiter, struct ct_diag *diag)
 {
   struct ct_session_status status = {.struct_size = sizeof(status)};
   int code = ct_session_attach(session, attach->pid, diag);
@@ -231,7 +283,8 @@ attach_to(const struct attach *attach, struct ct_session *session, const sigset_
     report_attached(&status);
   }
   *view = attach->live ? ct_live_view_start(control, false) : 0;
-  await_end(session, stops, attach->seconds);
+  start_waiter(waiter, session);
+  await_end(session, waiter, stops, attach->seconds);
   ct_control_close(control);
   ct_session_get_status(session, &status);
   if (status.detached) { /* by contrail stop */
@@ -255,6 +308,7 @@ attach_it(struct attach *attach)
 {
   struct ct_session *session;
   pid_t view = 0; /* of --live */
+  struct waiter waiter = {.finished = -1};
   struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_diag diag = {""}, closing = {""};
   static const int ends[] = {SIGINT,  SIGTERM, SIGHUP,    SIGQUIT, SIGUSR1, SIGUSR2,
@@ -270,8 +324,9 @@ attach_it(struct attach *attach)
   int code = ct_sending_connect(&attach->sending, NULL, &diag);
   code = code == CT_OK ? ct_session_create(&attach->options, &session, &diag) : code;
   if (code == 0) {
-    code = attach_to(attach, session, &stops, &view, &diag);
+    code = attach_to(attach, session, &stops, &view, &waiter, &diag);
     sigprocmask(SIG_BLOCK, &stops, NULL); /* the session goes */
+    join_waiter(&waiter);
     int closed = ct_session_close(session, &status, &closing);
     ct_live_view_end(view);
     if (code == 0 && closed != 0) {
