@@ -28,7 +28,6 @@
 #define FIRST_TICK_NS       10000000ull   /* the least; at the begin a tick takes half of the time until then */
 #define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
 #define IDLE_NS             1000000000ull /* ... until so long a time is over */
-#define IDLE_SHARE          10            /* with less than this part of it the process does next to nothing */
 #define FULL_NS_LEAST       15.0          /* of a hook, whatever was measured: two readings of the clock, ... */
 #define COUNTED_NS_LEAST    1.0
 #define OUT_NS_LEAST        0.7
@@ -756,12 +755,14 @@ thread_cpu_ns(void)
   return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
 }
 
-/* Until the tick is due; when it was, and the process has used too little time, a part of its length more. */
+/* Until the tick is due; when it was, as long as the process needs for the rest of its time, at its rate so far. */
 static int
-wait_for_tick(const struct session_budget *budget, int ms, uint64_t each, uint64_t now, bool is_idle)
+wait_for_tick(const struct session_budget *budget, int ms, uint64_t each, uint64_t now, uint64_t used, uint64_t least)
 {
   uint64_t due = budget->tick_ns + each;
-  int left = (int)((now < due ? due - now + 999999 : is_idle ? each : each / 4) / 1000000);
+  double rest = (double)(now - budget->tick_ns) * ((double)least / at_least((double)used, 1) - 1);
+  uint64_t more = rest >= (double)each ? each : later((uint64_t)at_least(rest, 0), each / 4);
+  int left = (int)((now < due ? due - now + 999999 : more) / 1000000);
   return ms < left ? ms : left;
 }
 
@@ -778,7 +779,7 @@ session_serve_budget(struct ct_session *session, int ms)
   if (now - budget->tick_ns < each ||
       !ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) ||
       (cpu - budget->cpu_ns < least && now - budget->tick_ns < most)) {
-    return wait_for_tick(budget, ms, each, now, cpu < budget->cpu_ns + least / IDLE_SHARE);
+    return wait_for_tick(budget, ms, each, now, cpu > budget->cpu_ns ? cpu - budget->cpu_ns : 0, least);
   }
   if (!budget->asked) {
     ct_drain_ask_counts(session->recording.drain);

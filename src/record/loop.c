@@ -88,7 +88,9 @@ session_main(void *context)
     }
     if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
       ct_plans_store(session->recording.modules.plans);
-      session_count_roughly(session);
+      if (ct_now_ns() - session->recording.counted_ns >= COUNT_NS) {
+        session_count_roughly(session);
+      }
     }
     uint64_t begin = ct_now_ns();
     session_check_for_modules(session);
