@@ -280,6 +280,37 @@ def executes(scene):
             assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
+GOES_ON = """
+#include <unistd.h>
+__attribute__((noinline)) int work(int i) { __asm__ volatile(""); return i + 1; }
+int main(int argc, char **argv)
+{
+  int n = argc;
+  for (int i = 0; i < 1000; i++) {
+    n += work(i);
+  }
+  return execv(argv[1], argv + 1);
+}
+"""
+
+
+@case
+def goes_on_to_what_is_not_recorded(scene):
+    """A 32-bit program: the trace up to there is whole, wherever it is kept. Its files were longer than the manifest said."""
+    tiny = os.path.join(scene.folder, "tiny32")
+    for command in (["as", "--32", "-o", tiny + ".o", os.path.join(harness.HERE, "programs", "tiny32.S")],
+                    ["ld", "-m", "elf_i386", "-o", tiny, tiny + ".o"]):
+        if subprocess.run(command, capture_output=True).returncode:
+            raise Skip("no 32-bit assembler")
+    program = scene.compile(scene.write("goes_on.c", GOES_ON), "-O1")
+    for options in ((), ("--last", "4M"), ("--max-size", "4M")):
+        trace = os.path.join(scene.folder, "on" + "".join(options))
+        told = subprocess.run([scene.contrail, "record", "--follow", *options, "-o", trace, program, tiny], capture_output=True, text=True)
+        assert told.returncode == 5 and "not a readable 64-bit" in told.stderr, told
+        told = subprocess.run([scene.contrail, "check", trace, "work.calls == 1000", "no losses"], capture_output=True, text=True)
+        assert (told.returncode, "DAMAGED" in told.stderr) == (0, False), (options, told)
+
+
 NAMED = """
 #define _GNU_SOURCE
 #include <spawn.h>

@@ -259,6 +259,19 @@ drain_report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t 
   }
 }
 
+static void
+close_stream(struct ct_drain *drain, struct drain_thread *thread)
+{
+  ct_encoder_close(thread->encoder);
+  if (thread->rolls != NULL) {
+    drain_rolls_end(thread->rolls, thread->rules->windows, true);
+  }
+  drain_close_totals(drain, thread);
+  free(thread->rolls);
+  free(thread->flows);
+  free(thread);
+}
+
 /* until: no calls are after that. ended: what to take for its end if that is not known, 0: the trace's. */
 static void
 end_stream(struct ct_drain *drain, struct drain_thread *thread, uint64_t until, uint64_t ended)
@@ -270,14 +283,7 @@ end_stream(struct ct_drain *drain, struct drain_thread *thread, uint64_t until, 
   info->end_tsc = exit != 0 ? exit : alive ? 0 : ended;
   info->end_is_exact = exit != 0;
   drain->last_clock = thread->last_clock > drain->last_clock ? thread->last_clock : drain->last_clock;
-  ct_encoder_close(thread->encoder);
-  if (thread->rolls != NULL) {
-    drain_rolls_end(thread->rolls, thread->rules->windows, true);
-  }
-  drain_close_totals(drain, thread);
-  free(thread->rolls);
-  free(thread->flows);
-  free(thread);
+  close_stream(drain, thread);
 }
 
 static void
@@ -675,10 +681,23 @@ add_switches(struct ct_switch_stats *sum, struct ct_switch_stats more)
   sum->lost += more.lost;
 }
 
+/* The image that the thread went on to is not recorded: nothing more comes, and what there is has to be in its file. */
+static void
+end_kept(struct ct_drain *drain)
+{
+  pthread_mutex_lock(drain->lock);
+  if (drain->kept != NULL) {
+    close_stream(drain, drain->kept);
+    drain->kept = NULL;
+  }
+  pthread_mutex_unlock(drain->lock);
+}
+
 void
 ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
 {
   if (!drain->running) {
+    end_kept(drain);
     return;
   }
   atomic_store_explicit(&drain->stopping, 1, memory_order_release);

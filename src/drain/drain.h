@@ -174,7 +174,8 @@ struct ct_detail_stats ct_drain_detail_stats(const struct ct_drain *drain);
 /* Under the lock. */
 struct ct_capture_stats ct_drain_capture_stats(const struct ct_drain *drain);
 /* Takes everything that is left, ends the drain's thread. exec_tid: the thread that went on to a new image, 0: the
- * process has ended, or runs on without us. until: a reading of the clock after which there are no calls. */
+ * process has ended, or runs on without us. until: a reading of the clock after which there are no calls. When it
+ * does not run, it ends that thread, if the new image has not begun. */
 void ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until);
 
 /* A frame that was open when the recording began. */

@@ -317,6 +317,9 @@ void
 session_end_image(struct ct_session *session, bool by_exec)
 {
   if (!session->recording.image_live) {
+    if (session->recording.drain != NULL) { /* the image before this one may have left it a thread */
+      ct_drain_stop(session->recording.drain, 0, session->recording.manifest.end_tsc);
+    }
     return;
   }
   session_itrace_end_image(session);
