@@ -311,6 +311,53 @@ def goes_on_to_what_is_not_recorded(scene):
         assert (told.returncode, "DAMAGED" in told.stderr) == (0, False), (options, told)
 
 
+DENIES = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+__attribute__((noinline)) void work(void) { __asm__ volatile("nop; nop; nop; nop; nop; nop"); }
+int main(int argc, char **argv)
+{
+  char byte;
+  if (argc == 1) {
+    if (prctl(65 /* PR_SET_MDWE */, 1, 0, 0, 0) != 0) return 77;
+    puts("ready"), fflush(stdout);
+    read(0, &byte, 1);
+    if (dlopen("libz.so.1", RTLD_NOW) == NULL) return 3;
+    for (int i = 0; i < 100; i++) work();
+    pid_t pid = fork();
+    if (pid == 0) return execl("/proc/self/exe", argv[0], "again", NULL);
+    return waitpid(pid, NULL, 0) != pid;
+  }
+  for (int i = 0; i < 100; i++) work();
+  return 0;
+}
+"""
+
+
+@case
+def denies_itself_executable_memory(scene):
+    """PR_SET_MDWE: what gets memory to execute has never been writable. Followed through exec, and attached to."""
+    program = scene.compile(scene.write("denies.c", DENIES), "-O1")
+    if subprocess.run([program], input=b"x", capture_output=True).returncode == 77:
+        raise Skip("a kernel without PR_SET_MDWE")
+    tree = scene.record(program, input=b"x")
+    assert [scene.calls(process, "work") for process in tree] == [100, 100] and not any(p.get("notes") for p in tree), tree
+    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    trace = os.path.join(scene.folder, "attached")
+    words = [scene.contrail, "attach", "--follow", "-o", trace, str(process.pid)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as attach:
+        said = attach.stderr.readline()
+        process.communicate(b"x", timeout=60)
+        said += attach.communicate(timeout=60)[1]
+    assert process.returncode == 0 and "hooked" in said, (process.returncode, said)
+    assert [scene.calls(each, "work") for each in scene.tree(trace)] == [100, 100], said
+
+
 NAMED = """
 #define _GNU_SOURCE
 #include <spawn.h>

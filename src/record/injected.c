@@ -321,7 +321,8 @@ place_agent(const struct ct_remote *remote, struct ct_injected *image, struct ct
     return CT_EFORMAT;
   }
   uint64_t total = page_up(agent->memory_bytes) + CT_PAGE_BYTES; /* the last page: unwind templates */
-  int code = map_own(remote, image, image->at + AGENT_AT, total, PROT_READ | PROT_WRITE, 0, &layout->base);
+  /* Executable first: a process that denies itself memory to write and execute (PR_SET_MDWE) gets none later. */
+  int code = map_own(remote, image, image->at + AGENT_AT, total, PROT_READ | PROT_EXEC, 0, &layout->base);
   if (code != 0) {
     return code;
   }
@@ -329,7 +330,7 @@ place_agent(const struct ct_remote *remote, struct ct_injected *image, struct ct
   image->ring->inside.agent = layout->base;
   code = ct_process_write(remote->process, layout->base, ct_agent_blob, file_bytes);
   layout->bytes = total;
-  uint64_t args[6] = {layout->base, agent->data_start, PROT_READ | PROT_EXEC};
+  uint64_t args[6] = {layout->base + agent->data_start, total - agent->data_start, PROT_READ | PROT_WRITE};
   int64_t result = -1;
   if (code == 0) {
     code = remote->syscall(remote->context, SYS_mprotect, args, &result);
