@@ -630,6 +630,19 @@ def attach_under_seccomp(scene):
 
 
 @case
+def attach_dispatched(scene):
+    """System calls that come to the program itself: it would get ours."""
+    with Odd(scene, "dispatch") as odd:
+        for command in ("attach", "itrace"):
+            got, _, err = scene.run(scene.contrail, command, "--for", "300ms", "-o", scene.path(command), str(odd.pid))
+            assert got == 125 and "is under Syscall User Dispatch" in err, (command, got, err)
+        status = odd.process.wait(60)
+        assert status == 3, f"it ended with {status}"
+    got, _, err = scene.run(scene.contrail, "itrace", "-o", scene.path("steps"), "--", scene.path("odd"), "dispatch")
+    assert got == 3 and "Syscall User Dispatch" in err, (got, err)
+
+
+@case
 def attach_traced(scene):
     need("strace")
     with Odd(scene, "work") as odd:

@@ -155,7 +155,8 @@ add_summary(struct ct_itrace *all, const struct ct_tracer *tracer)
   if (tracer->is_filtered) {
     sum->incomplete++;
     ct_fail(&all->unmade, CT_EUNSUPPORTED,
-            "thread %d went under a seccomp filter, which may forbid what recording needs", (int)tracer->tid);
+            "thread %d went under a seccomp filter, or Syscall User Dispatch, which may forbid what recording needs",
+            (int)tracer->tid);
   } else if (tracer->code_of_end != 0 && tracer->number == 0 && !all->is_calls) {
     all->code_of_end = tracer->code_of_end;
     all->diag = tracer->diag;

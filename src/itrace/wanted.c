@@ -56,10 +56,13 @@ ct_tracer_begin_records(struct ct_tracer *tracer)
   return ct_recorder_create(&options, tracer->process.pid, tracer->tid, &tracer->recorder, &tracer->diag);
 }
 
-/* Feature probes have no filter. */
+/* Feature probes have no filter. System calls that are dispatched to the program are as good as forbidden to us. */
 bool
 ct_tracer_begins_filter(const uint64_t regs[16])
 {
+  if (regs[CT_RAX] == SYS_prctl && regs[CT_RDI] == PR_SET_SYSCALL_USER_DISPATCH) {
+    return regs[CT_RSI] != 0;
+  }
   bool is_prctl = regs[CT_RAX] == SYS_prctl && regs[CT_RDI] == PR_SET_SECCOMP;
   uint64_t mode = is_prctl ? regs[CT_RSI] : regs[CT_RDI] + 1; /* as prctl has it */
   return (is_prctl || regs[CT_RAX] == SYS_seccomp) &&

@@ -14,7 +14,8 @@
  * and SIGTRAP with it. All signals are blocked meanwhile, so that no handler runs while other threads stand still.
  *
  * A seccomp filter may end the process for a call of ours. With CAP_SYS_ADMIN it is suspended for the thread meanwhile;
- * else no call is made. When the tracer dies the filter is there again at once.
+ * else no call is made. When the tracer dies the filter is there again at once. Syscall User Dispatch is off meanwhile:
+ * with it our call would come to the program as a SIGSYS. It stays off when the tracer dies just then.
  */
 #include "process/injection.h"
 
@@ -32,6 +33,10 @@
 
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 #define STOPS_MAX    64
+#ifndef PTRACE_SET_SYSCALL_USER_DISPATCH_CONFIG
+#define PTRACE_SET_SYSCALL_USER_DISPATCH_CONFIG 0x4210
+#define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
+#endif
 #define CALL_NS      20000000000ull /* for a call, which may wait for somebody (userfaultfd, seccomp) ... */
 #define CALL_SOON_NS 2000000000ull  /* ... when somebody wants an end to it ... */
 #define LEAVE_NS     1000000000ull  /* ... and to leave it when it is interrupted */
@@ -174,10 +179,30 @@ ct_injection_sweep(const struct ct_process *process, const struct ct_mappings *m
   return code;
 }
 
+struct ct_dispatch
+ct_injection_dispatch(pid_t tid)
+{
+  struct ct_dispatch dispatch = {0};
+  long code = ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, (void *)sizeof(dispatch), &dispatch);
+  return code == 0 ? dispatch : (struct ct_dispatch){0};
+}
+
+static bool
+set_dispatch(const struct ct_injection *injection, const struct ct_dispatch *dispatch)
+{
+  return ptrace(PTRACE_SET_SYSCALL_USER_DISPATCH_CONFIG, injection->tid, (void *)sizeof(*dispatch), dispatch) == 0;
+}
+
 /* What the thread has forbidden itself it is not forbidden from here on. */
 static int
 suspend_filter(struct ct_injection *injection)
 {
+  static const struct ct_dispatch off;
+  injection->dispatch = ct_injection_dispatch(injection->tid);
+  if (injection->dispatch.mode != 0 && !set_dispatch(injection, &off)) {
+    injection->dispatch.mode = 0;
+    return errno == ESRCH ? CT_ESRCH : CT_EUNSUPPORTED;
+  }
   if (ct_process_seccomp(injection->tid) == 0) {
     return 0;
   }
@@ -192,6 +217,10 @@ suspend_filter(struct ct_injection *injection)
 static void
 resume_filter(struct ct_injection *injection)
 {
+  if (injection->dispatch.mode != 0) {
+    set_dispatch(injection, &injection->dispatch);
+    injection->dispatch.mode = 0;
+  }
   if (injection->is_suspended) {
     ptrace(PTRACE_SETOPTIONS, injection->tid, NULL, (void *)injection->options);
     injection->is_suspended = false;

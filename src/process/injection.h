@@ -14,6 +14,18 @@
 #define CT_INJECTION_BYTES   256u /* of code that an injection puts into the process */
 #define CT_INJECTION_NAME_AT (CT_INJECTION_BYTES - 40)
 
+/*
+ * Whose system calls come to the program itself (Syscall User Dispatch), as ptrace has it (Linux 6.4).
+ *
+ *   offset  0 8 mode      0: off, 1: on
+ *           8 8 selector  address of the byte that says whether they do; 0: always
+ *          16 8 offset    begin of the code whose system calls are let through
+ *          24 8 length    of it
+ */
+struct ct_dispatch {
+  uint64_t mode, selector, offset, length;
+};
+
 struct ct_injection {
   struct ct_process *process;
   pid_t tid;
@@ -23,6 +35,7 @@ struct ct_injection {
   uint8_t under[CT_INJECTION_BYTES]; /* what the area held */
   siginfo_t signal;                  /* that the thread was about to get; si_signo 0: none */
   long options;                      /* of ptrace, that the thread is traced with */
+  struct ct_dispatch dispatch;       /* off until the end; mode 0: there is none */
   bool is_suspended;                 /* its seccomp filter is, until the end */
   bool gone;                         /* the thread is on its way: not where it stopped */
   bool stop_again;                   /* a SIGSTOP came meanwhile */
@@ -54,6 +67,8 @@ int ct_injection_begin(struct ct_injection *injection, struct ct_process *proces
  * held any more, and goes on from where it stopped when it comes. No further call is made then.
  */
 int ct_injection_syscall(struct ct_injection *injection, long number, const uint64_t args[6], int64_t *result);
+/* The stopped thread's; mode 0 where there is none, or the kernel cannot tell. */
+struct ct_dispatch ct_injection_dispatch(pid_t tid);
 /* The thread stands again where it stopped; *signal is what it is about to get. */
 int ct_injection_end(struct ct_injection *injection, int *signal);
 

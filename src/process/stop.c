@@ -25,6 +25,7 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TRACE_OPTIONS PTRACE_O_TRACESYSGOOD
 #define ROUNDS_MAX    64
@@ -511,6 +512,17 @@ lend_thread(struct ct_stopped *stopped)
     }
   }
   return code;
+}
+
+pid_t
+ct_stopped_dispatched(const struct ct_stopped *stopped)
+{
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    if (ct_injection_dispatch(stopped->threads[i].tid).mode != 0) {
+      return stopped->threads[i].tid;
+    }
+  }
+  return 0;
 }
 
 bool

@@ -61,6 +61,8 @@ int ct_stopped_sweep(struct ct_stopped *stopped);
  */
 int ct_stopped_syscall(struct ct_stopped *stopped, long number, const uint64_t args[6], int64_t *result);
 bool ct_stopped_may_call(struct ct_stopped *stopped);
+/* A thread whose system calls come to the program itself (Syscall User Dispatch); 0: there is none. */
+pid_t ct_stopped_dispatched(const struct ct_stopped *stopped);
 /* The base of gs of all threads: any that is not 0, or 0. */
 int ct_stopped_gs_base(struct ct_stopped *stopped, uint64_t *base);
 int ct_stopped_set_gs_base(struct ct_stopped *stopped, uint64_t base);

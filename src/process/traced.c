@@ -349,6 +349,12 @@ ct_traced_borrow(struct ct_process *process, pid_t tid, bool is_to_stay, struct 
     return ct_fail(diag, CT_EUNSUPPORTED, "thread %d runs under seccomp, which may forbid what recording needs",
                    (int)tid);
   }
+  if (is_to_stay && ct_injection_dispatch(tid).mode != 0) {
+    return ct_fail(
+        diag, CT_EUNSUPPORTED,
+        "thread %d is under Syscall User Dispatch: system calls that recording needs would come to the program",
+        (int)tid);
+  }
   uint64_t area = ct_process_injection_area(process);
   process->injection = calloc(1, sizeof(*process->injection));
   if (process->injection == NULL) {

@@ -169,6 +169,20 @@ check_filters(pid_t pid, struct ct_diag *diag)
                                 (int)tid, (int)pid);
 }
 
+/* What may come until the threads are stopped. */
+static int
+check_stopped(struct ct_session *session, pid_t pid, struct ct_diag *diag)
+{
+  pid_t tid = ct_stopped_dispatched(&session->target.stopped);
+  if (tid != 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED,
+                   "thread %d of process %d is under Syscall User Dispatch: system calls that recording needs would "
+                   "come to the program (contrail record, from its start, makes none then)",
+                   (int)tid, (int)pid);
+  }
+  return check_filters(pid, diag);
+}
+
 /* What speaks against it before anything is touched. */
 static int
 check_target(pid_t pid, struct ct_diag *diag)
@@ -441,7 +455,7 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     goto drop_trace;
   }
   ct_test_point("attach-stopped");
-  if ((code = check_filters(pid, diag)) != 0 || (code = take_over(session, diag)) != 0) {
+  if ((code = check_stopped(session, pid, diag)) != 0 || (code = take_over(session, diag)) != 0) {
     goto drop_trace;
   }
   if (has_leftovers) { /* they are in nobody's way, should that fail */
