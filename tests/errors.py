@@ -630,6 +630,15 @@ def attach_under_seccomp(scene):
 
 
 @case
+def attach_sharer(scene):
+    """A process that has its memory and is no thread of it would come into hooks without what they need: it died."""
+    with Odd(scene, "sharer") as odd:
+        judge(odd.attach("--for", "300ms"), 125, words=["CLONE_VM", str(odd.pid)])
+        status = odd.process.wait(60)
+        assert status == 3, f"it ended with {status}"
+
+
+@case
 def attach_dispatched(scene):
     """System calls that come to the program itself: it would get ours."""
     with Odd(scene, "dispatch") as odd:

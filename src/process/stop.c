@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/kcmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -512,6 +513,22 @@ lend_thread(struct ct_stopped *stopped)
     }
   }
   return code;
+}
+
+pid_t
+ct_stopped_sharer(const struct ct_stopped *stopped)
+{
+  pid_t pid = stopped->process->pid, found = 0;
+  const struct dirent *entry;
+  DIR *processes = opendir("/proc");
+  while (found == 0 && processes != NULL && (entry = readdir(processes)) != NULL) {
+    pid_t other = (pid_t)strtol(entry->d_name, NULL, 10);
+    found = other > 0 && other != pid && syscall(SYS_kcmp, pid, other, KCMP_VM, 0, 0) == 0 ? other : 0;
+  }
+  if (processes != NULL) {
+    closedir(processes);
+  }
+  return found;
 }
 
 pid_t

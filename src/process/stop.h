@@ -61,6 +61,11 @@ int ct_stopped_sweep(struct ct_stopped *stopped);
  */
 int ct_stopped_syscall(struct ct_stopped *stopped, long number, const uint64_t args[6], int64_t *result);
 bool ct_stopped_may_call(struct ct_stopped *stopped);
+/*
+ * A process that has the memory of this one and is no thread of it (clone with CLONE_VM), which nobody has stopped; 0:
+ * there is none, or none that we may know of. A child of vfork is none: its parent would not stop.
+ */
+pid_t ct_stopped_sharer(const struct ct_stopped *stopped);
 /* A thread whose system calls come to the program itself (Syscall User Dispatch); 0: there is none. */
 pid_t ct_stopped_dispatched(const struct ct_stopped *stopped);
 /* The base of gs of all threads: any that is not 0, or 0. */

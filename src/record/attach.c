@@ -173,6 +173,13 @@ check_filters(pid_t pid, struct ct_diag *diag)
 static int
 check_stopped(struct ct_session *session, pid_t pid, struct ct_diag *diag)
 {
+  pid_t sharer = ct_stopped_sharer(&session->target.stopped);
+  if (sharer != 0) { /* hooks need gs, which only its own creator could have given it */
+    return ct_fail(diag, CT_EUNSUPPORTED,
+                   "process %d has the memory of process %d and is no thread of it (clone with CLONE_VM): it would "
+                   "come into hooks that know nothing of it (contrail record, from the start, can record that program)",
+                   (int)sharer, (int)pid);
+  }
   pid_t tid = ct_stopped_dispatched(&session->target.stopped);
   if (tid != 0) {
     return ct_fail(diag, CT_EUNSUPPORTED,

@@ -48,6 +48,28 @@ forever(void *unused)
   return unused;
 }
 
+static int
+shares(void *unused)
+{
+  (void)unused;
+  steps(1000);
+  _exit(3);
+}
+
+/* A process with our memory, which is no thread of ours, works; ends with its status. */
+static int
+with_sharer(void)
+{
+  int status = 0;
+  char *stack = mmap(NULL, 1 << 18, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pid_t child = clone(shares, stack + (1 << 18), CLONE_VM | SIGCHLD, NULL);
+  ready();
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    steps(10);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+}
+
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
 #endif
@@ -170,6 +192,8 @@ main(int argc, char **argv)
     printf("%d\n", (int)child);
     fflush(stdout);
     pause();
+  } else if (strcmp(kind, "sharer") == 0) {
+    return with_sharer();
   } else if (strcmp(kind, "dispatch") == 0) {
     return with_dispatch();
   } else if (strcmp(kind, "seccomp") == 0) {
