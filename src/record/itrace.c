@@ -319,7 +319,8 @@ void
 session_serve_itrace(struct ct_session *session, uint32_t slot, const struct ct_request *request)
 {
   struct session_itrace *itrace = &session->itrace;
-  uint64_t number = request->arg[CT_ITRACE_ARG_PROBE];
+  uint64_t number =
+      __atomic_load_n(&request->arg[CT_ITRACE_ARG_PROBE], __ATOMIC_RELAXED); /* once: checked, then used */
   struct ct_diag diag = {""};
   if (number >= CT_ITRACE_PROBES || left_of(&itrace->probes[number]) == 0) { /* it says what it likes */
     return;

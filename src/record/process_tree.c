@@ -13,9 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIVE_MAX   2000    /* children at a time: each takes threads and descriptors */
-#define ENDING_MS  20000   /* for all to be detached */
-#define LISTED_MAX 131072u /* children that are listed, each by itself, as not recorded */
+#define LIVE_MAX   2000     /* children at a time: each takes threads and descriptors */
+#define ENDING_MS  20000    /* for all to be detached */
+#define LISTED_MAX 131072u  /* children that are listed, each by itself, as not recorded */
+#define LOST_MOST  4194304u /* of one image: there are no more processes */
 
 struct ct_process_tree {
   struct ct_session *first;
@@ -111,9 +112,11 @@ count_not_recorded(struct ct_process_tree *tree, uint64_t count)
   pthread_mutex_unlock(&first->sync.guard);
 }
 
+/* count: as the target says. */
 void
 tree_count_lost(struct ct_process_tree *tree, uint64_t count)
 {
+  count = count < LOST_MOST ? count : LOST_MOST;
   if (count != 0) {
     pthread_mutex_lock(&tree->lock);
     tree->lost += count;

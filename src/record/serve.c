@@ -335,13 +335,14 @@ session_serve_requests(struct ct_session *session)
       if (CT_REQ_CODE(via.pending) != CT_REQ_PENDING) {
         continue;
       }
-      if (request->kind == CT_REQUEST_EXEC) {
+      uint32_t kind = __atomic_load_n(&request->kind, __ATOMIC_RELAXED); /* once: it can change at any time */
+      if (kind == CT_REQUEST_EXEC) {
         /* the others of this word wait for the next round, if there is one: an exec ends all other threads */
         __atomic_fetch_or(&ring->request_map[word], bits, __ATOMIC_RELEASE);
         serve_exec(session, &via, (pid_t)slots[i].tid);
         return true; /* the ring may be another one now */
       }
-      if (request->kind == CT_REQUEST_ITRACE) {
+      if (kind == CT_REQUEST_ITRACE) {
         session_serve_itrace(session, i, request);
         answer_request(&via);
       } else {
