@@ -527,6 +527,22 @@ def receiver_gives_up(scene):
     expect(scene.manifest()["state"] == "complete", "the trace here is not whole")
 
 
+@case("receiver's limit, empty files")
+def limit_of_files(scene):
+    """Files without a byte, and their folders, take room as well: with the token no more of it than the limit."""
+    port = free_port()
+    receiver = scene.receive("--limit", "400K", port=port)
+    peer = Peer(port)
+    expect(peer.answers(READY)[-1][0] == READY, "not let in")
+    for number in range(2000):
+        peer.send(CHECK, struct.pack("<QI", 0, 0) + f"thread_{number}/index.ctb".encode())
+    answer = peer.answer()
+    expect(answer is not None and answer[0] == REFUSED and b"limit" in answer[1], f"{answer}")
+    peer.close()
+    expect("limit" in scene.end(receiver, 1), "it is not said")
+    expect(len(files_of(scene.there)) <= 101, f"{len(files_of(scene.there))} files")
+
+
 @case("program not found")
 def not_found(scene):
     receiver = scene.receive()

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define MARK ".receiving" /* the stream's id in hexadecimal, while the trace is not whole */
-enum { FILES_MAX = 1 << 20, PIECE_HEAD = 20 };
+enum { FILES_MAX = 1 << 20, PIECE_HEAD = 20, FILE_BYTES = 4096 /* that a file, or its folder, takes besides */ };
 
 static int
 by_name(const void *a, const void *b)
@@ -53,6 +53,20 @@ file_of(struct stored *stored, const char *name, size_t size)
     stored->files++;
   }
   return file;
+}
+
+/* Nothing fits any more; files without a byte in them take room, too. */
+static bool
+is_full(const struct stored *stored, size_t more)
+{
+  uint64_t used = stored->bytes + stored->files * (uint64_t)FILE_BYTES;
+  return stored->limit_bytes != 0 && (used > stored->limit_bytes || more > stored->limit_bytes - used);
+}
+
+static int
+no_room(const struct stored *stored, struct ct_diag *diag)
+{
+  return ct_fail(diag, CT_ENOSPC, "the trace is larger than the limit of %" PRIu64 " bytes", stored->limit_bytes);
 }
 
 static int
@@ -289,11 +303,7 @@ take_piece(struct stored *stored, const struct ct_link_frame *frame, enum ct_str
   piece->total = ct_get64(data + 8);
   piece->data = data + PIECE_HEAD + length;
   piece->size = frame->bytes - PIECE_HEAD - length;
-  if (stored->limit_bytes != 0 &&
-      piece->size > stored->limit_bytes - (stored->bytes < stored->limit_bytes ? stored->bytes : stored->limit_bytes)) {
-    return ct_fail(diag, CT_ENOSPC, "the trace is larger than the limit of %" PRIu64 " bytes", stored->limit_bytes);
-  }
-  return CT_OK;
+  return is_full(stored, piece->size) ? no_room(stored, diag) : CT_OK;
 }
 
 /* At the end of the file, or from its begin. */
@@ -462,6 +472,9 @@ ct_stored_check(struct stored *stored, const struct ct_link_frame *frame, struct
   struct stored_file *file = file_of(stored, (const char *)data + 12, size);
   if (file == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory, or more than %d files", FILES_MAX);
+  }
+  if (is_full(stored, 0)) {
+    return no_room(stored, diag);
   }
   if (ct_get64(data) == 0 && !file->is_there && file->kind == CT_STREAM_APPENDED) {
     int fd = open_to_write(stored, file->name, 0); /* an empty file has no piece */
