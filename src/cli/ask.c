@@ -41,6 +41,15 @@ ct_ask_named(const struct ct_command *command, const char *name, const char *met
   return code == CT_ENOENT && ct_control_find(id, id, NULL) == CT_ENOENT ? CT_EXIT_NO_SESSION : CT_EXIT_FAILED;
 }
 
+char *
+ct_params_of(const char *key, const char *text)
+{
+  json_t *json = json_pack("{s:s}", key, text);
+  char *params = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+  json_decref(json);
+  return params;
+}
+
 const char *
 ct_text_of(const json_t *json, const char *key)
 {

@@ -27,6 +27,9 @@ json_t *ct_ask(const char *id, const char *method, const char *params, int timeo
 int ct_ask_named(const struct ct_command *command, const char *name, const char *method, const char *params,
                  int timeout_ms, json_t **answer);
 
+/* {key: text}, to be freed; NULL: it is not UTF-8, or out of memory. */
+char *ct_params_of(const char *key, const char *text);
+
 /* Members of an answer: "?" and 0 where there is none. */
 const char *ct_text_of(const json_t *json, const char *key);
 uint64_t ct_number_of(const json_t *json, const char *key);

@@ -78,6 +78,9 @@ extern const struct ct_command ct_command_version;
 /* All commands, ended by NULL, and the one of that name or NULL. */
 extern const struct ct_command *const ct_commands[];
 const struct ct_command *ct_command_find(const char *name);
+/* What contrail does without a command, on stdout, and with a word that is none, on stderr. Give the exit code. */
+int ct_print_overview(void);
+int ct_unknown_command(const char *name);
 
 /* "contrail NAME: text" and where to find help, on stderr; returns CT_EXIT_USAGE. */
 int ct_usage_error(const struct ct_command *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* contrail mark and contrail trigger: marks by hand in a live session, and its rules. */
+/* contrail trigger: the rules of a live session. */
 #include "cli/ask.h"
 
-#include <contrail/control.h>
 #include <contrail/rule.h>
 #include <contrail/text.h>
 
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,65 +14,10 @@ struct wanted {
   bool json;
 };
 
-static const struct ct_option mark_options[] = {
-    CT_OPTION_JSON(struct wanted, json, "the session's status as one JSON object"),
-    CT_OPTIONS_END,
-};
-
-static const struct ct_option trigger_options[] = {
+static const struct ct_option options[] = {
     CT_OPTION_JSON(struct wanted, json, "as one JSON object"),
     CT_OPTIONS_END,
 };
-
-/* {key: text} to be freed; NULL: it is not UTF-8, or out of memory. */
-static char *
-params_of(const char *key, const char *text)
-{
-  json_t *json = json_pack("{s:s}", key, text);
-  char *params = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
-  json_decref(json);
-  return params;
-}
-
-/* ---- contrail mark ---- */
-
-static int
-run_mark(int argc, char **argv)
-{
-  struct wanted wanted = {false};
-  char id[CT_CONTROL_ID_BYTES];
-  json_t *answer = NULL;
-  int code = ct_parse(&ct_command_mark, argc, argv, &wanted);
-  if (code != -1) {
-    return code;
-  }
-  int count = argc - optind;
-  const char *session = count > 0 ? argv[optind] : NULL, *name = count > 1 ? argv[optind + 1] : NULL;
-  if (count > 2) {
-    return ct_usage_error(&ct_command_mark, "'%s' is too much", argv[optind + 2]);
-  }
-  if (count == 1 && ct_control_find(session, id, NULL) == CT_ENOENT) { /* a name, then, for the only session */
-    name = session;
-    session = NULL;
-  }
-  char *params = name != NULL ? params_of("name", name) : strdup("{}");
-  if (params == NULL) {
-    return ct_usage_error(&ct_command_mark, "the name is not UTF-8");
-  }
-  code = ct_ask_named(&ct_command_mark, session, "mark", params, CT_CHANGE_MS, &answer);
-  free(params);
-  if (answer != NULL && wanted.json) {
-    code = ct_print_json(answer);
-  } else if (answer != NULL) {
-    uint64_t marks = ct_number_of(answer, "marks"), windows = ct_number_of(answer, "windows");
-    printf("%s: marked; %" PRIu64 " mark%s in %" PRIu64 " window%s\n", ct_text_of(answer, "id"), marks,
-           marks == 1 ? "" : "s", windows, windows == 1 ? "" : "s");
-  }
-  json_decref(answer);
-  return code == CT_EXIT_OK && fflush(stdout) != 0 ? CT_EXIT_FAILED : code;
-}
-
-/* ---- contrail trigger ---- */
 
 static void
 print_rules(const json_t *rules)
@@ -121,7 +64,7 @@ take_rule(const char *verb, int count, char **words, const char **rule)
 }
 
 static int
-run_trigger(int argc, char **argv)
+run(int argc, char **argv)
 {
   struct wanted wanted = {false};
   char method[32];
@@ -141,7 +84,7 @@ run_trigger(int argc, char **argv)
   if (code != CT_EXIT_OK) {
     return code;
   }
-  char *params = rule != NULL ? params_of("rule", rule) : strdup("{}");
+  char *params = rule != NULL ? ct_params_of("rule", rule) : strdup("{}");
   if (params == NULL) {
     return ct_usage_error(&ct_command_trigger, "the rule is not UTF-8");
   }
@@ -160,19 +103,6 @@ run_trigger(int argc, char **argv)
   return code == CT_EXIT_OK && fflush(stdout) != 0 ? CT_EXIT_FAILED : code;
 }
 
-const struct ct_command ct_command_mark = {
-    .name = "mark",
-    .summary = "mark this moment in a recording that runs",
-    .synopsis = "[--json] [SESSION] [NAME]",
-    .about = "Makes a mark by hand: a window around now, as a rule (record --on) does. NAME says what for.\n"
-             "One word alone is a session where there is such a one, else a name.\n"
-             "\n" CT_WHICH_SESSION,
-    .options = mark_options,
-    .closing = CT_SESSION_EXIT_CODES,
-    .operands = CT_COMPLETE_SESSION,
-    .run = run_mark,
-};
-
 const struct ct_command ct_command_trigger = {
     .name = "trigger",
     .summary = "change the rules of a recording while it runs",
@@ -182,8 +112,8 @@ const struct ct_command ct_command_trigger = {
     .about = "Rules are those of record --on, in quotes: 'handle_request > 10ms'. The functions that a new\n"
              "one is about are hooked in full; the process is stopped while hooks go in or out.\n"
              "\n" CT_WHICH_SESSION,
-    .options = trigger_options,
+    .options = options,
     .closing = CT_SESSION_EXIT_CODES,
     .operands = CT_COMPLETE_SESSION " " CT_COMPLETE_VERB,
-    .run = run_trigger,
+    .run = run,
 };
