@@ -81,7 +81,7 @@ demangle_with(const char *raw, int more_options)
   struct text *text = calloc(1, sizeof(*text));
   char *result = NULL;
   if (plain == NULL || text == NULL) {
-    goto out;
+    goto free_texts;
   }
   if (setjmp(text->give_up) == 0 &&
       demangle(plain, strlen(plain), DMGL_PARAMS | DMGL_ANSI | DMGL_AUTO | more_options, text) && text->used != 0) {
@@ -91,7 +91,7 @@ demangle_with(const char *raw, int more_options)
     result = text->bytes;
     text->bytes = NULL;
   }
-out:
+free_texts:
   if (text != NULL) {
     free(text->bytes);
   }

@@ -256,14 +256,14 @@ convert(struct conversion *c, struct ct_diag *diag)
   for (size_t i = 0; i < c->job->count; i++) {
     code = convert_thread(c, (uint32_t)i, diag);
     if (code != 0) {
-      goto end;
+      goto sum_up;
     }
   }
   json_t *manifest = make_manifest(c);
   code = ct_trace_writer_flush_functions(c->writer);
   code = code == 0 ? ct_trace_writer_manifest(c->writer, manifest) : code;
   json_decref(manifest);
-end:
+sum_up:
   c->job->summary->processes = 1;
   c->job->summary->bytes = ct_trace_writer_bytes(c->writer);
   return code == 0 || diag == NULL || diag->text[0] != '\0' ? code : ct_fail(diag, code, "%s", ct_err_text(code));

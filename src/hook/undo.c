@@ -614,20 +614,20 @@ check_once(struct undo *undo, bool last, bool *done)
   undo->undone->patches = undo->undone->strange = 0;
   bool guards = last || undo->wait != NULL; /* who waits may take gs, which guards need as all hooks do */
   if (code != 0) {
-    goto end;
+    goto look_around;
   }
   code = guards ? undo_put_back_returns(undo, false) : 0; /* before the guards go */
   if (code != 0) {
-    goto end;
+    goto look_around;
   }
   code = take_back_patches(undo, guards);
   if (code != 0) {
-    goto end;
+    goto look_around;
   }
   check_threads(undo);
   note_pending(undo);
   code = undo_put_back_returns(undo, !last);
-end:
+look_around:
   if (undo_is_late(undo)) { /* not all has been looked at */
     *done = false;
     return code;

@@ -69,21 +69,21 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, s
     if (spans->bounds.at_most == NULL || spans->bounds.touched == NULL || spans->bounds.marks == NULL ||
         spans->bounds.inside == NULL || spans->bounds.before == NULL) {
       ct_fail(diag, code, "out of memory for the spans of a thread");
-      goto fail;
+      goto close_spans;
     }
   }
   if (spans->present == NULL || spans->batch == NULL || ct_span_stacks_init(&spans->stacks) != 0 ||
       ct_unwind_reason_init(&spans->unwind_reason, trace) != 0) {
     ct_fail(diag, code, "out of memory for the spans of a thread");
-    goto fail;
+    goto close_spans;
   }
   code = ct_cursor_open(trace, thread, 0, &spans->cursor, diag);
   if (code != 0) {
-    goto fail;
+    goto close_spans;
   }
   *out = spans;
   return 0;
-fail:
+close_spans:
   ct_spans_close(spans);
   return code;
 }

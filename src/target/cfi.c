@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 #include "target/sort.h"
 
 enum { /* DW_EH_PE_*: the form in the low half, what it is relative to in the high one */

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 
 enum { /* DW_CFA_*: the first three carry an operand in the low six bits */
        CFA_ADVANCE_LOC = 0x40,

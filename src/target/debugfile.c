@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/rooted.h"
-#include "target/private.h"
+#include "target/target_internal.h"
 
 enum {
   OTHER_ROOT = 4,                 /* of the candidates: by the build-id, in the root that the file is in */

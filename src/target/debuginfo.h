@@ -6,7 +6,7 @@
 #include <elfutils/libdw.h>
 #include <libelf.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 
 /* One image, open for libdw. */
 struct ct_dwarf_image {

@@ -2,7 +2,7 @@
 /* What the loader sees: PT_DYNAMIC. Gives the soname, and .dynsym where a file has no section headers. */
 #include <string.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 
 struct dynamic {
   uint64_t strings;

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 #include "target/sort.h"
 
 static int

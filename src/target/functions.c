@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 #include "target/sort.h"
 
 enum {
@@ -369,7 +369,7 @@ merge(struct ct_elf *elf, const struct candidates *all)
     keys[i] = (struct ct_sort_key){all->items[i].address, i};
   }
   if (!ct_sort_keys(keys, all->count)) {
-    goto out;
+    goto free_keys;
   }
   for (size_t i = 0; i < all->count; i++) {
     distinct += i == 0 || keys[i].key != keys[i - 1].key;
@@ -377,7 +377,7 @@ merge(struct ct_elf *elf, const struct candidates *all)
   elf->functions = malloc((distinct + 1) * sizeof(*elf->functions));
   elf->aliases = malloc((all->count - distinct + 1) * sizeof(*elf->aliases));
   if (elf->functions == NULL || elf->aliases == NULL) {
-    goto out;
+    goto free_keys;
   }
   for (size_t i = 0, run; i < all->count; i += run) {
     for (run = 1; i + run < all->count && keys[i + run].key == keys[i].key; run++)
@@ -386,7 +386,7 @@ merge(struct ct_elf *elf, const struct candidates *all)
   }
   finish_functions(elf);
   good = true;
-out:
+free_keys:
   free(keys);
   return good;
 }

@@ -30,7 +30,7 @@
 
 #include <string.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 
 enum {
   HEADER_BYTES = 72,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 
 enum { NAME_BYTES_MAX = 4096 };
 

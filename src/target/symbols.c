@@ -2,7 +2,7 @@
 /* Looks one symbol up by name; see ct_elf_symbol, ct_elf_links. */
 #include <string.h>
 
-#include "target/private.h"
+#include "target/target_internal.h"
 
 enum {
   RANK_NONE,

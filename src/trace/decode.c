@@ -416,7 +416,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
       c->last = last;
       if (!decode_other(c, (uint8_t)op, event)) {
         *damaged = true;
-        goto out;
+        goto count_ops;
       }
       id = c->id;
       bottom = c->stack.frames;
@@ -453,7 +453,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
   c->stack.count = (uint32_t)(top - bottom);
   c->tsc = tsc;
   c->last = last;
-out:
+count_ops:
   c->op += (uint32_t)(event - c->batch);
   return (size_t)(event - c->batch);
 }

@@ -496,13 +496,13 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   trace->path = strdup(dir);
   if (trace->path == NULL) {
     ct_fail(diag, err, "out of memory to open %s", dir);
-    goto fail;
+    goto close_trace;
   }
   trace->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (trace->dir_fd < 0) {
     int saved = errno;
     err = ct_fail(diag, ct_err_from_errno(saved), "cannot open the trace directory %s: %s", dir, strerror(saved));
-    goto fail;
+    goto close_trace;
   }
   err = ct_atf_enter(trace, diag);
   ct_trace_see_manifest(trace);
@@ -510,7 +510,7 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
     err = ct_manifest_load(trace, diag);
   }
   if (err != CT_OK) {
-    goto fail;
+    goto close_trace;
   }
   ct_stacks_load(trace);
   struct ct_block_file *captures = ct_block_file_open(trace->dir_fd, CT_BLOCK_FILE_NO_THREAD, CT_TRACE_CAPTURES);
@@ -519,28 +519,28 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   err = threads_load(trace);
   if (err != CT_OK) {
     ct_fail(diag, err, "cannot read the threads of %s: %s", dir, ct_err_text(err));
-    goto fail;
+    goto close_trace;
   }
   err = ct_functions_load(trace, diag); /* after the ends of the threads' blocks (ct_trace_end_offset) */
   if (err != CT_OK) {
-    goto fail;
+    goto close_trace;
   }
   if (trace->newer_version != 0) {
     err = ct_fail(diag, CT_EUNSUPPORTED,
                   "%s/" CT_TRACE_THREAD_DIR "%" PRIu32 "/" CT_TRACE_INDEX
                   " has format version %u; this program reads versions %u to %u",
                   dir, trace->newer_index, trace->newer_version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION_PIECES);
-    goto fail;
+    goto close_trace;
   }
   err = ct_trace_check(trace);
   if (err != CT_OK) {
     ct_fail(diag, err, "out of memory to check %s", dir);
-    goto fail;
+    goto close_trace;
   }
   *out = trace;
   return CT_OK;
 
-fail:
+close_trace:
   ct_trace_close(trace);
   return err;
 }

@@ -72,13 +72,13 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
   }
   code = CT_EFORMAT;
   if (size < sizeof(header)) {
-    goto fail;
+    goto free_captures;
   }
   memcpy(&header, captures.text, sizeof(header));
   if (header.magic != CT_CAPTURES_MAGIC || !ct_trace_version_ok(header.version) ||
       header.header_bytes != sizeof(header) ||
       header.header_crc != ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc))) {
-    goto fail;
+    goto free_captures;
   }
   code = CT_ENOMEM;
   for (; read_record(captures.text, size, at, &record); at += record.record_bytes) {
@@ -89,7 +89,7 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
       capacity = capacity == 0 ? 256 : capacity * 2;
       struct ct_captured *grown = realloc(captures.items, capacity * sizeof(*grown));
       if (grown == NULL) {
-        goto fail;
+        goto free_captures;
       }
       captures.items = grown;
     }
@@ -108,7 +108,7 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
   *out = captures;
   return CT_OK;
 
-fail:
+free_captures:
   ct_captures_free(&captures);
   return code;
 }

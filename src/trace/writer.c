@@ -257,13 +257,13 @@ ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_tra
   bool made = false;
   int err = ct_trace_directory_create(writer->path, &writer->dir_fd, &made, diag);
   if (err != CT_OK) {
-    goto fail;
+    goto free_writer;
   }
   writer->functions_fd = openat(writer->dir_fd, CT_TRACE_FUNCTIONS, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (writer->functions_fd < 0) {
     int saved = errno;
     err = ct_fail(diag, ct_err_from_errno(saved), "cannot create a file in %s: %s", writer->path, strerror(saved));
-    goto fail;
+    goto free_writer;
   }
   /* Until the recording ends: contrail recover sees that somebody records. Where there are no locks it cannot. */
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -271,7 +271,7 @@ ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_tra
   *out = writer;
   return CT_OK;
 
-fail:
+free_writer:
   if (made) {
     rmdir(writer->path);
   }

@@ -137,7 +137,7 @@ write_hot_functions(struct ct_trace *trace, const struct ct_hot_functions_option
   }
   ct_stats_destroy(&stats);
   if (code != 0) {
-    goto out;
+    goto free_rows;
   }
   for (size_t i = 0; i < thread_count; i++) {
     if (threads[i].damaged && notes->damaged_threads++ == 0) {
@@ -158,7 +158,7 @@ write_hot_functions(struct ct_trace *trace, const struct ct_hot_functions_option
   } else if (code != 0 || fflush(out) != 0 || ferror(out)) {
     code = ct_fail(diag, CT_EIO, "cannot write the list: %s", strerror(errno));
   }
-out:
+free_rows:
   free(rows);
   free(threads);
   return code;

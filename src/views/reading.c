@@ -658,23 +658,23 @@ ct_view_read(struct ct_view_reading *reading, struct ct_diag *diag)
   int code = reading->family ? check_processes(reading, manifest, diag) : 0;
   reading->warnings = NULL;
   if (code != 0) {
-    goto end;
+    goto finish_progress;
   }
   reading->warnings = reading->family ? ct_view_damage(reading->trace) : ct_view_warnings(reading->trace);
   if (reading->warnings == NULL) {
     code = ct_fail(diag, CT_ENOMEM, "out of memory for the calls of the trace");
-    goto end;
+    goto finish_progress;
   }
   code = reading->family ? read_family(reading, manifest, diag) : read_trace(reading, reading->trace, diag);
   if (code != 0) {
-    goto end;
+    goto finish_progress;
   }
   if (reading->threads == 0 && reading->filter->tid_count != 0) {
     code = ct_fail(diag, CT_ERANGE, "%s has no thread %u", ct_trace_path(reading->trace), reading->filter->tids[0]);
   } else if (reading->family) {
     ct_view_add_lost(reading->warnings, reading->events, reading->all_dropped);
   }
-end:
+finish_progress:
   if (reading->progress != NULL && reading->progress->finish != NULL) {
     reading->progress->finish(reading->progress->arg);
   }

@@ -354,23 +354,23 @@ ct_report_write_edges(struct ct_trace *trace, const struct ct_report_options *op
   view.reading = ct_report_reading(trace, options);
   int code = ct_report_check_sort(options->sort, diag);
   if (code != 0) {
-    goto end;
+    goto free_view;
   }
   code = options->rows == CT_ROWS_CALLERS ? ct_edges_collect_callers(&view.edges, &view.reading, diag)
                                           : ct_edges_collect_callees(&view.edges, &view.reading, diag);
   if (code != 0) {
-    goto end;
+    goto free_view;
   }
   if (make_sections(&view) != 0) {
     code = ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
-    goto end;
+    goto free_view;
   }
   if (options->json) {
     code = put_json(&view, out);
   } else {
     put_text(&view, out);
   }
-end:
+free_view:
   code = ct_report_end(code, out, &view.reading, view.count, notes, diag);
   free(view.rows);
   free(view.sections);

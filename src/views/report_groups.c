@@ -187,22 +187,22 @@ ct_report_write_groups(struct ct_trace *trace, const struct ct_report_options *o
   view.reading = ct_report_reading(trace, options);
   int code = ct_report_check_sort(options->sort, diag);
   if (code != 0) {
-    goto end;
+    goto free_view;
   }
   code = ct_groups_collect(&view.groups, &view.reading, diag);
   if (code != 0) {
-    goto end;
+    goto free_view;
   }
   if (make_rows(&view, &gap) != 0) {
     code = ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
-    goto end;
+    goto free_view;
   }
   if (options->json) {
     code = put_json(&view, out);
   } else {
     put_text(&view, out);
   }
-end:
+free_view:
   code = ct_report_end(code, out, &view.reading, view.count, notes, diag);
   free(view.rows);
   ct_view_reading_destroy(&view.reading);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of this folder share about a ct_elf. Nobody else includes this. */
-#ifndef CT_TARGET_PRIVATE_H
-#define CT_TARGET_PRIVATE_H
+#ifndef CT_TARGET_INTERNAL_H
+#define CT_TARGET_INTERNAL_H
 
 #include "target/cfi.h"
 #include "target/elf.h"
