@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/rooted.h"
-#include "record/manifest.h"
 
 #include "target/functions.h"
 
@@ -196,7 +195,7 @@ summarise(struct ct_module *module)
   }
 }
 
-/* Tells the agent where the loader notes that it is busy, if this module is the loader. */
+/* Gives the agent the address where the loader notes that it is busy, if this module is the loader. */
 static int
 publish_loader_state(const struct ct_module *module, const struct ct_remote *remote,
                      const struct ct_agent_layout *layout)
