@@ -4,6 +4,7 @@
 instruction set is in one folder. A header belongs to the folder that defines what it declares, and the command sees
 nothing of the library but the public ones. Also: every source file carries its licence line, the plain source lists of the
 build are fresh, and no merge left its marks."""
+import ast
 import functools
 import glob
 import os
@@ -72,6 +73,7 @@ CODE = ("src", "include", "tests", "bench", "examples")
 CHAINS_MAX, CHAIN_LENGTH = 9, 3
 ASKED = re.compile(r"\bcode == 0\b|\bcode != 0 \? code :")
 FUNCTION_LINES_MAX = 70
+OPENS = re.compile(r" *(?!if\b|for\b|while\b|switch\b|class\b|}).*(?:\)|=>) ?\{$")  # a function of JavaScript or of the shell
 CHILDREN, CHILDREN_CALLS_MAX = ("src/record/process_tree.c", "src/record/handshakes.c"), 10
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
@@ -99,10 +101,12 @@ def sources(*folders):
                 yield path, text + PLANTED.get(path, "")
 
 
-def scripts():
-    for path in sorted(path for folder in ("tests", "bench", "tools") for path in glob.glob(f"{folder}/**/*.py", root_dir=ROOT, recursive=True)):
-        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-            yield path, file.read()
+def scripts(*endings):
+    for path in sorted(path for folder in ("tests", "bench", "tools", "src") for ending in endings
+                       for path in glob.glob(f"{folder}/**/*{ending}", root_dir=ROOT, recursive=True)):
+        if not ONLY or path in ONLY:
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                yield path, file.read() + PLANTED.get(path, "")
 
 
 @functools.cache
@@ -239,7 +243,8 @@ def check_cycle(_):
 
 @check("no circle of files in src/record")
 def check_circles(_):
-    """Files of src/record that know each other in a circle, by the functions that they use of one another."""
+    """Files of src/record that know each other in a circle, by the functions that they use of one another; and those that include the
+    headers of one another, but for the one that all have in common."""
     texts = {path: re.sub(r'"(?:\\.|[^"\\\n])*"', "", bare(text)) for path, text in sources("src/record")
              if path.endswith(".c")}
     defined = {name: path for path, text in texts.items() for name in DEFINED.findall(text)}
@@ -256,12 +261,22 @@ def check_circles(_):
 
     for path in sorted(path for path in texts if path in reachable(path)):
         yield f"{path}: is in a circle of files"
+    common = "src/record/session_internal"
+    uses = {}
+    for path, text in sources("src/record"):
+        for name in INCLUDE.findall(text):
+            at, to = os.path.splitext(path)[0], os.path.splitext("src/" + name[1])[0]
+            if to.startswith("src/record/") and to != at and common not in (at, to):
+                uses.setdefault(at, set()).add(to)
+    uses = {path: uses.get(path, set()) for path in set(uses).union(*uses.values())}
+    for path in sorted(path for path in uses if path in reachable(path)):
+        yield f"{path}.c: is in a circle of files that include one another"
 
 
 @check(f"files up to {LINES_MAX} lines")
 def check_length(_):
     """Longer ones say why at the head."""
-    for path, text in [*sources(*CODE), *scripts()]:
+    for path, text in [*sources(*CODE), *scripts(".py", ".js", ".mjs", ".css", ".sh")]:
         lines = text.count("\n")
         if lines > LINES_MAX and not LONG.search(text[:4000]):
             yield f"{path}: {lines} lines, more than {LINES_MAX}"
@@ -288,6 +303,49 @@ def check_function_length(_):
                 start = None
 
 
+def has_far_ends(text):
+    """Whether a function may be too long: the next one that is no part of it begins far from it. Parsing takes ten times as long."""
+    lines, opened = text.count("\n") + 1, []
+    for found in re.finditer(r"^( *)(?:async )?(?:def|class) ", text + "\ndef ", re.M):
+        number = text.count("\n", 0, found.start()) + 1
+        while opened and opened[-1][0] >= len(found[1]):
+            if min(number, lines) - opened.pop()[1] > FUNCTION_LINES_MAX:
+                return True
+        opened.append((len(found[1]), number))
+    return False
+
+
+@check(f"functions of scripts up to {FUNCTION_LINES_MAX} lines")
+def check_script_function_length(_):
+    """Of those in Python by their syntax; of those in JavaScript and of the shell's from the line that opens one to the brace in its column."""
+    for path, text in scripts(".py"):
+        if not has_far_ends(text):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX:
+                yield f"{path}:{node.lineno}: {node.end_lineno - node.lineno + 1} lines in {node.name}, more than {FUNCTION_LINES_MAX}"
+    for path, text in scripts(".js", ".mjs", ".sh"):
+        opened = []  # indent, and where
+        for number, line in enumerate(text.split("\n"), 1):
+            indent = len(line) - len(line.lstrip(" "))
+            if OPENS.match(line):
+                opened.append((indent, number))
+            elif line.lstrip().startswith("}"):
+                while opened and opened[-1][0] >= indent:
+                    column, start = opened.pop()
+                    if column == indent and number - start + 1 > FUNCTION_LINES_MAX:
+                        yield f"{path}:{start}: {number - start + 1} lines in a function, more than {FUNCTION_LINES_MAX}"
+
+
+@check("a command a file")
+def check_commands(_):
+    """As src/cli/command.h says: each source file of the command line ends in the entry of one command at most."""
+    for path, text in sources("src/cli"):
+        found = re.findall(r"^const struct ct_command ct_command_(\w+) = ", bare(text), re.M)
+        if len(found) > 1:
+            yield f"{path}: has the commands {', '.join(found)}"
+
+
 @check(f"chains of `if (code == 0)` in {CHAINS_MAX} functions at most")
 def check_chains(_):
     """Who asks three times whether all is well so far leaves at the first failure: by goto to what is to be released, or in a function of its own."""
@@ -303,6 +361,14 @@ def check_chains(_):
                 start = None
     if len(found) > CHAINS_MAX:
         yield from found
+
+
+@check("labels are named for what is done there")
+def check_labels(_):
+    """goto goes to what is to be released, or done before the return: free_rows, close_trace; not to a mere end."""
+    for path, text in sources("src"):
+        for name in re.findall(r"\bgoto (end|out|fail|done|error|cleanup|exit)\w*;", bare(text)):
+            yield f"{path}: goto {name} does not say what for"
 
 
 @check(f"children speak to sessions through {CHILDREN_CALLS_MAX} functions at most")
@@ -382,10 +448,15 @@ FAULTS = {
     "src/record/loop.c": [(check_bytes, "static void f(void)\n{\n  __asm__ volatile(\".byte 1\");\n}"),
                           (check_ptrace, "static long f(void)\n{\n  return ptrace(PTRACE_CONT, 0, 0, 0);\n}")],
     "src/record/manifest.c": [(check_circles, "int\nsession_f(void)\n{\n  return session_main(NULL) != NULL;\n}")],
+    "src/record/modules.c": [(check_circles, '#include "record/manifest.h"')],
+    "src/cli/mark.c": [(check_commands, "const struct ct_command ct_command_marks = {0};")],
+    "src/export/html/flame.js": [(check_script_function_length, "function f(a) {\n" + "  a();\n" * 70 + "}")],
+    "tests/graph.py": [(check_script_function_length, "def f():\n" + "    f()\n" * 70)],
     "src/plan/plan.c": [(check_zydis, "static ZydisDecoder decoder;"),
                         (check_includes, '#include "process/process.h"')],
     "src/trace/cut.c": [(check_cycle, '#include "views/report.h"')],
     "src/views/groups.c": [(check_chains, "static int\nf(int code)\n{\n" + "  code = code == 0 ? f(code) : code;\n" * 3 + "  return code;\n}")],
+    "src/views/paths.c": [(check_labels, "static int\nf(void)\n{\n  goto out;\nout:\n  return 0;\n}")],
     "src/base/json.c": [(check_includes, '#include "trace/batch.h"')],
     "src/drain/sampling.c": [(check_orders, "static void f(atomic_int *n)\n{\n  atomic_fetch_add(n, 1);\n}")],
     "src/views/report.c": [(check_types, "struct ct_image {\n  int fd;\n};")],
