@@ -1173,24 +1173,30 @@ agent_callout_sigaction:
  * found. In the frame, struct agent_watch; above it what the trampoline has saved, at WATCH_BYTES - 8(%rsp) and below.
  */
 #define WATCH_BYTES 248
-watch:
-  sub $WATCH_BYTES, %rsp
+  .macro save_arguments
   mov %rdi, 0(%rsp)
   mov %rsi, 8(%rsp)
   mov %rdx, 16(%rsp)
   mov %rcx, 24(%rsp)
   mov %r8, 32(%rsp)
   mov %r9, 40(%rsp)
-  mov %rax, 48(%rsp)
-  mov %r11, 56(%rsp)
-  mov %rsp, %rdi
-  call agent_watch
+  .endm
+  .macro restore_arguments
   mov 0(%rsp), %rdi
   mov 8(%rsp), %rsi
   mov 16(%rsp), %rdx
   mov 24(%rsp), %rcx
   mov 32(%rsp), %r8
   mov 40(%rsp), %r9
+  .endm
+watch:
+  sub $WATCH_BYTES, %rsp
+  save_arguments
+  mov %rax, 48(%rsp)
+  mov %r11, 56(%rsp)
+  mov %rsp, %rdi
+  call agent_watch
+  restore_arguments
   mov 56(%rsp), %r11
   test %eax, %eax
   jnz 1f
@@ -1205,23 +1211,13 @@ watch:
   call *56(%rsp)
 agent_watch_back:
   movq $0, -8(%rsp) /* so that the return address is on a stack only while somebody will return to it */
-  mov %rdi, 0(%rsp)
-  mov %rsi, 8(%rsp)
-  mov %rdx, 16(%rsp)
-  mov %rcx, 24(%rsp)
-  mov %r8, 32(%rsp)
-  mov %r9, 40(%rsp)
+  save_arguments
   mov %r10, 48(%rsp)
   mov %r11, 56(%rsp)
   mov %rax, 64(%rsp)
   mov %rsp, %rdi
   call agent_watched
-  mov 0(%rsp), %rdi
-  mov 8(%rsp), %rsi
-  mov 16(%rsp), %rdx
-  mov 24(%rsp), %rcx
-  mov 32(%rsp), %r8
-  mov 40(%rsp), %r9
+  restore_arguments
   mov 48(%rsp), %r10
   mov 56(%rsp), %r11
   mov 64(%rsp), %rax

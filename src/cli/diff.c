@@ -25,24 +25,13 @@ static const char *const sort_names[] = {
     [CT_DIFF_P95] = "p95",   [CT_DIFF_P99] = "p99",     [CT_DIFF_NAME] = "name",
 };
 
-static int
-apply_sort(const struct ct_applied *applied)
-{
-  unsigned number = 0;
-  int code = ct_applied_word(applied, sort_names, sizeof(sort_names) / sizeof(sort_names[0]), &number);
-  if (code == CT_EXIT_OK) {
-    *(enum ct_diff_sort *)applied->member = (enum ct_diff_sort)number;
-  }
-  return code;
-}
-
 static const struct ct_option options[] = {
     {.name = "sort",
      .letter = 's',
      .argument = "KEY",
      .help = "by the change of self (default), total, calls, p50, p95 or p99, or by name",
      .values = "self total calls p50 p95 p99 name",
-     .apply = apply_sort,
+     CT_OPTION_NAMES(sort_names),
      .offset = offsetof(struct wanted, sort)},
     CT_OPTION_LIMIT(struct wanted, selected, "at most N functions, 0 for all (default 30; all with --json)"),
     {.name = "all",

@@ -54,17 +54,8 @@ apply_to(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
-static int
-apply_weight(const struct ct_applied *applied)
-{
-  static const char *const names[] = {[CT_WEIGHT_TIME] = "time", [CT_WEIGHT_CALLS] = "calls", [CT_WEIGHT_OFF] = "off"};
-  unsigned number = 0;
-  int code = ct_applied_word(applied, names, sizeof(names) / sizeof(names[0]), &number);
-  if (code == CT_EXIT_OK) {
-    *(enum ct_export_weight *)applied->member = (enum ct_export_weight)number;
-  }
-  return code;
-}
+static const char *const weight_names[] = {
+    [CT_WEIGHT_TIME] = "time", [CT_WEIGHT_CALLS] = "calls", [CT_WEIGHT_OFF] = "off"};
 
 static const struct ct_option options[] = {
     {.name = "to",
@@ -88,7 +79,7 @@ static const struct ct_option options[] = {
      .argument = "WHAT",
      .help = "what formats of sums weigh stacks by: time (default), calls, or off, the time off the processor",
      .values = "time calls off",
-     .apply = apply_weight,
+     CT_OPTION_NAMES(weight_names),
      .offset = offsetof(struct wanted, weight)},
     {.name = "window",
      .argument = "N",
@@ -127,13 +118,7 @@ report(const struct wanted *wanted, const struct ct_export_summary *summary)
   if (wanted->selected.quiet) {
     return;
   }
-  for (const char *line = summary->warnings; *line != '\0';) {
-    size_t length = strcspn(line, "\n");
-    fputs("contrail export: ", stderr);
-    ct_put_printable(stderr, line, length);
-    putc('\n', stderr);
-    line += length + (line[length] == '\n');
-  }
+  ct_put_warnings(&ct_command_export, summary->warnings);
   if (summary->mapped[0] != '\0') {
     fprintf(stderr, "contrail export: %s cannot hold all: %s\n", wanted->format, summary->mapped);
   }

@@ -45,19 +45,6 @@ static const struct ct_option options[] = {
     CT_OPTIONS_END,
 };
 
-/* What is to be known of the trace, as the page has it too. */
-static void
-put_warnings(const char *line)
-{
-  while (*line != '\0') {
-    size_t length = strcspn(line, "\n");
-    fputs("contrail html: ", stderr);
-    ct_put_printable(stderr, line, length);
-    putc('\n', stderr);
-    line += length + (line[length] == '\n');
-  }
-}
-
 static int
 write_page(void *context, struct ct_trace *trace, const struct ct_filter *filter,
            const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
@@ -90,7 +77,7 @@ write_page(void *context, struct ct_trace *trace, const struct ct_filter *filter
     fflush(out);
   }
   if (!wanted->selected.quiet) {
-    put_warnings(summary.warnings);
+    ct_put_warnings(&ct_command_html, summary.warnings);
   }
   if (!wanted->selected.quiet && summary.mapped[0] != '\0') {
     fprintf(stderr, "contrail html: the page does not have all: %s\n", summary.mapped);

@@ -302,6 +302,17 @@ ct_applied_word(const struct ct_applied *applied, const char *const *names, unsi
                         applied->option->values);
 }
 
+int
+ct_apply_name(const struct ct_applied *applied)
+{
+  unsigned number = 0;
+  int code = ct_applied_word(applied, applied->option->names, applied->option->name_count, &number);
+  if (code == CT_EXIT_OK) {
+    memcpy(applied->member, &number, sizeof(number)); /* enums without negative values are unsigned */
+  }
+  return code;
+}
+
 /* ---- the usage ---- */
 
 /* Words of text from column TEXT_COLUMN on; the cursor is at column at. */

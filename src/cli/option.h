@@ -30,8 +30,10 @@ struct ct_option {
   int (*apply)(const struct ct_applied *applied);
   const struct ct_option *group; /* in place of all the others: these, in the member at offset */
   size_t offset;
-  const char *against;   /* names, separated by blanks, of options that contradict it */
-  const char *values;    /* for completions: words separated by blanks, or one of the kinds below */
+  const char *against;      /* names, separated by blanks, of options that contradict it */
+  const char *values;       /* for completions: words separated by blanks, or one of the kinds below */
+  const char *const *names; /* for ct_apply_name: by number, NULL where there is none */
+  unsigned name_count;
   const char *otherwise; /* its value where an option or nothing follows; NULL: it needs one */
   uint64_t least, most;  /* for ct_apply_count */
   const char *unit;      /* for its message: " (MiB)", " (percent)" */
@@ -39,6 +41,9 @@ struct ct_option {
   char old_letter;       /* one more for this release, with a note */
   bool adds_up;          /* may be given several times; others that take an argument may not */
 };
+
+#define CT_OPTION_NAMES(table)                                                                                         \
+  .names = (table), .name_count = sizeof(table) / sizeof((table)[0]), .apply = ct_apply_name
 
 /* The ends of tables, and groups in them. */
 #define CT_OPTIONS_END                                                                                                 \
@@ -77,6 +82,8 @@ int ct_apply_flag(const struct ct_applied *applied);
 int ct_apply_text(const struct ct_applied *applied);
 int ct_apply_count32(const struct ct_applied *applied);
 int ct_apply_count64(const struct ct_applied *applied);
+/* Which of the option's names it is. Member: an enum. */
+int ct_apply_name(const struct ct_applied *applied);
 /* Which of these names the value is: CT_EXIT_OK, or CT_EXIT_USAGE after a message that names the option's values. */
 int ct_applied_word(const struct ct_applied *applied, const char *const *names, unsigned count, unsigned *number);
 

@@ -25,31 +25,10 @@ static const char *const sort_names[] = {
     [CT_SORT_P99] = "p99",     [CT_SORT_NAME] = "name", [CT_SORT_OFF] = "off",
 };
 
-static int
-apply_sort(const struct ct_applied *applied)
-{
-  unsigned number = 0;
-  int code = ct_applied_word(applied, sort_names, sizeof(sort_names) / sizeof(sort_names[0]), &number);
-  if (code == CT_EXIT_OK) {
-    *(enum ct_report_sort *)applied->member = (enum ct_report_sort)number;
-  }
-  return code;
-}
-
-static int
-apply_by(const struct ct_applied *applied)
-{
-  static const char *const names[] = {
-      [CT_ROWS_FUNCTIONS] = "function", [CT_ROWS_MODULES] = "module",    [CT_ROWS_FILES] = "file",
-      [CT_ROWS_THREADS] = "thread",     [CT_ROWS_PROCESSES] = "process", [CT_ROWS_CLASSES] = "class",
-  };
-  unsigned number = 0;
-  int code = ct_applied_word(applied, names, sizeof(names) / sizeof(names[0]), &number);
-  if (code == CT_EXIT_OK) {
-    *(enum ct_report_rows *)applied->member = (enum ct_report_rows)number;
-  }
-  return code;
-}
+static const char *const row_names[] = {
+    [CT_ROWS_FUNCTIONS] = "function", [CT_ROWS_MODULES] = "module",    [CT_ROWS_FILES] = "file",
+    [CT_ROWS_THREADS] = "thread",     [CT_ROWS_PROCESSES] = "process", [CT_ROWS_CLASSES] = "class",
+};
 
 static const struct ct_option options[] = {
     {.name = "by",
@@ -58,7 +37,7 @@ static const struct ct_option options[] = {
              "the last :: of the name); total: the time in which any function of the group was on the stack",
      .values = "function module file thread process class",
      .against = "callers callees per-thread",
-     .apply = apply_by,
+     CT_OPTION_NAMES(row_names),
      .offset = offsetof(struct wanted, by)},
     {.name = "callers",
      .argument = "PATTERN",
@@ -79,7 +58,7 @@ static const struct ct_option options[] = {
      .argument = "KEY",
      .help = "total (default), self, off, calls, min, max, avg, p50, p95, p99 or name",
      .values = "total self off calls min max avg p50 p95 p99 name",
-     .apply = apply_sort,
+     CT_OPTION_NAMES(sort_names),
      .offset = offsetof(struct wanted, sort)},
     CT_OPTION_LIMIT(struct wanted, selected, "at most N rows, 0 for all (default 30; all with --json)"),
     CT_OPTION_FUNCTION(

@@ -577,3 +577,15 @@ ct_show_view(const struct ct_command *command, const char *name, const struct ct
   }
   return code;
 }
+
+void
+ct_put_warnings(const struct ct_command *command, const char *lines)
+{
+  while (*lines != '\0') {
+    size_t length = strcspn(lines, "\n");
+    fprintf(stderr, "contrail %s: ", command->name);
+    ct_put_printable(stderr, lines, length);
+    putc('\n', stderr);
+    lines += length + (lines[length] == '\n');
+  }
+}

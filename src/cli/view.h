@@ -94,10 +94,13 @@ typedef int ct_write_view(void *context, struct ct_trace *trace, const struct ct
 
 /*
  * Opens the trace of that name, writes the view to standard output (nowhere with --quiet), with a line of progress on a
- * terminal where shows_progress is set, and tells what is wrong: damage, sources that the trace does not have, filters
+ * terminal where shows_progress is set, and says what is wrong: damage, sources that the trace does not have, filters
  * that nothing matches. The exit code: CT_EXIT_FAILED too when nothing is shown with --json or --quiet.
  */
 int ct_show_view(const struct ct_command *command, const char *name, const struct ct_view_selection *selected,
                  bool shows_progress, ct_write_view *write, void *context);
+
+/* Lines of an export about the trace, each after "contrail NAME: ", on stderr. */
+void ct_put_warnings(const struct ct_command *command, const char *lines);
 
 #endif

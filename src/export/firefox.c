@@ -309,10 +309,7 @@ static int
 entered(void *arg, const struct ct_walk_place *place, const struct ct_span_frame *frame, uint64_t context)
 {
   struct firefox *firefox = arg;
-  uint32_t number = ct_export_frame(&firefox->frames, frame->fn);
-  return number == CT_FRAMES_NONE
-             ? CT_ENOMEM
-             : ct_running_enter(&firefox->running, (uint32_t)context, number, ct_walk_ns(place, frame->enter_tsc));
+  return ct_running_entered(&firefox->running, &firefox->frames, place, frame, context);
 }
 
 static int

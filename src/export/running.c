@@ -107,3 +107,13 @@ ct_running_clear(struct ct_running *running)
   running->stack_count = running->current = 0;
   running->ns = 0;
 }
+
+int
+ct_running_entered(struct ct_running *running, struct ct_export_frames *frames, const struct ct_walk_place *place,
+                   const struct ct_span_frame *frame, uint64_t context)
+{
+  uint32_t number = ct_export_frame(frames, frame->fn);
+  return number == CT_FRAMES_NONE
+             ? CT_ENOMEM
+             : ct_running_enter(running, (uint32_t)context, number, ct_walk_ns(place, frame->enter_tsc));
+}

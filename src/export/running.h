@@ -7,7 +7,9 @@
 #ifndef CT_EXPORT_RUNNING_H
 #define CT_EXPORT_RUNNING_H
 
+#include "export/frames.h"
 #include "export/lanes.h"
+#include "export/walk.h"
 
 #include <stddef.h>
 
@@ -36,6 +38,9 @@ int ct_running_switch(struct ct_running *running, uint32_t context, uint64_t ns)
 int ct_running_point(struct ct_running *running, uint32_t context, uint32_t frame, uint64_t ns);
 /* For so long nobody knows what the thread did: the frame lies over what is open, and is closed again. */
 int ct_running_gap(struct ct_running *running, uint32_t frame, uint64_t begin_ns, uint64_t end_ns);
+/* The walker's calls of it (walk.h): a frame with the number that frames has for its function. */
+int ct_running_entered(struct ct_running *running, struct ct_export_frames *frames, const struct ct_walk_place *place,
+                       const struct ct_span_frame *frame, uint64_t context);
 void ct_running_clear(struct ct_running *running); /* for the next thread; frees */
 
 #endif

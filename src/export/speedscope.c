@@ -83,10 +83,7 @@ static int
 entered(void *arg, const struct ct_walk_place *place, const struct ct_span_frame *frame, uint64_t context)
 {
   struct speedscope *speedscope = arg;
-  uint32_t number = ct_export_frame(&speedscope->frames, frame->fn);
-  return number == CT_FRAMES_NONE
-             ? CT_ENOMEM
-             : ct_running_enter(&speedscope->running, (uint32_t)context, number, ct_walk_ns(place, frame->enter_tsc));
+  return ct_running_entered(&speedscope->running, &speedscope->frames, place, frame, context);
 }
 
 static int

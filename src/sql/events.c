@@ -241,19 +241,7 @@ events_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
   return SQLITE_OK;
 }
 
-static const sqlite3_module events_module = {
-    .iVersion = 1,
-    .xConnect = events_connect,
-    .xBestIndex = events_best,
-    .xDisconnect = ct_sql_disconnect,
-    .xOpen = events_open,
-    .xClose = events_close,
-    .xFilter = events_filter,
-    .xNext = events_next,
-    .xEof = events_eof,
-    .xColumn = events_column,
-    .xRowid = events_rowid,
-};
+CT_SQL_MODULE(events);
 
 int
 ct_sql_events_register(struct ct_sql *sql)

@@ -211,19 +211,7 @@ rows_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
   return SQLITE_OK;
 }
 
-static const sqlite3_module rows_module = {
-    .iVersion = 1,
-    .xConnect = rows_connect,
-    .xBestIndex = rows_best,
-    .xDisconnect = ct_sql_disconnect,
-    .xOpen = rows_open,
-    .xClose = rows_close,
-    .xFilter = rows_filter,
-    .xNext = rows_next,
-    .xEof = rows_eof,
-    .xColumn = rows_column,
-    .xRowid = rows_rowid,
-};
+CT_SQL_MODULE(rows);
 
 int
 ct_sql_rows_register(struct ct_sql *sql)

@@ -771,19 +771,7 @@ spans_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
   return SQLITE_OK;
 }
 
-static const sqlite3_module spans_module = {
-    .iVersion = 1,
-    .xConnect = spans_connect,
-    .xBestIndex = spans_best,
-    .xDisconnect = ct_sql_disconnect,
-    .xOpen = spans_open,
-    .xClose = spans_close,
-    .xFilter = spans_filter,
-    .xNext = spans_next,
-    .xEof = spans_eof,
-    .xColumn = spans_column,
-    .xRowid = spans_rowid,
-};
+CT_SQL_MODULE(spans);
 
 int
 ct_sql_spans_register(struct ct_sql *sql)

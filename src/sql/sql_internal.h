@@ -99,6 +99,21 @@ struct ct_sql_table {
 };
 /* An SQLite result code; the table, of `bytes` that begin as above and are zero else, goes to ct_sql_disconnect. */
 int ct_sql_connect(struct ct_sql *sql, const char *columns, size_t bytes, sqlite3_vtab **out);
+/* The module of a table that is only read: NAME_module, of the functions NAME_connect, NAME_best and so on. */
+#define CT_SQL_MODULE(name)                                                                                            \
+  static const sqlite3_module name##_module = {                                                                        \
+      .iVersion = 1,                                                                                                   \
+      .xConnect = name##_connect,                                                                                      \
+      .xBestIndex = name##_best,                                                                                       \
+      .xDisconnect = ct_sql_disconnect,                                                                                \
+      .xOpen = name##_open,                                                                                            \
+      .xClose = name##_close,                                                                                          \
+      .xFilter = name##_filter,                                                                                        \
+      .xNext = name##_next,                                                                                            \
+      .xEof = name##_eof,                                                                                              \
+      .xColumn = name##_column,                                                                                        \
+      .xRowid = name##_rowid,                                                                                          \
+  }
 int ct_sql_disconnect(sqlite3_vtab *table);
 /* SQLITE_ERROR, with what sql->diag says as the reason. */
 int ct_sql_table_failed(sqlite3_vtab *table);

@@ -476,19 +476,7 @@ calls_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *row)
   return SQLITE_OK;
 }
 
-static const sqlite3_module calls_module = {
-    .iVersion = 1,
-    .xConnect = calls_connect,
-    .xBestIndex = calls_best,
-    .xDisconnect = ct_sql_disconnect,
-    .xOpen = calls_open,
-    .xClose = calls_close,
-    .xFilter = calls_filter,
-    .xNext = calls_next,
-    .xEof = calls_eof,
-    .xColumn = calls_column,
-    .xRowid = calls_rowid,
-};
+CT_SQL_MODULE(calls);
 
 int
 ct_sql_step_calls_register(struct ct_sql *sql)

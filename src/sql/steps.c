@@ -444,19 +444,7 @@ steps_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *number)
   return SQLITE_OK;
 }
 
-static const sqlite3_module steps_module = {
-    .iVersion = 1,
-    .xConnect = steps_connect,
-    .xBestIndex = steps_best,
-    .xDisconnect = ct_sql_disconnect,
-    .xOpen = steps_open,
-    .xClose = steps_close,
-    .xFilter = steps_filter,
-    .xNext = steps_next,
-    .xEof = steps_eof,
-    .xColumn = steps_column,
-    .xRowid = steps_rowid,
-};
+CT_SQL_MODULE(steps);
 
 int
 ct_sql_steps_register(struct ct_sql *sql)

@@ -535,19 +535,7 @@ values_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
   return SQLITE_OK;
 }
 
-static const sqlite3_module values_module = {
-    .iVersion = 1,
-    .xConnect = values_connect,
-    .xBestIndex = values_best,
-    .xDisconnect = ct_sql_disconnect,
-    .xOpen = values_open,
-    .xClose = values_close,
-    .xFilter = values_filter,
-    .xNext = values_next,
-    .xEof = values_eof,
-    .xColumn = values_column,
-    .xRowid = values_rowid,
-};
+CT_SQL_MODULE(values);
 
 int
 ct_sql_values_register(struct ct_sql *sql)
