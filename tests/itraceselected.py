@@ -17,6 +17,17 @@ SECONDS = 60
 Scene = harness.Scene
 
 
+SCOPES = r"""
+extern "C" int puts(const char *);
+extern "C" __attribute__((noinline)) int three(int x) { __asm__ volatile(""); return x + 1; }
+namespace outer {
+namespace inner {
+__attribute__((noinline)) int two(int x) { __asm__ volatile(""); return three(x) * 2; }
+}
+__attribute__((noinline)) int one(int x) { __asm__ volatile(""); return inner::two(x) + 1; }
+}
+int main(int argc, char **) { return outer::one(argc) == 99 || puts("1") < 0; }
+"""
 CHOSEN = r"""
 #include <setjmp.h>
 #include <stdio.h>
@@ -92,6 +103,28 @@ def only_calls(scene):
         expect(f" {count} calls " in told_here, told_here)
         told.append(f"{name} {len(got)}")
     return ", ".join(told)
+
+
+@case
+def patterns(scene):
+    """--function takes the patterns of record --trace, of itrace and of steps alike: one scope and deep, modules, files, @usercode."""
+    with open(scene.path("scopes.cc"), "w", encoding="ascii") as file:
+        file.write(SCOPES)
+    program, whole = scene.path("scopes"), scene.path("whole")
+    scene.run("g++", "-O1", "-g", "-o", program, scene.path("scopes.cc"))
+    scene.run(scene.contrail, "itrace", "-q", "-o", whole, "--", program)
+    one, two, three, every = "outer::one", "outer::inner::two", "three", {"outer::one", "outer::inner::two", "three", "main"}
+    inside = {"main": every, one: {two, three}, two: {three}, three: set()}  # what they call is recorded with them
+    for pattern, names in (("outer::*", {one}), ("outer::**", {one, two}), ("outer", set()), ("**::two", {two}), ("scopes!outer::one", {one}),
+                           ("scop*!outer::**", {one, two}), ("scopes!three", {three}), ("libc.so.6!outer::one", set()), ("@file:scopes.cc", every),
+                           ("@file:other.cc", set()), ("@usercode", every), ("scopes!", every)):
+        if pattern in ("outer::*", "scop*!outer::**", "libc.so.6!outer::one", "@file:scopes.cc", "@usercode"):
+            selected, said = stretches(scene, "--function", pattern, program)
+            own = {step[1].split("(")[0] for step in selected} & every
+            expect(own == names.union(*(inside[name] for name in names)), f"itrace --function {pattern}: {own}; {said}")
+        shown = scene.run(scene.contrail, "steps", whole, "--json", "-n", "0", "--function", pattern, status=0 if names else 1)
+        own = {step["function"].split("+")[0].split("(")[0] for step in harness.parse_lines(shown) if "code" in step} & every
+        expect(own == names, f"steps --function {pattern}: {own}, not {names}")
 
 
 @case

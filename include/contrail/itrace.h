@@ -31,10 +31,11 @@ struct ct_itrace_options {
   bool no_vectors;         /* without vector and mask registers */
   bool is_lossless;        /* it waits when the file does not keep up */
   /*
-   * Only stretches are recorded; the thread is slower between them, too. Calls of the functions whose names match the
-   * glob `function`, from their first instruction to their return, with what they call; or else from each time that it
-   * comes to `from` up to `to`: "0x401000", "main", "main+0x12". condition (NULL: none): "arg1 > 5", "rsi == 0x10",
-   * as registers are there. stretches: so many, 0 for all; then a thread that runs is released.
+   * Only stretches are recorded; the thread is slower between them, too. Calls of the functions that the pattern
+   * `function` (as of record --trace) matches, from their first instruction to their return, with what they call; or
+   * else from each time that it comes to `from` up to `to`: "0x401000", "main", "main+0x12". condition (NULL: none):
+   * "arg1 > 5", "rsi == 0x10", as registers are there. stretches: so many, 0 for all; then a thread that runs is
+   * released.
    */
   const char *function, *from, *to, *condition;
   uint64_t stretches;

@@ -34,7 +34,7 @@ struct ct_steps_options {
   uint64_t step;
   uint64_t limit;         /* so many of them; 0: all */
   uint64_t address;       /* only steps at this address */
-  const char *function;   /* only in functions that match this glob; NULL: all */
+  const char *function;   /* only in functions that this pattern of record --trace matches; NULL: all */
   const char *last_write; /* "rax", "rflags", "xmm3", or "0x7ffe12345678:8" (8 bytes): the step that last wrote it */
   const char *memory;     /* "0x7ffe12345678:64": these bytes (8) before the step, as far as the trace shows them */
   /* Called now and then, by the thread that asks: blocks read, of all there are in the thread's file; what is looked at

@@ -2,6 +2,9 @@
 /* See source_glob.h. */
 #include "base/source_glob.h"
 
+#include <unistd.h>
+#include <stdio.h>
+#include <limits.h>
 #include <string.h>
 
 int
@@ -66,4 +69,15 @@ ct_path_is_below(const char *path, const char *root)
   size_t length = strlen(root);
   length -= length == 1; /* of "/" */
   return strncmp(path, root, length) == 0 && path[length] == '/';
+}
+
+bool
+ct_source_is_below(const char *file, const char *root)
+{
+  char whole[PATH_MAX];
+  if (file[0] == '/') {
+    return ct_path_is_below(file, root);
+  }
+  int length = snprintf(whole, sizeof(whole), "%s/%s", root, file);
+  return length < (int)sizeof(whole) && access(whole, F_OK) == 0;
 }

@@ -20,5 +20,8 @@ bool ct_source_glob_matches(const struct ct_source_glob *source, const char *pat
 
 /* Whether path lies below the folder root; both normalized. */
 bool ct_path_is_below(const char *path, const char *root);
+/* The same of a source file as debug information has it: a relative path is one that the compiler was asked to write
+ * so, and counts when there is such a file below root. */
+bool ct_source_is_below(const char *file, const char *root);
 
 #endif

@@ -64,7 +64,7 @@ static const struct ct_option options[] = {
     {.name = "function",
      .letter = 'F',
      .argument = "PATTERN",
-     .help = "only in functions whose name matches",
+     .help = "only in functions that a pattern of record --trace matches",
      .values = CT_COMPLETE_PATTERN,
      .apply = ct_apply_text,
      MEMBER(function)},

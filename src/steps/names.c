@@ -3,7 +3,8 @@
 #include "steps/names.h"
 
 #include "base/demangle.h"
-#include "base/glob.h"
+#include "base/name_glob.h"
+#include "base/source_glob.h"
 #include "target/functions.h"
 #include "target/source.h"
 #include "x86/decode.h"
@@ -375,14 +376,44 @@ ct_steps_names_source(struct ct_steps_names *names, uint64_t step, uint64_t addr
 
 /* ---- by name ---- */
 
-static bool
-matches(const struct ct_glob *glob, const char *raw)
+struct finder {
+  struct ct_steps_names *names;
+  struct ct_glob *owner; /* MODULE! before the pattern; NULL: any */
+  struct ct_name_glob by_name;
+  struct ct_source_glob source;
+  bool is_about_sources;
+  char *root; /* @usercode; NULL: the program itself */
+  struct ct_steps_range *ranges;
+  size_t count;
+};
+
+static int
+compile(struct finder *finder, const char *text, struct ct_diag *diag)
 {
-  char *name = ct_demangle_name(raw);
-  bool good = ct_glob_matches(glob, raw, strlen(raw)) ||
-              (name != NULL && ct_glob_matches(glob, name, ct_demangled_name_length(name)));
-  free(name);
-  return good;
+  const char *separator = ct_glob_separator(text), *function = separator != NULL ? separator + 1 : text;
+  if (text[0] == '\0' || separator == text) {
+    return ct_fail(diag, CT_EINVAL, text[0] == '\0' ? "it is empty" : "no module before the '!'");
+  }
+  int code = separator != NULL ? ct_glob_compile(text, (size_t)(separator - text), &finder->owner, diag) : 0;
+  if (code != 0 || (function[0] == '\0' && separator != NULL)) {
+    return code; /* all functions of these modules */
+  }
+  if (function[0] != '@') {
+    return ct_name_glob_compile(function, &finder->by_name, diag);
+  }
+  finder->is_about_sources = true;
+  code = ct_source_glob_compile(function, &finder->source, diag);
+  finder->root = code == 0 && finder->source.glob == NULL ? realpath(".", NULL) : NULL;
+  return code;
+}
+
+static void
+clear(struct finder *finder)
+{
+  ct_glob_free(finder->owner);
+  ct_name_glob_free(&finder->by_name);
+  ct_source_glob_free(&finder->source);
+  free(finder->root);
 }
 
 /* Unless it is one of those from `first` on. False: out of memory. */
@@ -435,57 +466,121 @@ add_resolved(struct ct_elf *elf, const struct ct_function *resolver, uint64_t bi
 }
 
 static bool
-add_functions(struct ct_steps_names *names, const struct place *place, const struct ct_glob *glob,
-              struct ct_steps_range **ranges, size_t *count)
+owns(const struct finder *finder, const char *path)
 {
+  const char *slash = strrchr(path, '/'), *last = slash != NULL ? slash + 1 : path;
+  return finder->owner == NULL || ct_glob_matches(finder->owner, last, strlen(last)) ||
+         ct_glob_matches(finder->owner, path, strlen(path));
+}
+
+/*
+ * The sources of a file's functions, one for each; NULL: none are known. Of a process whose thread waits for the answer
+ * (it goes on untraced after a second: no reader) only of files that have them themselves: those of the system's
+ * libraries lie elsewhere, and are large.
+ */
+static struct ct_sources *
+sources_of(const struct finder *finder, struct ct_elf *elf, const struct ct_function *functions, size_t count)
+{
+  struct ct_sources *sources = NULL;
+  if (finder->names->reader == NULL && !ct_elf_has_debug_info(elf)) {
+    return NULL;
+  }
+  uint64_t *addresses = malloc((count + 1) * sizeof(*addresses));
+  for (size_t i = 0; i < count && addresses != NULL; i++) {
+    addresses[i] = functions[i].address;
+  }
+  if (addresses == NULL || ct_sources_read(elf, addresses, count, &sources) != 0) {
+    sources = NULL;
+  }
+  free(addresses);
+  return sources;
+}
+
+static bool
+is_in_source(const struct finder *finder, const struct ct_sources *sources, size_t number)
+{
+  if (sources == NULL || sources->functions[number].file == CT_NO_SOURCE) {
+    return false;
+  }
+  const char *file = sources->files[sources->functions[number].file];
+  return finder->source.glob != NULL ? ct_source_glob_matches(&finder->source, file)
+                                     : ct_source_is_below(file, finder->root);
+}
+
+static bool
+add_functions(struct finder *finder, const struct place *place)
+{
+  struct file *file = &finder->names->files[place->file];
   const struct ct_function *functions;
-  size_t functions_count;
+  size_t count;
   uint64_t bias;
-  struct ct_elf *elf = elf_of(&names->files[place->file]);
-  if (elf == NULL || !bias_of(elf, place, &bias) || ct_elf_functions(elf, &functions, &functions_count, NULL) != 0) {
+  struct ct_elf *elf = owns(finder, file->path) ? elf_of(file) : NULL;
+  if (elf == NULL || !bias_of(elf, place, &bias) || ct_elf_functions(elf, &functions, &count, NULL) != 0) {
     return true;
   }
-  for (size_t i = 0; i < functions_count; i++) {
+  bool is_program = finder->is_about_sources && finder->source.glob == NULL && finder->root == NULL, good = true;
+  if (is_program && place->file != finder->names->maps[0].places[0].file) {
+    return true;
+  }
+  struct ct_sources *sources =
+      finder->is_about_sources && !is_program ? sources_of(finder, elf, functions, count) : NULL;
+  for (size_t i = 0; i < count && good; i++) {
     const struct ct_function *function = &functions[i];
-    if (function->name == NULL || !matches(glob, function->name)) {
+    bool matches =
+        is_program || (finder->is_about_sources
+                           ? is_in_source(finder, sources, i)
+                           : function->name != NULL && ct_name_glob_matches(&finder->by_name, NULL, function->name));
+    if (!matches) {
       continue;
     }
-    bool is_resolver = (function->flags & CT_FN_IFUNC) != 0;
-    if (!add_function(function, bias, *count, ranges, count) ||
-        (is_resolver && !add_resolved(elf, function, bias, ranges, count))) {
-      return false;
+    good = add_function(function, bias, finder->count, &finder->ranges, &finder->count) &&
+           ((function->flags & CT_FN_IFUNC) == 0 ||
+            add_resolved(elf, function, bias, &finder->ranges, &finder->count));
+  }
+  ct_sources_free(sources);
+  return good;
+}
+
+/* In all modules that have come with the maps from first on. */
+static int
+find(struct finder *finder, size_t first)
+{
+  const struct ct_steps_names *names = finder->names;
+  for (size_t i = first; i < names->map_count; i++) {
+    for (size_t k = 0; k < names->maps[i].count; k++) {
+      const struct place *place = &names->maps[i].places[k];
+      bool again = i > 0 && place_in(&names->maps[i - 1], place->start) != NULL &&
+                   place_in(&names->maps[i - 1], place->start)->file == place->file;
+      if (!again && !add_functions(finder, place)) {
+        return CT_ENOMEM;
+      }
     }
   }
-  return true;
+  return 0;
 }
 
 int
 ct_steps_names_find(struct ct_steps_names *names, const char *pattern, size_t first, struct ct_steps_range **ranges,
                     size_t *count, struct ct_diag *diag)
 {
-  struct ct_glob *glob;
-  struct ct_steps_range *found = NULL;
-  size_t found_count = 0;
-  int code = ct_glob_compile(pattern, strlen(pattern), &glob, diag);
-  for (size_t i = first; i < names->map_count && code == 0; i++) {
-    for (size_t k = 0; k < names->maps[i].count && code == 0; k++) {
-      const struct place *place = &names->maps[i].places[k];
-      bool again = i > 0 && place_in(&names->maps[i - 1], place->start) != NULL &&
-                   place_in(&names->maps[i - 1], place->start)->file == place->file;
-      if (!again && !add_functions(names, place, glob, &found, &found_count)) {
-        code = CT_ENOMEM;
-      }
-    }
+  struct finder finder = {.names = names};
+  struct ct_diag why = {""};
+  int code = compile(&finder, pattern, &why);
+  if (code == 0) {
+    code = find(&finder, first);
   }
-  if (code == CT_EINVAL) {
-    return code;
+  if (code == 0 && finder.count == 0 && finder.root != NULL) { /* @usercode where no file is the user's: the program */
+    free(finder.root);
+    finder.root = NULL;
+    code = find(&finder, first);
   }
-  ct_glob_free(glob);
+  clear(&finder);
   if (code != 0) {
-    free(found);
-    return ct_fail(diag, code, "out of memory");
+    free(finder.ranges);
+    return code == CT_ENOMEM ? ct_fail(diag, code, "out of memory")
+                             : ct_fail(diag, code, "'%.200s': %s", pattern, why.text);
   }
-  *ranges = found;
-  *count = found_count;
+  *ranges = finder.ranges;
+  *count = finder.count;
   return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Names for the addresses of a thread's steps: modules by the lines of /proc/PID/maps that are in the file, functions
- * and lines by the modules' files as they are now (they may have been changed since; nothing in the trace tells).
+ * and lines by the modules' files as they are now (they may have been changed since; nothing in the trace says).
  */
 #ifndef CT_STEPS_NAMES_H
 #define CT_STEPS_NAMES_H
@@ -40,9 +40,9 @@ struct ct_steps_range {
   uint64_t start, end;
 };
 /*
- * Those of all functions, of all modules, whose name matches the glob; of those modules only that are in the maps from
- * `first` on, by their order. Where that is an IFUNC's, also of the functions that its resolver may choose. 0,
- * CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
+ * Those of all functions that the pattern matches, which is one of record --trace (<contrail/select.h>); of those
+ * modules only that are in the maps from `first` on, by their order. Where one is an IFUNC's, also of the functions that
+ * its resolver may choose. 0, CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
  */
 int ct_steps_names_find(struct ct_steps_names *names, const char *pattern, size_t first, struct ct_steps_range **ranges,
                         size_t *count, struct ct_diag *diag);

@@ -2,34 +2,16 @@
 /* See pattern.h. */
 #include "views/pattern.h"
 
-#include "base/demangle.h"
-#include "base/scopes.h"
-
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static bool
-looks_mangled(const char *name)
-{
-  return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R');
-}
-
-/* A relative path is one that the compiler was asked to write so: it counts when there is such a file below the root.
- */
 static bool
 is_written_below(const struct ct_view_pattern *pattern, const struct ct_trace_function *fn)
 {
-  char whole[PATH_MAX];
   uint32_t line;
   const char *file = ct_trace_function_source(pattern->trace, fn->id, &line);
-  if (file == NULL || file[0] == '/') {
-    return file != NULL && ct_path_is_below(file, pattern->root);
-  }
-  int length = snprintf(whole, sizeof(whole), "%s/%s", pattern->root, file);
-  return length < (int)sizeof(whole) && access(whole, F_OK) == 0;
+  return file != NULL && ct_source_is_below(file, pattern->root);
 }
 
 /* Whether no function of the trace is the user's by its file: then @usercode is the program. */
@@ -69,8 +51,7 @@ compile_function(struct ct_view_pattern *pattern, const char *text, struct ct_di
   if (function[0] == '\0' && separator != NULL) {
     return 0; /* all functions of these modules */
   }
-  pattern->is_mangled = looks_mangled(function);
-  return ct_glob_compile_scopes(function, strlen(function), &pattern->function, diag);
+  return ct_name_glob_compile(function, &pattern->names, diag);
 }
 
 /* FILE as in @file:FILE. */
@@ -118,11 +99,10 @@ ct_view_pattern_destroy(struct ct_view_pattern *pattern)
 {
   ct_glob_free(pattern->module);
   ct_glob_free(pattern->owner);
-  ct_glob_free(pattern->function);
+  ct_name_glob_free(&pattern->names);
   ct_source_glob_free(&pattern->source);
   ct_source_glob_free(&pattern->place);
   free(pattern->root);
-  free(pattern->marks);
   *pattern = (struct ct_view_pattern){0};
 }
 
@@ -156,55 +136,6 @@ ct_view_pattern_owns_module(const struct ct_view_pattern *pattern, uint32_t modu
   return module_matches(pattern, pattern->owner, module);
 }
 
-static bool
-name_matches(struct ct_view_pattern *pattern, const char *name, size_t length)
-{
-  if (length > pattern->marks_size) {
-    uint8_t *marks = realloc(pattern->marks, 2 * length);
-    if (marks == NULL) {
-      return false;
-    }
-    pattern->marks = marks;
-    pattern->marks_size = 2 * length;
-  }
-  ct_scopes_mark(name, length, pattern->marks);
-  return ct_glob_matches_scopes(pattern->function, name, length, pattern->marks);
-}
-
-/* With its parameter list and without. */
-static bool
-demangled_matches(struct ct_view_pattern *pattern, const char *name)
-{
-  size_t whole = strlen(name), plain = ct_demangled_name_length(name);
-  return name_matches(pattern, name, whole) || (plain != whole && name_matches(pattern, name, plain));
-}
-
-/* Demangled without its return type, which templates have. */
-static bool
-bare_name_matches(struct ct_view_pattern *pattern, const char *raw_name)
-{
-  char *raw = looks_mangled(raw_name) ? strndup(raw_name, strcspn(raw_name, "@")) : NULL;
-  char *name = raw != NULL ? ct_demangle_name(raw) : NULL;
-  bool matches = name != NULL && demangled_matches(pattern, name);
-  free(name);
-  free(raw);
-  return matches;
-}
-
-/* As in the symbol table: whole, without a version (@GLIBC_2.14), and without what the compiler appended (.isra.0). */
-static bool
-raw_name_matches(struct ct_view_pattern *pattern, const char *name)
-{
-  size_t whole = strlen(name), length = strcspn(name, "@"), stem = strcspn(name, ".@");
-  bool has_wildcard = ct_glob_plain(pattern->function) == NULL;
-  if (looks_mangled(name) && has_wildcard && !pattern->is_mangled && !ct_glob_is_all(pattern->function)) {
-    return false;
-  }
-  return name_matches(pattern, name, whole) ||
-         (length != 0 && length != whole && name_matches(pattern, name, length)) ||
-         (stem != 0 && stem != length && !looks_mangled(name) && name_matches(pattern, name, stem));
-}
-
 bool
 ct_view_pattern_has_function(struct ct_view_pattern *pattern, const struct ct_trace_function *fn)
 {
@@ -221,9 +152,5 @@ ct_view_pattern_has_function(struct ct_view_pattern *pattern, const struct ct_tr
            : pattern->source.glob == NULL ? is_written_below(pattern, fn)
                                           : file != NULL && ct_source_glob_matches(&pattern->source, file);
   }
-  if (pattern->function == NULL) {
-    return true;
-  }
-  return demangled_matches(pattern, fn->name) || raw_name_matches(pattern, fn->raw_name) ||
-         bare_name_matches(pattern, fn->raw_name);
+  return ct_name_glob_matches(&pattern->names, fn->name, fn->raw_name);
 }

@@ -10,21 +10,20 @@
 #ifndef CT_VIEWS_PATTERN_H
 #define CT_VIEWS_PATTERN_H
 
+#include "base/name_glob.h"
 #include "base/source_glob.h"
 #include "trace/batch.h"
 
 struct ct_view_pattern {
   struct ct_trace *trace;
-  struct ct_glob *module;   /* of --module; NULL: any */
-  struct ct_glob *owner;    /* MODULE! of --function; NULL: any */
-  struct ct_glob *function; /* names; NULL: any, or the files that source describes */
+  struct ct_glob *module;    /* of --module; NULL: any */
+  struct ct_glob *owner;     /* MODULE! of --function; NULL: any */
+  struct ct_name_glob names; /* its glob NULL: any, or the files that source describes */
   struct ct_source_glob source;
   struct ct_source_glob place; /* of --file; its glob NULL: any */
   bool has_function;           /* --function was given */
-  bool is_about_sources, is_mangled, is_program;
+  bool is_about_sources, is_program;
   char *root; /* @usercode */
-  uint8_t *marks;
-  size_t marks_size;
 };
 
 /* Each text may be NULL. 0, CT_ENOMEM, or CT_EINVAL with the reason. The trace lives until the pattern is destroyed. */
