@@ -39,7 +39,7 @@ SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, None, 900))
 GROUPS = {
     "static": Group(["static/layers.py", "static/agent.py", "static/hazards.py", "static/library.py", "static/manual.py",
-                     "static/golden.py", "static/hardening.py", "static/harness.py", "static/fuzzed.py"]),
+                     "static/golden.py", "static/hardening.py", "static/harness.py", "static/fuzzed.py", "static/words.py"]),
     "unit": Group([], parts=2),
     "fixtures": Group(["run.py"], parts=4, seconds=1800),
     "exclude": Group(["exclude.py"], parts=4),

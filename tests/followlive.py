@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Families of processes while they are recorded: status, live changes, and what is told of processes that cannot be seen yet.
+"""Families of processes while they are recorded: status, live changes, and what is reported of processes that cannot be seen yet.
 
     tests/followlive.py [--filter PATTERN] [--repeat N] [--build DIR]
 """

@@ -102,7 +102,7 @@ def records_to_the_end(scene, name):
 
 @case
 def untraced(scene):
-    """A thread that no tracer is told of runs as it is, and that is said."""
+    """A thread that no tracer learns of runs as it is, and that is said."""
     program = scene.made("untraced")
     result = scene.execute(scene.contrail, "itrace", "-a", "-o", scene.path("steps"), "--", program, timeout=SECONDS)
     expect((result.returncode, result.stdout) == (0, "made\n") and "CLONE_UNTRACED" in result.stderr, f"{result}")

@@ -265,7 +265,7 @@ def digest(found):
     return told.hexdigest()
 
 
-GOLDEN = {  # steps, and a digest of all that is told of each but the last
+GOLDEN = {  # steps, and a digest of all that is reported of each but the last
     "2-itrace": (415, "feb193cedccc74a9565ed61c9c138ab21497a0affedcf4d5ea59c4a4d4eb0790"),
     "2-stepped": (40, "ea06c57e4bdcc118af6cf673d4c49252f03a8ddd9ef33a584cbb2384a6ec4c21"),
     "3-itrace": (174, "cfa245668e3951e888902ee102d2d7ad4d0b44861aeaaf180b80650623279773"),
@@ -275,7 +275,7 @@ GOLDEN = {  # steps, and a digest of all that is told of each but the last
 
 @case
 def older_versions(scene):
-    """Files of earlier versions of the format, and one whose units go on elsewhere: all that is told of their steps is as it was.
+    """Files of earlier versions of the format, and one whose units go on elsewhere: all that is reported of their steps is as it was.
     A later one is refused with a line."""
     for name, (count, told) in GOLDEN.items():
         path = scene.path("steps.1")

@@ -125,7 +125,7 @@ def read_trace(contrail, trace, module, names):
             of_thread.append(Frame(sets[name], len(stack), stack[-1][1] if stack else None))
             stack.append((depth, len(of_thread) - 1))
         elif kind in (b"return", b"left"):
-            # At the end of the trace those of all stacks are told of, without a switch.
+            # At the end of the trace those of all stacks are reported, without a switch.
             owner = stack if stack and of_thread[stack[-1][1]].names == sets[name] else None
             if owner is None and reason in (b"exit", b"thread exit", b"longjmp"):
                 owner = next((s for (t, _), s in stacks.items()
@@ -171,4 +171,4 @@ def compare(contrail, trace, path, program):
             compared += 1
         if len(frames) != len(mine):
             return [f"thread {tid}: {len(mine)} frames in the trace, {len(frames)} in truth"], compared
-    return ([] if compared else ["the witness has told of no frames"]), compared
+    return ([] if compared else ["the witness has reported no frames"]), compared

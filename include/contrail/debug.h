@@ -24,7 +24,7 @@ struct ct_debug_options {
   uint32_t tid;  /* of the thread; 0: the only one */
   bool has_step; /* step is given */
   uint64_t step; /* where it stands at first; otherwise at the end */
-  /* Told a line when an answer is about memory that is known in part only (find); NULL: nobody is. */
+  /* Gets a line when an answer is about memory that is known in part only (find); NULL: nobody is. */
   void (*note)(void *context, const char *line);
   void *note_context;
   int out; /* a debugger waits there already: it hears meanwhile that it is to wait on (ct_debug_serve then); 0: none */

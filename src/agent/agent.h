@@ -208,7 +208,7 @@ AGENT_HIDDEN struct agent_patience agent_patience(void);
 AGENT_HIDDEN void agent_ring_control_doorbell(void);
 /* True when the step has passed. */
 AGENT_HIDDEN int agent_wait(uint32_t *word, uint32_t value, int64_t step_ns, struct agent_patience *patience);
-/* Tells the controller and waits for its answer, bounded. 0: there was nothing to tell. */
+/* Notifies the controller and waits for its answer, bounded. 0: there was nothing to tell. */
 AGENT_HIDDEN int agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp);
 /* The same of a request that is filled in but for its state. */
 AGENT_HIDDEN int agent_ask(struct ct_slot *slot);

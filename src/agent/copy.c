@@ -155,7 +155,7 @@ move(struct ct_control_page *control, uint64_t sp)
 
 /*
  * A part of a stack goes elsewhere, perhaps of another one than the thread is on. Events have only the low half of an
- * address, which may be one of the current stack's too, so the event tells the drain which stack is meant.
+ * address, which may be one of the current stack's too, so the event says which stack is meant.
  */
 static void
 report_gone(struct ct_control_page *control, uint64_t lo, uint64_t hi)

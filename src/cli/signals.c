@@ -13,9 +13,9 @@
  * All signals are blocked in all threads, and one thread takes them from a signalfd: contrail ends when the program
  * has.
  *
- * The witness. Nothing in a siginfo tells a signal to a group from one to a process. A further process of the group,
- * which blocks all signals and counts those that come, does: what it got too was for the group. It is younger than
- * contrail, so it stands before it in the kernel's list of the group, and has a signal when contrail has it. Its
+ * The witness. Nothing in a siginfo distinguishes a signal to a group from one to a process. A further process of the
+ * group, which blocks all signals and counts those that come, does: what it got too was for the group. It is younger
+ * than contrail, so it stands before it in the kernel's list of the group, and has a signal when contrail has it. Its
  * count is compared when the signal was taken; between seeing a signal and counting it the number `steps` is odd.
  *
  * Stops. What stops the program (Ctrl-Z, a read of a terminal in the background) is to stop contrail too, whom a shell

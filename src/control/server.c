@@ -192,7 +192,7 @@ look_again(struct ct_server *server, struct client *client)
   }
 }
 
-/* Tells what is new in its feeds. */
+/* Says what is new in its feeds. */
 static void
 report_news(struct ct_server *server, struct client *client)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Registers as gdb numbers them, and the document that tells it so. */
+/* Registers as gdb numbers them, and the document that says so. */
 #ifndef CT_DEBUG_REGISTERS_H
 #define CT_DEBUG_REGISTERS_H
 

@@ -39,7 +39,7 @@ struct drain_waiting_details {
 /* The next event at ra_slot has a record there. */
 void drain_detail_announce(struct drain_thread *thread, uint64_t address, uint32_t ra_slot);
 /*
- * An event at ra_slot and tsc, of which the top frame of the thread's encoder tells (of a return before it is encoded):
+ * An event at ra_slot and tsc, about the top frame of the thread's encoder (of a return before it is encoded):
  * takes its record, if one has been announced, into the trace.
  */
 void drain_detail_take(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot);

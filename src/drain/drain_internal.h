@@ -190,7 +190,7 @@ uint64_t drain_now_ns(void); /* CLOCK_MONOTONIC */
 struct drain_thread *drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation);
 /* The one place where losses are counted; thread: whose events they are, NULL when it has no stream. */
 void drain_drop(struct ct_drain *drain, const struct drain_thread *thread, enum ct_drop reason, uint64_t count);
-/* Tells the thread's trace how many of its events have been lost since this was last asked. */
+/* Informs the thread's trace how many of its events have been lost since this was last asked. */
 void drain_report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, uint64_t tsc);
 
 /* The segments in this state (enum ct_segment_state), the oldest activation first. Returns how many. */

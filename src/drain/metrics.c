@@ -42,7 +42,7 @@ ct_drain_lanes(const struct ct_drain *drain, struct ct_drain_lane *events, struc
  * packed, and more than twice as many not.
  */
 static void
-hurry(struct ct_drain *drain, uint32_t full)
+note_behind(struct ct_drain *drain, uint32_t full)
 {
   struct drain_details *details = &drain->details;
   bool may_lose = details->count != 0 && (drain->ring->lossless == 0 || drain->ring->detail_waits == 0);
@@ -51,7 +51,7 @@ hurry(struct ct_drain *drain, uint32_t full)
   } else if (full > details->count / 2) {
     details->is_behind = true;
   }
-  ct_trace_writer_hurry_detail(drain->writer, details->is_behind);
+  ct_trace_writer_set_behind(drain->writer, details->is_behind);
 }
 
 void
@@ -68,7 +68,7 @@ drain_serve_detail(struct ct_drain *drain)
   } else if (full < lane->segments / 2) {
     lane->is_high = false;
   }
-  hurry(drain, full);
+  note_behind(drain, full);
 }
 
 void

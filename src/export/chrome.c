@@ -110,7 +110,7 @@ pass_level(struct chrome *chrome, uint32_t depth, uint64_t begin, uint64_t end)
   return is_later;
 }
 
-/* ,"dur": behind the begin of what is a call */
+/* ,"dur": after the begin of what is a call */
 static void
 put_times(struct chrome *chrome, uint64_t begin, uint64_t end, bool is_later)
 {

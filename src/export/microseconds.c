@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Behind the point, and the power of 10: 17 digits of a number tell it from all others. */
+/* After the point, and the power of 10: 17 digits of a number tell it from all others. */
 enum { DIGITS = 17, DIGITS_OF_SMALL = 19 };
 #define POWER          100000000000000000u
 #define POWER_OF_SMALL 10000000000000000000u
@@ -21,7 +21,7 @@ put(char text[CT_MICROSECONDS_BYTES], double value)
   bool is_small = value < 0.1;
   uint64_t power = is_small ? POWER_OF_SMALL : POWER;
   int exponent;
-  double mantissa = frexp(value - (double)whole, &exponent); /* of what is behind the point, without an error */
+  double mantissa = frexp(value - (double)whole, &exponent); /* of what is after the point, without an error */
   unsigned __int128 scaled = (unsigned __int128)(uint64_t)ldexp(mantissa, 53) * power;
   int shift = 53 - exponent; /* 53 at least */
   uint64_t digits = shift < 120 ? (uint64_t)((scaled + ((unsigned __int128)1 << (shift - 1))) >> shift) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signal handlers of the agent's in a process that is stopped: put in where the program leaves a signal that tells
+ * Signal handlers of the agent's in a process that is stopped: put in where the program leaves a signal
  * of a fault at SIG_DFL (agent/crash.c), and given back.
  */
 #ifndef CT_HOOK_SIGNALS_H

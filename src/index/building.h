@@ -34,7 +34,7 @@ struct ct_index_worker {
   struct ct_diag diag;
 };
 
-/* read.c: from the end of what the thread's index has to the end of its stream. 0, or a failure that diag tells. */
+/* read.c: from the end of what the thread's index has to the end of its stream. 0, or a failure that diag has. */
 int ct_index_read_thread(struct ct_index_worker *worker, uint32_t number);
 
 /* build.c: which functions are grouped together. Borrowed. 0 or CT_ENOMEM. */

@@ -67,8 +67,8 @@ int ct_index_open_trees(struct ct_trace *trace, bool makes, unsigned workers, co
  */
 int ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_diag *diag);
 /*
- * Tells the trace what places its index knows, where there is one of all of it, so that a range of it is found sooner
- * (ct_trace_set_places). Of the file no more is read than that takes. CT_ENOMEM.
+ * Gives the trace the places that its index knows, where there is one of all of it, so that a range of it is found
+ * sooner (ct_trace_set_places). Of the file no more is read than that takes. CT_ENOMEM.
  */
 int ct_index_give_places(struct ct_trace *trace);
 /*

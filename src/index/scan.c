@@ -2,7 +2,7 @@
 /*
  * Scans: the granules in which what is asked for may have ended, and of these the spans that it fits.
  *
- * A span is found where it ended. What tells where that may be: its thread; the ordinal of the span or of its parent,
+ * A span is found where it ended. What says where that may be: its thread; the ordinal of the span or of its parent,
  * by which the granule of its begin is found, and the list of crossings for those that ended later; times, by those of
  * the granules, where again what begins in them and ends later is in the list; depth, duration and function by what the
  * granule says of the spans that ended in it. Where only spans are wanted that are long enough to be kept whole, no

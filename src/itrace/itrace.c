@@ -375,7 +375,7 @@ not_recorded(struct ct_itrace *all, const struct ct_diag *why)
 void
 ct_itrace_untraced(struct ct_itrace *all)
 {
-  struct ct_diag why = {"a thread was made with CLONE_UNTRACED, which no tracer is told of"};
+  struct ct_diag why = {"a thread was made with CLONE_UNTRACED, which no tracer learns of"};
   not_recorded(all, &why);
 }
 

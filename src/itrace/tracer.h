@@ -76,7 +76,7 @@ struct ct_kept_recorder {
   struct ct_recorder *recorder;
 };
 
-/* How the program's state was made out of a thread's. */
+/* How the program's state was found out of a thread's. */
 struct ct_found_state {
   struct ct_recovery recovery;
   uint64_t place;   /* where the record that is under way begins, or the next one */

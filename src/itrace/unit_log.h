@@ -38,7 +38,7 @@ bool ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logge
 /* The address after the first code_at bytes of its code, which end with an instruction. */
 uint64_t ct_unit_log_pc(const struct ct_logged_unit *unit, uint32_t code_at);
 
-/* Tells how long the record of that unit is, which there is. */
+/* Says how long the record of that unit is, which there is. */
 void ct_unit_log_size(const struct ct_unit_log *log, uint32_t id, struct ct_unit_sizes *sizes);
 /* Units from `first` on, as a block of kind CT_STEPS_UNITS has them: its bytes (the caller's), or NULL. */
 uint8_t *ct_unit_log_block(const struct ct_unit_log *log, uint32_t first, size_t *size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Source of the layout: Intel SDM, volume 1, chapter 13 (XSAVE's standard form, which ptrace gives): the low 16 bytes
- * of registers 0 to 15 in the old part, the others in components whose places CPUID leaf 13 tells. A component whose
+ * of registers 0 to 15 in the old part, the others in components whose places CPUID leaf 13 says. A component whose
  * bit in the header is 0 is all zeros.
  */
 #include "itrace/vectors.h"

@@ -402,7 +402,7 @@ put_more(struct list *list, const struct ct_system_call *call)
   }
 }
 
-/* By a signal; some of them the kernel makes again, and tells only ptrace (include/linux/errno.h). */
+/* By a signal; some of them the kernel makes again, and reports to ptrace only (include/linux/errno.h). */
 static bool
 is_interruption(int64_t result)
 {

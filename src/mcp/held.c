@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { END_SECONDS = 8, HURRY_SECONDS = 2 };
+enum { END_SECONDS = 8, WAITING_SECONDS = 2 };
 
 static void
 free_held(struct mcp_held *held)
@@ -279,7 +279,7 @@ mcp_held_end_all(struct mcp_server *server)
     }
   }
   pthread_cond_broadcast(&server->changed);
-  bool all = await_none(server, HURRY_SECONDS);
+  bool all = await_none(server, WAITING_SECONDS);
   for (struct mcp_held *held = server->held; !all && held != NULL; held = held->next) {
     if (held->session != NULL && held->session->session != NULL) {
       ct_session_expedite(held->session->session);

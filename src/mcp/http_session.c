@@ -131,7 +131,7 @@ http_session_flush(struct http_session *session)
     if (written < 0 && errno == EINTR) {
       continue;
     }
-    if (written < 0) { /* full; or it has ended, which its other pipe tells */
+    if (written < 0) { /* full; or it has ended, which its other pipe shows */
       return;
     }
     out->taken += (size_t)written;

@@ -191,7 +191,7 @@ await_end(struct mcp_held *held)
       if (s->argv != NULL && (is_asked ? ends : !s->is_kept)) {
         end_program(held);
       } else {
-        ct_session_detach(s->session, NULL); /* the close tells what went wrong */
+        ct_session_detach(s->session, NULL); /* the close says what went wrong */
       }
       return;
     }

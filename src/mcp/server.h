@@ -69,7 +69,8 @@ struct mcp_request {
 bool mcp_is_cancelled(const struct mcp_request *request);
 /* From now on, until it is called with NULL, function is called if the request is cancelled. */
 void mcp_on_cancel(struct mcp_request *request, void (*function)(void *context), void *context);
-/* Tells the client how far the request is, if it asked for that, not more than five times a second. total 0: not known.
+/* Informs the client how far the request is, if it asked for that, not more than five times a second. total 0: not
+ * known.
  */
 void mcp_progress(struct mcp_request *request, double done, double total, const char *what);
 

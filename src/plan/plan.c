@@ -64,7 +64,7 @@ ct_planned_mode(const struct ct_planned *planned, enum ct_requested_mode request
   if (requested == CT_REQUESTED_PASSTHROUGH) {
     return CT_HOOK_PASSTHROUGH;
   }
-  /* Nothing tells a call from a branch to its own entry when there is no return address to look at. */
+  /* Nothing distinguishes a call from a branch to its own entry when there is no return address to look at. */
   bool may_be_sampled = planned->mode == CT_HOOK_FULL && !planned->self_branch;
   return requested == CT_REQUESTED_LIGHT && may_be_sampled ? CT_HOOK_SAMPLED : planned->mode;
 }

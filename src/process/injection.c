@@ -213,7 +213,7 @@ suspend_filter(struct ct_injection *injection)
   return 0;
 }
 
-/* The thread is stopped. One that is lost has its filter again when it is let go. */
+/* The thread is stopped. One that is lost has its filter again when it is resumed. */
 static void
 resume_filter(struct ct_injection *injection)
 {

@@ -141,7 +141,7 @@ add_frame(struct frame_scan *scan, const ucontext_t *context)
 
 /*
  * All signal frames of a stack. Which of them count is not to be known: what a function has room for and does not write
- * to is full of those that are left over, and the one that the thread goes back by lies behind them.
+ * to is full of those that are left over, and the one that the thread goes back by lies after them.
  */
 static int
 scan_stack(struct frame_scan *scan, uint64_t from, uint64_t end)

@@ -103,7 +103,7 @@ uint64_t ct_process_injection_name(const struct ct_process *process);
 bool ct_process_release_late(struct ct_process *process);
 /*
  * A child of the calling thread may have asked it to trace it (PTRACE_TRACEME): it stops for each signal from then on,
- * the one that is to end it too, and nobody else can let it go on. It is let go. Not while the caller traces somebody
+ * the one that is to end it too, and nobody else can resume it. It is resumed. Not while the caller traces somebody
  * itself.
  */
 void ct_process_decline_tracing(void);
@@ -181,7 +181,7 @@ bool ct_process_had_children(pid_t pid);
  */
 bool ct_process_is_going(pid_t pid, int ms);
 /*
- * Calls visit with each child of pid, and then with theirs, until it says true, as far as /proc tells
+ * Calls visit with each child of pid, and then with theirs, until it says true, as far as /proc says
  * (CONFIG_PROC_CHILDREN).
  */
 void ct_process_descendants(pid_t pid, bool (*visit)(void *context, pid_t child), void *context);

@@ -113,7 +113,8 @@ ct_process_decline_tracing(void)
     if (waitid(P_ALL, 0, &info, __WALL | __WNOTHREAD | WSTOPPED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
       return;
     }
-    /* The trap is what the kernel tells of an exec. A child that is stopped and has asked for nothing is none of ours.
+    /* The trap is what the kernel reports at an exec. A child that is stopped and has asked for nothing is none of
+     * ours.
      */
     int signal = info.si_status >> 8 == 0 && info.si_status != SIGTRAP ? info.si_status & 0x7f : 0;
     if (ptrace(PTRACE_DETACH, info.si_pid, NULL, (void *)(long)signal) != 0) {

@@ -314,7 +314,7 @@ json_t *session_manifest(struct ct_session *session, const struct ct_manifest *m
 void session_write_manifest(struct ct_session *session, bool complete);
 void session_refresh_manifest(struct ct_session *session);
 struct ct_module_sinks session_sinks(struct ct_session *session);
-/* Tells the drain, before it starts, how sampled hooks are sampled in the image. */
+/* Informs the drain, before it starts, how sampled hooks are sampled in the image. */
 void session_sample(struct ct_session *session);
 /* The process stands after an exec: makes the new image ready. */
 /* How the ring and the agent are to be, by the session's options. */

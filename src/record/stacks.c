@@ -7,7 +7,7 @@
  * there is a copy of what is needed.
  *
  * Into the stream go the frames of functions that are hooked for more than points, as far out as return-address slots
- * (where return addresses lie) rise on one stack: the drain tells by them when a frame is gone. Frames of runtimes that
+ * (where return addresses lie) rise on one stack: the drain knows by them when a frame is gone. Frames of runtimes that
  * look after their stacks themselves (Go) are in stacks.json alone.
  */
 #include "record/stacks.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tells an observer of the calls; see spans.h. Notes are as the frames of a stack, and grow after them. */
+/* Reports the calls to an observer; see spans.h. Notes are as the frames of a stack, and grow after them. */
 #include "span/spans_internal.h"
 
 #include <stdlib.h>

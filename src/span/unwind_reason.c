@@ -125,7 +125,8 @@ depth_of(const struct ct_span_stack *stack)
   return stack->base + stack->count;
 }
 
-/* What tells the innermost of `depth` frames from others that had its place: when it was entered. 0: no such frame. */
+/* What distinguishes the innermost of `depth` frames from others that had its place: when it was entered. 0: no such
+ * frame. */
 static uint64_t
 identity(const struct ct_span_stack *stack, uint32_t depth)
 {

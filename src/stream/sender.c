@@ -320,7 +320,7 @@ ct_sender_is_abandoned(struct ct_sender *sender)
   return abandoned;
 }
 
-/* The connection is lost: whatever was on its way may not have arrived, HAVE tells. */
+/* The connection is lost: whatever was on its way may not have arrived, HAVE says. */
 static void
 lose(struct ct_sender *sender)
 {

@@ -350,7 +350,7 @@ hold(struct ct_encoder *encoder)
 }
 
 void
-ct_trace_writer_hurry_detail(struct ct_trace_writer *writer, bool is_behind)
+ct_trace_writer_set_behind(struct ct_trace_writer *writer, bool is_behind)
 {
   writer->detail_is_behind = is_behind;
 }

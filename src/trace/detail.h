@@ -24,7 +24,7 @@ typedef enum ct_detail_fate ct_detail_judge(void *context, uint64_t from_tsc, ui
 void ct_trace_writer_judge_detail(struct ct_trace_writer *writer, ct_detail_judge *judge, void *context,
                                   size_t max_bytes);
 /* is_behind: from now on records are lost, unless blocks are written in less time, and as large as they are. */
-void ct_trace_writer_hurry_detail(struct ct_trace_writer *writer, bool is_behind);
+void ct_trace_writer_set_behind(struct ct_trace_writer *writer, bool is_behind);
 /* Asks about what is held of all threads, and about blocks in progress. */
 void ct_trace_writer_reconcile_detail(struct ct_trace_writer *writer);
 /* No mark comes any more: asks for the last time. Before the last manifest, when encoders are closed. */

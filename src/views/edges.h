@@ -51,7 +51,7 @@ struct ct_edges {
   struct ct_view_reading *reading;
 };
 
-/* Fills a zeroed one. The reading tells what is read, and is completed here; it lives as long. 0 or as ct_view_read. */
+/* Fills a zeroed one. The reading says what is read, and is completed here; it lives as long. 0 or as ct_view_read. */
 int ct_edges_collect_callers(struct ct_edges *edges, struct ct_view_reading *reading, struct ct_diag *diag);
 int ct_edges_collect_callees(struct ct_edges *edges, struct ct_view_reading *reading, struct ct_diag *diag);
 void ct_edges_destroy(struct ct_edges *edges); /* accepts a zeroed one */

@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 /*
- * An array of an object for each: pid, parent, born, directory, command, exit, complete, events, dropped; null where a
- * trace does not tell, and not_recorded_because. NULL: children were not followed (or memory is exhausted).
+ * An array of an object for each: "pid", "parent", "born", "directory", command, exit, complete, events, dropped; null
+ * where a trace does not tell, and not_recorded_because. NULL: children were not followed (or memory is exhausted).
  */
 json_t *ct_process_tree_info(const struct ct_trace *trace);
 /* How many there are that have a trace. */

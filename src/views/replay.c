@@ -330,7 +330,7 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     ct_unwind_reason_applied(stack, event->tsc, line.end);
   }
   if (r->options->json && event->kind == CT_EV_TAIL) {
-    return 0; /* one object tells both halves */
+    return 0; /* one object has both halves */
   }
   if (event->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, event->fn)) == NULL) {
     return CT_ENOMEM;

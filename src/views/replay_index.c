@@ -207,7 +207,7 @@ replay_index_begin(const struct replay *r, struct lane *lane)
   }
 }
 
-/* Frames that were selected hand that on to what is inside of them: one look at the innermost one tells. */
+/* Frames that were selected hand that on to what is inside of them: one look at the innermost one says. */
 static int
 look_for_selected(struct ct_span_stack *stack, void *arg)
 {

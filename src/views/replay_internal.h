@@ -21,7 +21,7 @@ enum replay_frame_flags {
   REPLAY_SELECTED = 2,   /* the function filter lets it and what is below it through */
   REPLAY_WRITTEN = 4,    /* a leaf whose line is out */
   REPLAY_BEFORE = 8,     /* open when the recording began */
-  REPLAY_UNCERTAIN = 16, /* events were lost while it was open; an event that ends it tells as well */
+  REPLAY_UNCERTAIN = 16, /* events were lost while it was open; an event that ends it says as well */
 };
 
 enum { COLUMN_CHARS = 64, RESULTS_MAX = 8, RESULT_VALUES_MAX = 5, DETAIL_STACK_BYTES = 512 };

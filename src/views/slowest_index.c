@@ -2,7 +2,7 @@
 /*
  * See slowest_index.h. A call lies in the piece of the trace from its enter to its end: there is all that is reported
  * of the time in it. The thread's clock in the piece is not that of the whole, which goes on from what hooks took
- * before, so the index tells what it is when the call is entered. Pieces of a thread that overlap are one, so that a
+ * before, so the index says what it is when the call is entered. Pieces of a thread that overlap are one, so that a
  * call inside of another one is seen there. They are read from the last one to the first: the range of a trace can be
  * made to end earlier, not later.
  */

@@ -53,12 +53,12 @@ write_reasons(const struct ct_trace *trace, size_t n, uint64_t marks, FILE *out)
 {
   char more[CT_COUNT_CHARS];
   struct reason reason;
-  uint64_t told = 0;
-  for (size_t i = 0; told < REASONS_SHOWN && reason_at(trace, n, i, &reason); i++) {
+  uint64_t shown = 0;
+  for (size_t i = 0; shown < REASONS_SHOWN && reason_at(trace, n, i, &reason); i++) {
     if (!is_new(trace, n, i, &reason)) {
       continue;
     }
-    fputs(told++ != 0 ? ", " : "", out);
+    fputs(shown++ != 0 ? ", " : "", out);
     ct_put_printable(out, reason.rule, 200);
     if (reason.name[0] != '\0') {
       fputs(" (", out);
@@ -67,9 +67,9 @@ write_reasons(const struct ct_trace *trace, size_t n, uint64_t marks, FILE *out)
     }
     fprintf(out, " at %.6f s", (double)reason.ns / 1e9);
   }
-  if (marks > told) {
-    fprintf(out, "%s%s more mark%s", told != 0 ? " and " : "", ct_format_count(more, marks - told),
-            marks - told == 1 ? "" : "s");
+  if (marks > shown) {
+    fprintf(out, "%s%s more mark%s", shown != 0 ? " and " : "", ct_format_count(more, marks - shown),
+            marks - shown == 1 ? "" : "s");
   }
 }
 

@@ -14,7 +14,7 @@ enum ct_value_kind {
   CT_VALUE_LOADED, /* access reg of the instruction, read just before it */
   CT_VALUE_REG,    /* the low bytes of general register reg, after it */
   CT_VALUE_FLAGS,  /* 2 bytes, after it: as seto %al and lahf leave ax */
-  CT_VALUE_VECTOR, /* vector register reg, after it; the rest of it is as CT_EFFECT_VECTOR_ZEROES tells */
+  CT_VALUE_VECTOR, /* vector register reg, after it; the rest of it is as CT_EFFECT_VECTOR_ZEROES says */
   CT_VALUE_MASK,   /* 8 bytes: mask register reg, after it */
   CT_VALUE_STORED, /* access reg of the instruction, read just after it */
   CT_VALUE_TIME    /* 8 bytes: the time stamp counter, just after it; of no register */

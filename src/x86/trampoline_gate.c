@@ -36,7 +36,7 @@ kept_r11(void)
 void
 ct_trampoline_emit_gate(struct ct_code *out, struct ct_trampoline_gate *gate)
 {
-  static_assert(CT_LEVEL_FULL < CT_LEVEL_COUNTING && CT_LEVEL_COUNTING < CT_LEVEL_OUT, "one compare tells all");
+  static_assert(CT_LEVEL_FULL < CT_LEVEL_COUNTING && CT_LEVEL_COUNTING < CT_LEVEL_OUT, "one compare is enough");
   ct_emit_cmp8_store_imm(out, ct_mem_rip(gate->at + offsetof(struct ct_gate, level)), CT_LEVEL_COUNTING);
   ct_emit_jcc_label(out, CT_JAE, &gate->closed);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What trampoline.c tells trampoline_unwind.c. */
+/* What trampoline.c shares with trampoline_unwind.c. */
 #ifndef CT_X86_TRAMPOLINE_INTERNAL_H
 #define CT_X86_TRAMPOLINE_INTERNAL_H
 

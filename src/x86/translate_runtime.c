@@ -192,7 +192,7 @@ emit_wait_end(uint32_t shared, struct ct_code *out)
 
 /*
  * The kernel counts the time of a wait anew each time that a signal has interrupted it. Of a thread that has more of
- * them than waits the time stamp counter tells when one is over.
+ * them than waits the time stamp counter shows when one is over.
  */
 static void
 emit_unless_over(uint32_t shared, struct ct_code *out, struct ct_code_label *wait)

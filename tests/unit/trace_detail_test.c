@@ -85,7 +85,7 @@ test_held(void **state)
     assert_int_equal(ct_trace_writer_thread(writer, i, 100 + i, 9, &encoders[i]), CT_OK);
   }
   for (uint64_t i = 0; i < CALLS; i++) {
-    ct_trace_writer_hurry_detail(writer, i / 3000 % 2 != 0);
+    ct_trace_writer_set_behind(writer, i / 3000 % 2 != 0);
     call(encoders[0], i);
     call(encoders[1], i);
   }
@@ -118,7 +118,7 @@ size_of_calls(void **state, bool is_behind)
   struct window window = {0, UINT64_MAX, true};
   struct ct_encoder *encoder;
   ct_trace_writer_judge_detail(writer, judge, &window, MEMORY);
-  ct_trace_writer_hurry_detail(writer, is_behind);
+  ct_trace_writer_set_behind(writer, is_behind);
   assert_int_equal(ct_trace_writer_function(writer, 0, 0, 0x10, 4, "full", "called"), CT_OK);
   assert_int_equal(ct_trace_writer_thread(writer, 0, 100, 9, &encoder), CT_OK);
   for (uint64_t i = 0; i < CALLS; i++) {

@@ -178,7 +178,7 @@ test_file(void **state)
 {
   char path[] = "/tmp/views_check_test.XXXXXX";
   int fd = mkstemp(path);
-  static const char text[] = "# all of it\n\n  f.calls < 3   # a remark\nf::{lambda()#1}.calls < 3\nno losses\n";
+  static const char text[] = "# all of it\n\n  f.calls < 3   # a comment\nf::{lambda()#1}.calls < 3\nno losses\n";
   static const char bad[] = "\nf.calls\n";
   assert_true(fd >= 0 && write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1);
   struct ct_checks *checks = ct_checks_create();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The data of the page: the stream that html_stream.h tells of, read into columns. An entry is a call of its own, or a
+ * The data of the page: the stream that html_stream.h describes, read into columns. An entry is a call of its own, or a
  * run of short ones; entries have numbers from 0 on. A track is a stack of a thread; it has a list of entries for each
  * depth, in the order of time.
  */
