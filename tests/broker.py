@@ -323,7 +323,7 @@ def nobody(scene):
     recorder.stdin.close()
     recorder.stdin = None
     wait_for("the end of the recording", lambda: scene.manifest()["state"] == "complete")
-    time.sleep(0.3)
+    time.sleep(0.3)  # that it still waits is what is tried
     recorder.send_signal(signal.SIGINT)
     said = scene.end(recorder, 125)
     expect("was not sent whole" in said and "0 receivers" in said and "contrail send" in said, said)
@@ -396,7 +396,7 @@ def strangers(scene):
         stranger.publish(SUBJECT, b"CTNS" + struct.pack("<I", 1) + b"\7" * 16 + struct.pack("<QQ", 1, 2) +
                          struct.pack("<IB3x", len(piece), PIECE) + piece)
     stranger.meet()
-    time.sleep(1)
+    time.sleep(1)  # nothing shows when the last of these has been refused
     recorder.stdin.close()
     recorder.stdin = None
     said = scene.end(receivers.pop("there"))

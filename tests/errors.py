@@ -625,7 +625,7 @@ def attach_under_seccomp(scene):
     for kind in ("seccomp", "seccomp-thread"):
         with Odd(scene, kind) as odd:
             judge(odd.attach(), 125, words=["seccomp"])
-            time.sleep(0.3)
+            time.sleep(0.3)  # nobody kills it afterwards
             assert odd.process.poll() is None, f"{kind}: ended with {odd.process.poll()}"
 
 

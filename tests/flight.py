@@ -89,9 +89,9 @@ def recorder_slow(scene):
     process, out = scene.endless()
     for _ in range(20):
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(0.08)
+        time.sleep(0.08)  # four fifths
         os.kill(process.pid, signal.SIGCONT)
-        time.sleep(0.02)
+        time.sleep(0.02)  # and one
     info = ended_well(scene, process, out)
     return f"{info['dropped']} dropped"
 

@@ -571,7 +571,7 @@ def all_threads_late(scene):
         tracer = scene.start(scene.contrail, "itrace", "-q", "-a", "-o", scene.path(f"steps{turn}"), str(running.pid))
         time.sleep(0.01 + chance.random() * 0.2)
         tracer.send_signal(signal.SIGSTOP)
-        time.sleep(1.4)
+        time.sleep(1.4)  # longer than its threads wait for it
         tracer.send_signal(signal.SIGCONT)
         expect(running.wait(SECONDS) == 0, f"turn {turn}: {running.returncode}")
         expect(tracer.wait(SECONDS) == 0, f"turn {turn}: {tracer.returncode}")

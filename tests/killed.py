@@ -212,7 +212,7 @@ class Killer:
             elif phase == "change":
                 self.change(process)
             else:
-                time.sleep(0.02)
+                time.sleep(0.02)  # a moment like any other
                 self.await_stop(process, end)
                 time.sleep(self.dice.uniform(0, self.undo_s))
         process.kill()
@@ -285,7 +285,7 @@ def restore(options, pid, by_attach, trace):
             assert status == 0 or attach.was_given_up(status, err), f"clean after a kill: status {status}: {err}"
         if status == 0 and "note: a thread has not left" not in err:
             return
-        time.sleep(0.2)
+        time.sleep(0.2)  # a thread leaves when it runs: nothing shows it before
     raise AssertionError(f"ten times: {err}")
 
 
@@ -300,7 +300,7 @@ def other_tools(pid):
         tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-p", str(pid)], stdin=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE)
         first = tracer.stderr.readline().decode()
-        time.sleep(0.05)
+        time.sleep(0.05)  # some calls of the system under strace
         tracer.send_signal(signal.SIGINT)
         tracer.communicate(timeout=60)
         assert "attached" in first, f"strace: {first}"
@@ -310,7 +310,7 @@ def other_tools(pid):
 def speed(target):
     """What it gets done in a second."""
     begin, first = time.monotonic(), target.done()
-    time.sleep(0.3)
+    time.sleep(0.3)  # a duration of which the work is counted
     return (target.done() - first) / (time.monotonic() - begin)
 
 
@@ -421,7 +421,7 @@ def one_recorded(options, make, dice, folder, tally):
         for _ in range(200):  # one that had not become the program yet ends by itself
             if pid is None or not os.path.exists(f"/proc/{pid}/exe") or os.path.realpath(f"/proc/{pid}/exe") != own:
                 break
-            time.sleep(0.01)
+            time.sleep(0.01)  # one of some looks
         lives = pid is not None and status_of(pid, "State") not in (None, "Z")
         begun = counted(target.out, True) > 0
         assert lives or not begun, "the program did not go on"

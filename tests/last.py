@@ -542,7 +542,7 @@ def flat(scene):
     wait_for("full memory", lambda: kept()["bytes"] > 0.7 * kept()["limit_bytes"])
     begin = sizes()
     for _ in range(scene.options.seconds):
-        time.sleep(1)
+        time.sleep(1)  # a second each, of which nothing may be kept
         end = sizes()
         expect(end[0] < begin[0] + 4096, f"{end[0]} KiB of memory, {begin[0]} at the begin")
         expect(end[1] < begin[1] + 65536, f"{end[1]} bytes on the disk, {begin[1]} at the begin")

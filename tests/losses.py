@@ -27,7 +27,7 @@ def waits_for_room(program):
     for _ in range(20):
         if ticks_of(program) != before or any(state_of(f"{program}/task/{tid}") == "R" for tid in threads_of(program)):
             return False
-        time.sleep(0.01)
+        time.sleep(0.01)  # one of some looks
     return True
 
 
@@ -271,7 +271,7 @@ def with_little_memory(scene, program):
     recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--trace", "step", "--", program], text=True,
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     expect(recorder.stdout.readline() == "ready\n", "the program has not begun")
-    # The recorder is idle when it has told of the first thread.
+    # The recorder is idle when it has reported the first thread.
     wait_for("the first thread", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
     with open(f"/proc/{recorder.pid}/status", encoding="ascii") as file:
         kib = next(int(line.split()[1]) for line in file if line.startswith("VmData:"))

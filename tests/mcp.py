@@ -11,6 +11,7 @@ import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -212,7 +213,7 @@ class Scene(harness.Scene):
     def left(self):
         """Directories of servers, and processes of the scene's programs, that are still there."""
         found = [name for name in os.listdir(self.folder) if name.startswith("contrail-mcp-")]
-        found += glob.glob(self.path("run", "contrail", "*"))  # sockets and memories, of servers that were told of it
+        found += glob.glob(self.path("run", "contrail", "*"))  # sockets and memories, of servers that got it as XDG_RUNTIME_DIR
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 exe = os.readlink(f"/proc/{pid}/exe")
@@ -495,7 +496,7 @@ def attach_cancelled(scene):
         before = ticks_of(client.server)
         number = client.begin("tools/call", {"name": "attach", "arguments": {"process": process.pid, "patterns": ["usleep"]}})
         if is_cancelled:
-            time.sleep(0.05)
+            time.sleep(0.05)  # a moment in the middle of it
             client.note("notifications/cancelled", requestId=number)
             wait_for("the end", lambda: not client.tool("session", action="list")["sessions"])
             expect(number not in client.answers, "it was answered")
@@ -528,7 +529,7 @@ def attach_cancelled(scene):
 
 def is_still(process):
     before = ticks_of(process)
-    time.sleep(0.2)
+    time.sleep(0.2)  # a duration in which nothing may be done
     return ticks_of(process) == before
 
 
@@ -700,7 +701,8 @@ def deaf(scene):
         server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call",
                                        "params": {"name": "explain", "arguments": {}}}).encode() + b"\n")
     server.stdin.flush()
-    time.sleep(0.3)
+    wait_for("its first answer", lambda: select.select([server.stdout], [], [], 0)[0])
+    wait_for("all to be answered, or the pipe to be full", lambda: is_still(server))
     begun = time.monotonic()
     server.send_signal(signal.SIGTERM)
     expect(server.wait(timeout=30) == 0, f"status {server.returncode}")

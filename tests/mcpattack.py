@@ -114,7 +114,7 @@ def dawdling(scene):
             return False
     wait_for("most of them to be shut", lambda: sum(map(is_open, held)) <= 40, 5)
     expect(any(map(is_open, held)), "none was left")
-    wait_for("all of them to be shut", lambda: time.sleep(0.5) or not any(map(is_open, held)), 20)
+    wait_for("all of them to be shut", lambda: time.sleep(0.5) or not any(map(is_open, held)), 20)  # each look sends a byte
     spent = time.monotonic() - begun
     for one in held:
         one.close()

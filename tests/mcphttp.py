@@ -208,7 +208,7 @@ def streams(scene):
     thread = threading.Thread(target=lambda: found.append(client.post(slow)))
     begun = time.monotonic()
     thread.start()
-    time.sleep(0.3)
+    time.sleep(0.3)  # an id is only known when its request has come in, and nothing shows that
     expect(client.post(slow)[0] == 400, "an id that is not answered yet")
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow["id"]}}
     expect(client.post(cancelled)[0] == 202, "cancelled")
@@ -281,7 +281,7 @@ def resumed(scene):
     number = client.number
     expect(first.ids[0].endswith(".0") and len(first.ids) == 3, str(first.ids))
     last = first.broken()
-    time.sleep(0.5)
+    time.sleep(0.5)  # messages come meanwhile, and are kept
     second = Broken(client, None, Last_Event_ID=last).read(2)
     third = Broken(client, None, Last_Event_ID=second.ids[-1])  # the second is not seen to have gone
     expect(second.read().answer.read() == b"" and len(second.messages) < 9, "one that has been taken up is still fed")

@@ -27,7 +27,7 @@ int main(void) { volatile int x = 0; for (;;) { work(&x); usleep(100); } }
 
 @case
 def said(scene):
-    """A pattern that chose nothing is told of after the end too; a number beyond those of processes is none, and no query makes a value of gigabytes."""
+    """A pattern that chose nothing is reported after the end too; a number beyond those of processes is none, and no query makes a value of gigabytes."""
     client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=3")
     ended = client.tool("launch", program=steps, patterns=["parse", "prase"], wait_s=60)
     expect(ended["state"] == "done" and any("'prase' matched no function" in one for one in ended["uncertain"]), str(ended))
@@ -60,7 +60,7 @@ def whole(scene):
 
     def stands_still():
         before = client.tool("session", action="status")["events"]
-        time.sleep(0.3)
+        time.sleep(0.3)  # a duration in which nothing may come
         return client.tool("session", action="status")["events"] == before
     wait_for("what was in the ring to be out, and nothing more to come", stands_still)
     client.tool("session", action="resume")

@@ -614,7 +614,7 @@ def details(scene, browser):
     place, said = browser.value("location.hash"), browser.text("details")
     browser.open(scene.path("view.html"), place)
     expect(browser.text("details") == said, "the address shows another call")
-    time.sleep(0.4)
+    time.sleep(0.4)  # nothing may change it later
     expect(browser.value("location.hash") == place, f"{browser.value('location.hash')}, not {place}")
     browser.open(scene.path("view.html"), "#view=x&entry=99999999&from=z&to=3&path=-4&sort=y&theme=q&weight=w&search=/(/")
     expect(browser.text("found") == "no such expression", browser.text("found"))

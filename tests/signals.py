@@ -185,7 +185,7 @@ def mixed(scene):
             # copy of that (docs/limits.md): not only until it has taken its own.
             if traced and turn < times - 1:
                 wait_for("contrail to take its copy", lambda: has_taken(process.pid, signal.SIGUSR1))
-                time.sleep(0.1)
+                time.sleep(0.1)  # nothing shows that it has accounted for it
         return process.wait(WAIT_S), scene.text()
     if f"10:{times}" not in scene.both(play)[1]:
         raise AssertionError(scene.text())

@@ -338,7 +338,7 @@ def interrupted(scene):
     recorder.stdin.close()
     recorder.stdin = None
     wait_for("the end of the recording", lambda: scene.manifest()["state"] == "complete")
-    time.sleep(1)
+    time.sleep(1)  # that it waits is what is tried
     expect(recorder.poll() is None, "it does not wait")
     recorder.terminate()
     begin = time.monotonic()

@@ -107,7 +107,7 @@ def others(scene):
     scene.recorded()
     steps = scene.path("steps")
     scene.run(scene.contrail, "itrace", "-q", "-o", steps, "--", "/bin/true")
-    odd = "SELECT ' -- a remark' AS text, name FROM functions WHERE calls > 0 ORDER BY name LIMIT 20"
+    odd = "SELECT ' -- a comment' AS text, name FROM functions WHERE calls > 0 ORDER BY name LIMIT 20"
     program = pager(scene, f"cat >{scene.path('taken')}; echo the pager ends\n")
     for words, json_words in ((("sql", scene.trace, odd), ("sql", "--json", scene.trace, odd)),
                               (("steps", "-n", "300", steps), ("steps", "--json", "-n", "300", steps)),
@@ -195,7 +195,7 @@ def less(scene):
         return out.endswith(b":") or b":\x1b" in out[-20:]
     wait_for("less", has_begun)
     os.write(fd, b"\x03")
-    time.sleep(0.3)
+    time.sleep(0.3)  # what it may not do, it does not do later either
     expect(os.waitpid(pid, os.WNOHANG) == (0, 0), "Ctrl-C ends it")
     _, status = scene.rest(pid, fd, keys=b"q")
     expect(status == 0, f"after q: {status}")

@@ -156,7 +156,7 @@ def end_session(session):
         left = sessions_processes(session)
         if not left:
             return 0
-        time.sleep(0.05)
+        time.sleep(0.05)  # one of some looks
     for pid in left:
         try:
             os.kill(pid, signal.SIGKILL)

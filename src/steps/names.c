@@ -534,8 +534,7 @@ add_functions(struct finder *finder, const struct place *place)
       continue;
     }
     good = add_function(function, bias, finder->count, &finder->ranges, &finder->count) &&
-           ((function->flags & CT_FN_IFUNC) == 0 ||
-            add_resolved(elf, function, bias, &finder->ranges, &finder->count));
+           ((function->flags & CT_FN_IFUNC) == 0 || add_resolved(elf, function, bias, &finder->ranges, &finder->count));
   }
   ct_sources_free(sources);
   return good;

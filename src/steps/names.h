@@ -41,8 +41,8 @@ struct ct_steps_range {
 };
 /*
  * Those of all functions that the pattern matches, which is one of record --trace (<contrail/select.h>); of those
- * modules only that are in the maps from `first` on, by their order. Where one is an IFUNC's, also of the functions that
- * its resolver may choose. 0, CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
+ * modules only that are in the maps from `first` on, by their order. Where one is an IFUNC's, also of the functions
+ * that its resolver may choose. 0, CT_ENOMEM, CT_EINVAL. *ranges: to be freed.
  */
 int ct_steps_names_find(struct ct_steps_names *names, const char *pattern, size_t first, struct ct_steps_range **ranges,
                         size_t *count, struct ct_diag *diag);

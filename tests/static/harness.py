@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """tests/harness.py itself: what it says of small groups that are written here, in which everything that can happen does."""
+import ast
+import glob
 import importlib
 import os
 import re
@@ -92,6 +94,33 @@ for each_name, each_group in GROUPS.items():
 for each_name, (each_body, each_more, each_summary, each_words) in CHOICES.items():
     says(each_name, each_body, each_summary, each_words, more=each_more)
 says("no case of the name", GOOD, "0 passed, 1 failed, 0 skipped", ["no case is named x*"], "--filter", "x*")
+
+
+SLEEPS = ("time.sleep", "sleep")
+
+
+def sleeps_without_reason(text):
+    """The lines of those that last a constant time, stand in no loop that waits for something, and do not say what for."""
+    tree, lines = ast.parse(text), text.split("\n")
+    loops = [range(node.lineno, node.end_lineno + 1) for node in ast.walk(tree) if isinstance(node, ast.While)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in SLEEPS and all(isinstance(word, ast.Constant) for word in node.args):
+            if not any(node.lineno in loop for loop in loops) and "  # " not in lines[node.lineno - 1]:
+                yield node.lineno
+
+
+@check("harness: no sleep is a guess")
+def check_sleeps(_):
+    """A case waits for what it needs (wait_for, test points). Who sleeps says why it is a duration that counts."""
+    planted = "def f():\n    time.sleep(3)\n"
+    if list(sleeps_without_reason(planted)) != [2] or list(sleeps_without_reason("while g():\n    time.sleep(3)\ntime.sleep(a)\n")):
+        yield "a sleep without a reason is not seen, or one with a reason is"
+    for path in sorted(glob.glob(os.path.join(TESTS, "**", "*.py"), recursive=True)):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if re.search(r"\bsleep\([\d.]+\)(?!.*  # )", text):
+            for line in sleeps_without_reason(text):
+                yield f"{os.path.relpath(path, TESTS)}:{line}: sleeps for a time that nothing is said of"
 
 
 @check("harness: lots are the same again by their seed")
