@@ -129,7 +129,8 @@ def query(lots, rows):
     if shape == "longest":
         return f"SELECT duration FROM spans WHERE {where} ORDER BY duration DESC LIMIT {lots.randint(1, 30)}"
     if shape == "groups":
-        return f"SELECT function, count(*) AS n, sum(duration) AS s FROM spans WHERE {where} GROUP BY function ORDER BY function"
+        keys = lots.choice(["function", "module, function"])
+        return f"SELECT {keys}, count(*) AS n, sum(duration) AS s FROM spans WHERE {where} GROUP BY {keys} ORDER BY {keys}"
     return f"SELECT count(*) AS n, min(start) AS a, max(duration) AS b FROM spans WHERE {where}"
 
 

@@ -4,6 +4,7 @@
 
     tests/sqlbounds.py [--filter PATTERN] [--build DIR]
 """
+import json
 import math
 import os
 import random
@@ -78,6 +79,31 @@ def percentiles(scene):
     said = scene.execute(scene.contrail, "sql", scene.trace, "WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c WHERE x < 4300000) "
                          "SELECT percentile(x, 50) FROM c")
     expect(said.returncode == 1 and "4,000,000 different values" in said.stderr, str(said))
+
+
+@case
+def grouped(scene):
+    """Rows by functions and modules as they come out of the table, with room for all of them, for some, and for none: as SQLite sorts them."""
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
+    scene.record("-q", "--", program, "1500")
+    every = ("count(*) AS n, min(id) AS a, max(parent_id) AS b, sum(thread) AS c, max(tid) AS d, max(caller) AS e, sum(start % 1000) AS f, "
+             "sum(\"end\" % 1000) AS g, sum(duration) AS h, sum(self) AS i, sum(off) AS j, sum(depth) AS k, max(reason) AS l, max(stack) AS m, "
+             "sum(calls) AS o, count(flags) AS p, max(flags) AS q")
+    for room in (10**8, 9000, 1):
+        environment = dict(os.environ, CONTRAIL_TEST_SQL_GROUPED=str(room))
+        for keys, where in ((["function"], "depth > 2"), (["module", "function"], "start > 1000"), (["function_id"], "duration < 100"),
+                            (["thread"], "depth > 1"), (["function", "module"], "function IN ('mid', 'leaf2')")):
+            asked, sorted_by = (f"SELECT {', '.join(keys)}, {every} FROM spans WHERE {where} GROUP BY " + ", ".join(sign + key for key in keys)
+                                for sign in ("", "+"))
+            got, wanted = (scene.run(scene.contrail, "sql", "--json", scene.trace, query, env=environment) for query in (asked, sorted_by))
+            expect(json.loads(got) == json.loads(wanted) != [], f"room for {room}: {asked}: {got[:300]} for {wanted[:300]}")
+        rows = json.loads(scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT function AS f, id FROM spans WHERE depth > 1 ORDER BY function",
+                                    env=environment))
+        expect([row["f"] for row in rows] == sorted(row["f"] for row in rows), f"room for {room}: not in the order of the functions")
+        wanted = scene.sql("SELECT id FROM spans WHERE depth > 1 ORDER BY id")
+        expect(sorted(int(row["id"]) for row in rows) == [int(row["id"]) for row in wanted], f"room for {room}: other calls")
+    said = scene.execute(scene.contrail, "sql", scene.trace, "SELECT function, max(rowid) FROM spans WHERE depth > 1 GROUP BY function")
+    expect(said.returncode == 1 and "no rowid" in said.stderr, str(said))
 
 
 @case

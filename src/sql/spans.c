@@ -4,34 +4,14 @@
  * of the plan); SQLite looks at every row again. ORDER BY duration DESC with a LIMIT is the index's too, where all of
  * the WHERE is exact there.
  */
-#include "sql/sql_internal.h"
+#include "sql/spans_grouped.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum {
-  C_ID,
-  C_PARENT,
-  C_THREAD,
-  C_TID,
-  C_PROCESS,
-  C_FUNCTION,
-  C_FUNCTION_ID,
-  C_MODULE,
-  C_CALLER,
-  C_START,
-  C_END,
-  C_DURATION,
-  C_SELF,
-  C_OFF,
-  C_DEPTH,
-  C_REASON,
-  C_STACK,
-  C_CALLS,
-  C_FLAGS,
-};
 const char *const ct_sql_spans_columns =
     "id INTEGER, parent_id INTEGER, thread INTEGER, tid INTEGER, process INTEGER, function TEXT, function_id INTEGER, "
     "module TEXT, caller TEXT, start INTEGER, \"end\" INTEGER, duration INTEGER, self INTEGER, off INTEGER, depth "
@@ -68,6 +48,11 @@ static const struct {
 enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]), LONGEST_MOST = 400000 }; /* spans, of 112 bytes */
 #define LIMIT_LETTER   'L'
 #define COUNTED_LETTER 'c' /* alone */
+/* The plan's number: the columns that are used, a bit each, and above these the columns of the order, if the rows are
+ * to be in one that is no scan's (spans_grouped.h): a number and 1 each, the first one lowest. */
+#define KEY_SHIFT(n) (C_COUNT + 4 * (n))
+static_assert(KEY_SHIFT(CT_SQL_KEYS) < 32, "the plan's number has them all");
+static const int keys_by_number[] = {C_FUNCTION, C_FUNCTION_ID, C_MODULE};
 
 /* Of one source, kept from one row of a join to the next. */
 struct asked_functions {
@@ -100,6 +85,9 @@ struct spans_cursor {
   uint32_t *merged_source;
   size_t merged_count, merged_at;
   struct ct_sql_counting counting;
+  struct ct_sql_grouping *grouping;
+  uint32_t given_source;  /* of the span that it gave */
+  uint8_t *const *wanted; /* of each source, the functions that the grouping asks for; NULL: all that the query does */
 };
 
 static int
@@ -143,6 +131,28 @@ is_counted(const struct ct_sql_table *table, const sqlite3_index_info *info)
          ct_sql_can_count(table->sql);
 }
 
+/* The plan's number, with the order of the rows if they are to be grouped. */
+static uint32_t
+plan_number(const sqlite3_index_info *info)
+{
+  uint32_t number = (uint32_t)info->colUsed & ((1u << C_COUNT) - 1);
+  if (info->nOrderBy < 1 || info->nOrderBy > CT_SQL_KEYS) {
+    return number;
+  }
+  for (int i = 0; i < info->nOrderBy; i++) {
+    uint32_t key = 0;
+    while (key < sizeof(keys_by_number) / sizeof(keys_by_number[0]) &&
+           info->aOrderBy[i].iColumn != keys_by_number[key]) {
+      key++;
+    }
+    if (key == sizeof(keys_by_number) / sizeof(keys_by_number[0]) || info->aOrderBy[i].desc) {
+      return (uint32_t)info->colUsed & ((1u << C_COUNT) - 1);
+    }
+    number |= (key + 1) << KEY_SHIFT(i);
+  }
+  return number;
+}
+
 static int
 spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
 {
@@ -178,6 +188,13 @@ spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
     letters[count++] = COUNTED_LETTER;
     info->orderByConsumed = 1;
     rows *= 0.1;
+  }
+  uint32_t number = plan_number(info);
+  bool by_thread = info->nOrderBy == 1 && info->aOrderBy[0].iColumn == C_THREAD && !info->aOrderBy[0].desc;
+  info->orderByConsumed |= by_thread; /* as scans come */
+  if (!info->orderByConsumed && number >> C_COUNT != 0 && memchr(letters, 'i', (size_t)count) == NULL) {
+    info->orderByConsumed = 1;
+    info->idxNum = (int)number;
   }
   letters[count] = '\0';
   info->idxStr = sqlite3_mprintf("%s", letters);
@@ -218,6 +235,7 @@ forget_query(struct spans_cursor *c)
   free(c->merged);
   free(c->merged_source);
   ct_sql_counting_end(&c->counting);
+  ct_sql_grouping_end(c->grouping);
   sqlite3_vtab_cursor base = c->base;
   struct ct_sql *sql = c->sql;
   struct asked_functions functions = c->functions;
@@ -487,6 +505,12 @@ begin_source(struct spans_cursor *c, bool *begun)
     }
     filter.functions = c->functions.flags;
   }
+  if (c->wanted != NULL) {
+    filter.functions = c->wanted[c->source];
+    if (filter.functions == NULL) {
+      return SQLITE_OK;
+    }
+  }
   filter.threads = source->threads;
   filter.start_from = c->has_start_from ? tsc_of(source, c->start_from) : 0;
   filter.start_to = c->has_start_to ? tsc_of(source, c->start_to) + 32 : UINT64_MAX;
@@ -593,9 +617,50 @@ step_merged(struct spans_cursor *c)
 }
 
 static int
+next_to_group(void *arg, const struct ct_span **span, uint32_t *source)
+{
+  struct spans_cursor *c = arg;
+  int code = advance(c);
+  *span = c->span;
+  *source = (uint32_t)c->source;
+  return code;
+}
+
+static void
+begin_again(void *arg, uint8_t *const *functions)
+{
+  struct spans_cursor *c = arg;
+  close_scan(c);
+  c->source = 0;
+  c->wanted = functions;
+}
+
+static int
+step_grouped(struct spans_cursor *c)
+{
+  uint32_t source = 0;
+  const struct ct_span *span;
+  int code = ct_sql_grouping_next(c->grouping, &span, &source);
+  c->span = code == SQLITE_OK ? span : NULL;
+  c->given_source = source;
+  return code;
+}
+
+static int
+begin_grouped(struct spans_cursor *c, uint32_t plan)
+{
+  const struct ct_sql_span_stream stream = {next_to_group, begin_again, c};
+  int keys[CT_SQL_KEYS], count = 0, code = SQLITE_OK;
+  for (; count < CT_SQL_KEYS && (plan >> KEY_SHIFT(count) & 15) != 0; count++) {
+    keys[count] = keys_by_number[(plan >> KEY_SHIFT(count) & 15) - 1];
+  }
+  c->grouping = ct_sql_grouping_begin(c->sql, &stream, plan, keys, count, &code);
+  return code == SQLITE_OK ? step_grouped(c) : code;
+}
+
+static int
 spans_filter(sqlite3_vtab_cursor *base, int plan, const char *letters, int argc, sqlite3_value **argv)
 {
-  (void)plan;
   struct spans_cursor *c = (struct spans_cursor *)base;
   forget_query(c);
   for (int i = 0; i < argc; i++) {
@@ -613,7 +678,7 @@ spans_filter(sqlite3_vtab_cursor *base, int plan, const char *letters, int argc,
     step_merged(c);
     return code;
   }
-  return advance(c);
+  return plan != 0 ? begin_grouped(c, (uint32_t)plan) : advance(c);
 }
 
 static int
@@ -628,7 +693,7 @@ spans_next(sqlite3_vtab_cursor *base)
     step_merged(c);
     return SQLITE_OK;
   }
-  return advance(c);
+  return c->grouping != NULL ? step_grouped(c) : advance(c);
 }
 
 static int
@@ -638,121 +703,17 @@ spans_eof(sqlite3_vtab_cursor *base)
   return c->counting.is_on ? c->counting.at == c->counting.count : c->span == NULL;
 }
 
-static void
-result_id(sqlite3_context *out, const struct ct_sql_source *source, uint32_t thread, uint64_t ordinal)
-{
-  uint64_t id = ct_span_id_in(source->trace, thread, ordinal);
-  if (id != 0) {
-    sqlite3_result_int64(out, (sqlite3_int64)id);
-  }
-}
-
-static void
-result_name(sqlite3_context *out, const struct ct_sql_source *source, uint32_t fn, bool module)
-{
-  const struct ct_trace_function *function = ct_trace_function(source->trace, fn);
-  if (fn == UINT32_MAX) {
-    return;
-  }
-  const char *text = function == NULL ? "?"
-                     : module         ? ct_trace_module_name(source->trace, function->module)
-                                      : function->name;
-  sqlite3_result_text(out, text, -1, SQLITE_STATIC);
-}
-
-/* Words, one after the other. */
-static void
-result_flags(sqlite3_context *out, const struct ct_span *span)
-{
-  char text[64] = "";
-  bool is_before = span->uncertain & CT_SPAN_BEFORE;
-  bool is_uncounted = span->ordinal != CT_NO_ORDINAL && (span->ordinal & CT_ORDINAL_BEFORE) != 0;
-  int length =
-      snprintf(text, sizeof(text), "%s%s%s%s%s", ct_span_is_unfinished(span->end) ? " unfinished" : "",
-               span->uncertain & CT_SPAN_UNCERTAIN ? " uncertain" : "", is_before ? " before" : "",
-               is_uncounted ? " uncounted" : "", span->end == CT_SPAN_POINT && span->calls > 1 ? " sampled" : "");
-  if (length > 0) {
-    sqlite3_result_text(out, text + 1, length - 1, SQLITE_TRANSIENT);
-  }
-}
-
-/* Points have no duration; where there are only bounds of it nobody knows when a call was off the processor. */
-static void
-result_time(sqlite3_context *out, const struct ct_sql_source *source, const struct ct_span *span, int column)
-{
-  uint64_t ticks = column == C_SELF ? span->self_ticks : column == C_OFF ? span->off_ticks : span->duration_ticks;
-  if (span->end != CT_SPAN_POINT && (column != C_OFF || !ct_trace_has_bounds(source->trace))) {
-    sqlite3_result_int64(out, (sqlite3_int64)ct_trace_ticks_ns(source->trace, ticks));
-  }
-}
-
 static int
 spans_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
 {
   const struct spans_cursor *c = (const struct spans_cursor *)base;
-  const struct ct_sql_source *source = &c->sql->sources[c->source];
+  const struct ct_sql_source *source = &c->sql->sources[c->grouping != NULL ? c->given_source : c->source];
   const struct ct_span *s = c->span;
   if (c->counting.is_on) {
     ct_sql_counting_result(&c->counting, column == C_MODULE, out);
     return SQLITE_OK;
   }
-  switch (column) {
-  case C_ID:
-    result_id(out, source, s->thread, s->ordinal);
-    break;
-  case C_PARENT:
-    result_id(out, source, s->thread, s->parent_ordinal);
-    break;
-  case C_THREAD:
-    sqlite3_result_int64(out, (sqlite3_int64)(source->thread_base + s->thread));
-    break;
-  case C_TID:
-    sqlite3_result_int64(out, ct_trace_thread(source->trace, s->thread)->tid);
-    break;
-  case C_PROCESS:
-    sqlite3_result_int64(out, source->pid);
-    break;
-  case C_FUNCTION:
-    result_name(out, source, s->fn, false);
-    break;
-  case C_FUNCTION_ID:
-    sqlite3_result_int64(out, (sqlite3_int64)(source->function_base + s->fn));
-    break;
-  case C_MODULE:
-    result_name(out, source, s->fn, true);
-    break;
-  case C_CALLER:
-    result_name(out, source, s->caller_fn, false);
-    break;
-  case C_START:
-  case C_END:
-    sqlite3_result_int64(out, ct_sql_time(source, column == C_START ? s->enter_tsc : s->end_tsc));
-    break;
-  case C_DURATION:
-  case C_SELF:
-  case C_OFF:
-    result_time(out, source, s, column);
-    break;
-  case C_DEPTH:
-    sqlite3_result_int64(out, s->depth);
-    break;
-  case C_REASON:
-    sqlite3_result_text(out, ct_span_end_text(s->end), -1, SQLITE_STATIC);
-    break;
-  case C_STACK:
-    sqlite3_result_int64(out, s->context);
-    break;
-  case C_CALLS:
-    sqlite3_result_int64(out, s->end == CT_SPAN_POINT ? s->calls : 1);
-    break;
-  case C_FLAGS:
-    if (s->uncertain != 0 || s->calls > 1 || s->end > CT_SPAN_RETURNED || (s->ordinal & CT_ORDINAL_BEFORE) != 0) {
-      result_flags(out, s);
-    }
-    break;
-  default:
-    break;
-  }
+  ct_sql_span_column(source, s, column, out);
   return SQLITE_OK;
 }
 
@@ -762,8 +723,9 @@ spans_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
   const struct spans_cursor *c = (const struct spans_cursor *)base;
   const struct ct_sql_source *source = &c->sql->sources[c->source];
   const struct ct_span *s = c->span;
-  if (c->counting.is_on) {
-    ct_fail(&c->sql->diag, CT_EINVAL, "spans have no rowid where only their functions are asked for: ask for id");
+  if (c->counting.is_on || c->grouping != NULL) {
+    ct_fail(&c->sql->diag, CT_EINVAL,
+            "spans have no rowid where they come by functions, or only these are asked for: ask for id");
     return ct_sql_table_failed(base->pVtab);
   }
   uint64_t id = ct_span_id_in(source->trace, s->thread, s->ordinal);
