@@ -442,30 +442,64 @@ def views_cancelled(scene):
 
 @case(alone=True)
 def steps_cancelled(scene):
-    """A question to recorded instructions tells how far it is, and ends in its middle; an index that was not finished is not left."""
-    client = Client(scene)
+    """A question to recorded instructions tells how far it is, and ends in its middle; an index that was not finished is not left. The server
+    that is told so has stopped itself at the first block: however late this client is, no more is done meanwhile."""
+    client, stopping = Client(scene), Client(scene, environment={"CONTRAIL_TEST_POINT": "steps-progress"})
     made = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=100000"), limit_s=60)
     expect(made["instructions"] > 1e7, str(made))
     told = []
+
+    def silent():
+        if state_of(stopping.server) == "T":
+            stopping.server.send_signal(signal.SIGCONT)
+            return False
+        return all(is_still(stopping.server) and state_of(stopping.server) != "T" for _ in range(5))
     for more in ({"action": "last_write", "what": "0x1000:8"}, {"action": "steps", "function": "flush_all"}):
         spent = []
-        for is_cancelled in (True, False):
+        for one in (stopping, client):
             for index in glob.glob(os.path.join(made["recording"], "*.index")):
                 os.unlink(index)
-            before, notes = ticks_of(client.server), len(client.notes)
-            number = client.begin("tools/call", {"name": "itrace", "arguments": more, "_meta": {"progressToken": client.number}})
-            if is_cancelled:
-                wait_for("progress", lambda: len(client.notes) > notes or number in client.answers)  # pylint: disable=cell-var-from-loop
-                client.note("notifications/cancelled", requestId=number)
-                wait_for("silence", lambda: is_still(client.server))
-                expect(number not in client.answers, f"{more} was answered")
+            before, notes = ticks_of(one.server), len(one.notes)
+            number = one.begin("tools/call", {"name": "itrace", "arguments": {**more, "recording": made["recording"]}, "_meta": {"progressToken": one.number}})
+            if one is stopping:
+                wait_for("the first block", lambda: state_of(stopping.server) == "T")
+                one.note("notifications/cancelled", requestId=number)
+                wait_for("silence", silent)
+                expect(number not in one.answers, f"{more} was answered")
                 expect(not glob.glob(os.path.join(made["recording"], "*.index*")), "an index of half of it")
             else:
-                expect(not client.answer(number)["result"]["isError"], str(more))
-            spent.append(ticks_of(client.server) - before)
+                expect(not one.answer(number)["result"]["isError"], str(more))
+                expect(len(one.notes) > notes, "no progress is told")
+            spent.append(ticks_of(one.server) - before)
         told.append(f"{more['action']} {spent[0]}/{spent[1]}")
         expect(spent[0] <= 0.6 * spent[1] + 3, f"{more}: {spent[0]} ticks when cancelled, {spent[1]} for the whole")
     return ", ".join(told)
+
+
+@case
+def steps_cancelled_while_waiting(scene):
+    """An index is made by several threads. Once the share of the one that answers is done, it still hears that the question is cancelled: the others
+    end, and do not make the rest."""
+    client = Client(scene, environment={"CONTRAIL_TEST_SHARE_MS": "1500"})  # the others are slower by that, for each block
+    made = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=50000"), limit_s=60)
+    question = {"action": "last_write", "what": "0x1000:8", "recording": made["recording"]}
+    threads, spent = (lambda: len(os.listdir(f"/proc/{client.server.pid}/task"))), []
+    for is_cancelled in (False, True):
+        for index in glob.glob(os.path.join(made["recording"], "*.index")):
+            os.unlink(index)
+        before, many = ticks_of(client.server), threads()
+        number = client.begin("tools/call", {"name": "itrace", "arguments": question})
+        if is_cancelled:
+            wait_for("the others' share", lambda: threads() > many)  # pylint: disable=cell-var-from-loop
+            wait_for("its own to be done", lambda: is_still(client.server))
+            client.note("notifications/cancelled", requestId=number)
+            wait_for("the others to end", lambda: threads() <= many)  # pylint: disable=cell-var-from-loop
+            expect(not glob.glob(os.path.join(made["recording"], "*.index*")), "an index was made all the same")
+        else:
+            expect(not client.answer(number)["result"]["isError"], str(made))
+        spent.append(ticks_of(client.server) - before)
+    expect(spent[1] <= 0.5 * spent[0] + 3, f"{spent[1]} ticks when cancelled, {spent[0]} for the whole")
+    return f"{spent[1]}/{spent[0]}"
 
 
 MANY = r"""
@@ -525,6 +559,12 @@ def attach_cancelled(scene):
     wait_for("the launched one to end", lambda: client.tool("session", action="list")["sessions"][0]["state"] == "done")
     expect(launch not in client.answers and client.end() == 0 and not scene.left(), str(scene.left()))
     return f"{modules} libraries: {spent[0]}/{spent[1]} ticks, a search {tried[0]}/{tried[1]}"
+
+
+def state_of(process):
+    """T: it has stopped."""
+    with open(f"/proc/{process.pid}/stat", encoding="utf-8") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0]
 
 
 def is_still(process):

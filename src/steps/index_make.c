@@ -3,10 +3,14 @@
 #include "steps/index_internal.h"
 
 #include "base/branch.h"
+#include "base/test_point.h"
 #include "steps/cursor.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LONG_STORE = 512, THREADS_MAX = 8 };
@@ -250,6 +254,17 @@ struct share {
   bool is_started;
 };
 
+/* Of a test that wants the others to be slower than the caller. */
+static void
+dawdle(const struct share *share)
+{
+  uint64_t ns = share->first != 0 ? ct_test_duration_ns("CONTRAIL_TEST_SHARE_MS", 0) : 0;
+  if (ns != 0) {
+    struct timespec wait = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    nanosleep(&wait, NULL);
+  }
+}
+
 static void *
 make_share(void *argument)
 {
@@ -266,6 +281,7 @@ make_share(void *argument)
     ct_steps_cursor_checkpoints(cursor, CT_INDEX_CHUNK, visit_checkpoint, m);
   }
   for (size_t block = share->first; block < share->end && good && !ct_steps_reader_is_over(reader); block++) {
+    dawdle(share);
     good = index_block(m, cursor, block, ct_steps_reader_place(reader, block));
   }
   ct_steps_cursor_close(cursor);
@@ -312,6 +328,23 @@ join(struct share *shares, unsigned count, struct ct_steps_index *index)
   return at != NULL;
 }
 
+/* The caller's share may be over long before: it still asks whether the others' are wanted. */
+static void
+await_share(struct share *share)
+{
+  enum { ASK_NS = 50000000, SECOND_NS = 1000000000 };
+  struct timespec until;
+  int code = ETIMEDOUT;
+  while (code == ETIMEDOUT) {
+    ct_steps_reader_ask(share->reader);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ASK_NS;
+    until.tv_sec += until.tv_nsec / SECOND_NS;
+    until.tv_nsec %= SECOND_NS;
+    code = pthread_timedjoin_np(share->thread, NULL, &until);
+  }
+}
+
 int
 ct_index_make(struct ct_steps_reader *reader, struct ct_steps_index *index)
 {
@@ -329,7 +362,7 @@ ct_index_make(struct ct_steps_reader *reader, struct ct_steps_index *index)
   bool good = true;
   for (unsigned i = 0; i < count; i++) {
     if (shares[i].is_started) {
-      pthread_join(shares[i].thread, NULL);
+      await_share(&shares[i]);
     } else {
       make_share(&shares[i]);
     }

@@ -4,6 +4,7 @@
 
 #include "base/crc32.h"
 #include "base/file.h"
+#include "base/test_point.h"
 #include "steps/stream.h"
 
 #include <errno.h>
@@ -60,6 +61,25 @@ ct_steps_reader_is_over(const struct ct_steps_reader *reader)
   return reader->watch != NULL && atomic_load_explicit(&reader->watch->is_over, memory_order_relaxed);
 }
 
+/* The owner's thread asks whether it is still wanted. */
+static void
+ask(struct ct_steps_watch *watch, uint64_t done)
+{
+  if (!atomic_load_explicit(&watch->is_over, memory_order_relaxed) &&
+      pthread_equal(watch->owner, pthread_self()) != 0 &&
+      watch->progress(watch->context, done < watch->total ? done : watch->total, watch->total) != 0) {
+    atomic_store_explicit(&watch->is_over, true, memory_order_relaxed);
+  }
+}
+
+void
+ct_steps_reader_ask(struct ct_steps_reader *reader)
+{
+  if (reader->watch != NULL) {
+    ask(reader->watch, atomic_load_explicit(&reader->watch->done, memory_order_relaxed));
+  }
+}
+
 /* One block more. False: no more is wanted. */
 static bool
 goes_on(struct ct_steps_reader *reader)
@@ -68,12 +88,12 @@ goes_on(struct ct_steps_reader *reader)
   if (watch == NULL) {
     return true;
   }
-  uint64_t done = atomic_fetch_add_explicit(&watch->done, 1, memory_order_relaxed) + 1;
-  if (!ct_steps_reader_is_over(reader) && pthread_equal(watch->owner, pthread_self()) != 0 &&
-      watch->progress(watch->context, done < watch->total ? done : watch->total, watch->total) != 0) {
-    atomic_store_explicit(&watch->is_over, true, memory_order_relaxed);
+  ask(watch, atomic_fetch_add_explicit(&watch->done, 1, memory_order_relaxed) + 1);
+  if (ct_steps_reader_is_over(reader)) {
+    return false;
   }
-  return !ct_steps_reader_is_over(reader);
+  ct_test_point("steps-progress");
+  return true;
 }
 
 void

@@ -59,6 +59,8 @@ void ct_steps_reader_close(struct ct_steps_reader *reader); /* accepts NULL */
 /* watch: as long as the reader; NULL: nobody asks. */
 void ct_steps_reader_set_watch(struct ct_steps_reader *reader, struct ct_steps_watch *watch);
 struct ct_steps_watch *ct_steps_reader_watch(const struct ct_steps_reader *reader);
+/* Asks for the owner, which waits while other threads read; of another thread nothing. */
+void ct_steps_reader_ask(struct ct_steps_reader *reader);
 /* What is read is not wanted any more. */
 bool ct_steps_reader_is_over(const struct ct_steps_reader *reader);
 
