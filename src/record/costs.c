@@ -36,8 +36,9 @@
 enum {
   ROUNDS = 12,
   WARM_ROUNDS = 1,
-  SEGMENTS = 8,
-  EVENTS = CT_SEGMENT_EVENTS - 8, /* of a segment that are used */
+  SEGMENTS = 16,
+  USED_BYTES = CT_SEGMENT_BYTES / 2, /* of a segment: more events take longer to measure and tell no more */
+  EVENTS = USED_BYTES / CT_EVENT_BYTES - 8,
   PLAIN_CALLS = 1024,
   SKIPPED = 16, /* of the calls of a round: they bring caches and predictors up */
   UNIT = 1 << CT_TABLE_SHIFT,
@@ -277,7 +278,7 @@ static void *
 reader_main(void *context)
 {
   struct bench *bench = context;
-  uint8_t copy[CT_SEGMENT_BYTES];
+  uint8_t copy[USED_BYTES];
   uint32_t seen = 0;
   while (atomic_load_explicit(&bench->over, memory_order_acquire) == 0) {
     uint32_t written = atomic_load_explicit(&bench->written, memory_order_acquire);
