@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "record/state.h"
+#include "rounds.h"
 
 #include <contrail/session.h>
 
@@ -180,7 +181,8 @@ static void
 the_end_of_a_process_is_not_a_detach(void **unused)
 {
   (void)unused;
-  for (int turn = 0; turn < 40; turn++) {
+  int turns = (int)rounds(16, 40);
+  for (int turn = 0; turn < turns; turn++) {
     char folder[] = "/tmp/contrail-state-XXXXXX";
     struct ct_session *session = make_session(folder, 0);
     struct ct_diag diag = {""};
@@ -190,7 +192,7 @@ the_end_of_a_process_is_not_a_detach(void **unused)
       assert_int_equal(ct_session_resume(session, &diag), 0);
     }
     kill(pid, SIGKILL);
-    usleep(turn / 4 * 100);
+    usleep((useconds_t)(turn * 1000 / turns));
     int code = ct_session_detach(session, &diag);
     struct ct_session_status status = status_of(session);
     assert_true(code == 0 || code == CT_EINVAL); /* the latter when the end had been noted before */

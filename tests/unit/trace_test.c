@@ -174,12 +174,12 @@ round_trip(void **state, uint64_t seed, uint32_t functions, size_t ops, bool wil
 static void
 test_round_trip(void **state)
 {
-  for (uint64_t seed = 1; seed <= rounds(4, 12); seed++) {
+  for (uint64_t seed = 1; seed <= rounds(2, 12); seed++) {
     round_trip(state, seed, 20, 3000, true);
     round_trip(state, seed, 5000, 100000, seed % 2);
     round_trip(state, seed, CT_FUNCTION_ID_MAX, 100000, true);
   }
-  round_trip(state, 99, 300000, rounds(300000, 1000000), true);
+  round_trip(state, 99, 300000, rounds(100000, 1000000), true);
 }
 
 /* A million frames down and up again, with blocks that begin deeper than they list. */
