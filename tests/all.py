@@ -129,6 +129,15 @@ def interpreter():
     return SYSTEM_PYTHON if is_new else sys.executable
 
 
+def compile_shared(python):
+    """What programs of tests import of each other is compiled once, also where Python is told not to keep what it has compiled: harness.py takes as
+    long as Python's own start."""
+    texts = {name[:-3]: open(os.path.join(HERE, name), encoding="utf-8").read() for name in os.listdir(HERE) if name.endswith(".py")}
+    imported = {name for text in texts.values() for name in re.findall(r"(?m)^ *(?:import|from) (\w+)", text)} & set(texts)
+    subprocess.run([python, "-m", "compileall", "-q", *(os.path.join(HERE, name + ".py") for name in sorted(imported))], stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, check=False)
+
+
 class Job:
     """One program of a group, or a part of its cases."""
 
@@ -374,6 +383,7 @@ def main():
     seed = os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9)))
     print(f"== by lot: CONTRAIL_TEST_SEED={seed}", flush=True)
     Job.python, Job.is_long = interpreter(), options.long
+    compile_shared(Job.python)
     board = Board(dict.fromkeys(options.groups or GROUPS), build, ["--long"] if options.long else [])
 
     def end(number, _):

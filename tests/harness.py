@@ -17,7 +17,6 @@ nobody calls and which is no case, is a forgotten test: the group fails. The las
 N skipped`, and each result has a line before it.
 """
 import argparse
-import ast
 import collections
 import fcntl
 import fnmatch
@@ -33,7 +32,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import symtable
 import sys
 import tempfile
 import threading
@@ -317,6 +315,8 @@ def processor_seconds():
 
 def forgotten(path):
     """Faults in the file of a group: functions of a scene or a bench that nobody calls or decorates, names given twice."""
+    import ast  # pylint: disable=import-outside-toplevel
+    import symtable  # both are for one part of a group only
     with open(path, encoding="utf-8") as file:
         text = file.read()
     top = symtable.symtable(text, path, "exec")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What /proc tells of processes. Of those that contrail record starts, the program's: not the further one that watches signals."""
 import contextlib
-import ctypes
 import os
 import re
 import signal
@@ -79,6 +78,7 @@ def is_pending(pid, number):
 
 
 def ptrace(request, tid, data=None):
+    import ctypes  # pylint: disable=import-outside-toplevel # few programs need it, and it takes as long to import as Python to start
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     if libc.ptrace(request, tid, None, data) != 0:
@@ -100,6 +100,7 @@ def held(tid):
 @contextlib.contextmanager
 def held_after(tid, call, make):
     """A thread that waits in this system call stands still when that has given something, which make() has made."""
+    import ctypes  # pylint: disable=import-outside-toplevel
     registers = (ctypes.c_ulonglong * 27)()
     with held(tid):
         is_made = False
