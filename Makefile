@@ -8,8 +8,8 @@ MESON_ARGS ?=
 PREFIX     ?= /usr/local
 FUZZ_SECONDS ?= 60
 # Those whose cases do something more often, or with all variants, when they may take longer.
-LONG_GROUPS := abi atf attach budget callgrind crash detail equal exclude export flight follow graph itrace lanes last light losses maxsize mcp passover patterns pieces \
-	powercut programs signals sql steps steps_calls steps_sql triggers unit use values witness_values
+LONG_GROUPS := abi atf attach budget callgrind changes crash detail equal exclude export flight follow graph itrace lanes last light losses maxsize mcp passover patterns pieces \
+	powercut programs readers signals sql steps steps_calls steps_sql triggers typed unit use values witness_values
 
 .PHONY: all setup build test unit bench asan fuzz demo torture format install clean help
 all: build
