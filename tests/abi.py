@@ -157,7 +157,7 @@ def interrupted_detail(scene):
 def budget(scene):
     """Levels that go up and down under it."""
     natively, told = scene.natively(), []
-    for options in random.sample(((), ("--args",), ("--detail", "abi!**", "--vectors", "--members")), scene.rounds(2, 3)):
+    for options in random.sample(((), ("--args",), ("--detail", "abi!**", "--vectors", "--members")), scene.rounds(1, 3)):
         out = scene.record("-q", "--budget", "3%", *options, "--", scene.program, "1200")  # longer than the first decision takes
         expect(check_output(out, natively) == 1200, "not all batches")
         steps = scene.info()["budget"]["steps"]
@@ -178,7 +178,7 @@ def attached_and_detached(scene):
             return file.read().count("\n")
     turns = [(), ("--args",), ("--detail", "abi!**", "--vectors"), ("--detail", "abi!**", "--members"), ("--budget", "5%", "--args"),
              ("--budget", "2%", "--detail", "abi!**")]
-    for number, options in enumerate(turns * scene.rounds(1, 2)):
+    for number, options in enumerate(random.sample(turns, 4) if not scene.options.long else turns * 2):
         before = wait_for("another batch", lambda: scene.running.poll() is not None or batches())
         expect(scene.running.poll() is None, f"it ended with {scene.running.returncode}")
         scene.run(scene.contrail, "attach", "-q", "-o", scene.path(f"trace{number}"), "--for", f"{50 + 37 * number % 200}ms", *options,

@@ -413,7 +413,8 @@ def arguments(parser):
 
 
 for target_made in TARGETS:
-    case(target_made.__name__, make=target_made)(attach_often)
+    # Of those that take long: the programs of others, and many threads. killed.py attaches to all of these, too.
+    case(target_made.__name__, make=target_made, some=("large", 2) if target_made in (threads, python, node, gevent, redis) else None)(attach_often)
 
 
 if __name__ == "__main__":

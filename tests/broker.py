@@ -287,7 +287,7 @@ def stopped(scene):
     scene.serve("max_payload: 100000", "max_pending: 200000", "write_deadline: \"1s\"")
     source = scene.write("much.c", "static volatile long n;\n__attribute__((noinline)) void leaf(long i) { n += i; }\n"
                          "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\nint main(void) { puts(\"ready\"); fflush(stdout);\n"
-                         "  srand(7); for (int s = 0; s < 40; s++) { for (long i = 0; i < 100000; i++) { leaf(i); if (rand() % 3 == 0) leaf(1); }\n"
+                         "  srand(7); for (int s = 0; s < 40; s++) { for (long i = 0; i < 50000; i++) { leaf(i); if (rand() % 3 == 0) leaf(1); }\n"
                          "    nanosleep(&(struct timespec){0, 50000000}, 0); }\n  return 0; }\n")
     program = scene.compile(source, "-O1")
     receivers = {name: scene.listen(name) for name in ("first", "second")}

@@ -173,6 +173,7 @@ class Scene(harness.Scene):
         super().__init__(options, folder)
         seed = options.seed if options.seed is not None else SEED
         random.seed(seed)
+        options.changes = options.changes or self.rounds(50, 100)
         self.again = f" --seed {seed}"
 
 
@@ -349,7 +350,7 @@ def again_and_again(scene):
 
 
 def arguments(parser):
-    parser.add_argument("--changes", type=int, default=100)
+    parser.add_argument("--changes", type=int, default=0)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seed", type=int, default=None)
 

@@ -307,7 +307,7 @@ def attached(scene):
 for variant_name in BUILDS:
     for mode_name in MODES:
         case(f"{variant_name}/{mode_name}", variant=variant_name, mode=mode_name, alone=mode_name in ("thread", "many"),
-             some=None if variant_name == "gcc-O2" else (variant_name, 8))(check_mode)
+             some=None if variant_name == "gcc-O2" else (variant_name, 5))(check_mode)
 
 
 if __name__ == "__main__":

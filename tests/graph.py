@@ -348,7 +348,7 @@ def graph_of_some_calls(scene):
              (("--depth", "2..4"), lambda call, depth: 2 <= depth <= 4),
              (("--depth", "3..", "--min-duration", f"{low}ns"), lambda call, depth: depth >= 3 and took(call, low)),
              (("--reason", "exception,longjmp"), reason("exception", "longjmp")), (("--reason", "tail-call"), reason("tail call")))
-    for words, passes in random.sample(kinds, scene.rounds(4, len(kinds))):
+    for words, passes in random.sample(kinds, scene.rounds(3, len(kinds))):
         known = lambda call, depth, passes=passes: call is not None and passes(call, depth)
         shown = scene.json("graph", *words)
         paths += check_graph(limited(model, lines, known), shown)
@@ -455,7 +455,7 @@ def indexed(scene):
     """Callers, callees, groups and paths by the index: threads, coroutines, exceptions, recursion; of a thread; where trees are too large, and where the index is damaged."""
     scene.made("6")
     index = os.path.join(scene.trace, "spans.cti")
-    count = compare_indexed(scene, names=("work", "fib", "catcher", "in_coroutine", "leaf", "ns::**", "main"))
+    count = compare_indexed(scene, names=random.sample(("work", "fib", "catcher", "in_coroutine", "leaf", "ns::**", "main"), scene.rounds(4, 7)))
     kept, _, threads = trees(scene.trace)
     edges = scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT * FROM edges ORDER BY caller_id, callee_id, calls")
     tid = scene.manifest()["threads"][1]["tid"]
@@ -511,7 +511,7 @@ def paths_of_a_function_by_sums(scene):
     program = scene.compile(scene.write("spread.c", SPREAD), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-optimize-sibling-calls")
     scene.record("-q", "--no-args", "--trace", "spread!", "--", program, "70000")
     names = ("main", "run", "often", "rare", "a", "b", "leaf", "ra*")
-    count = compare_indexed(scene, nodes=40, questions=(), names=names)
+    count = compare_indexed(scene, nodes=40, questions=(), names=random.sample(names, scene.rounds(3, len(names))))
     expect(trees(scene.trace)[:2] == (0, 1), f"trees: {trees(scene.trace)}")
     own = dict(scene.environment or os.environ, CONTRAIL_TEST_INDEX_EVENTS="0", CONTRAIL_TEST_TREE_NODES="40")
     show = lambda name: scene.execute(scene.contrail, "graph", "--json", name, scene.trace, env=own).stdout

@@ -6,6 +6,7 @@
 """
 import json
 import os
+import random
 import re
 import subprocess
 
@@ -93,7 +94,8 @@ def only_calls(scene):
     """--function: the very steps that a recording of everything has of these calls, also of those that longjmp leaves."""
     program, told = selected_program(scene), []
     every, _ = stretches(scene, program)
-    for name, count in (("text", 50), ("leaf", 50 + 20), ("twice", 6), ("jumps", 20)):
+    names = (("text", 50), ("leaf", 50 + 20), ("twice", 6), ("jumps", 20))
+    for name, count in random.sample(names, scene.rounds(2, len(names))):
         selected, told_here = stretches(scene, "--function", name, program)
         entry = next(step[0] for step in every if step[1] == name)
         expected = calls_of(every, name, entry)

@@ -225,26 +225,26 @@ def is_passed_over(scene):
     expect(got != want, "the damage is none")
 
 
-@case(some=("traces", 3))
+@case(some=("traces", 2))
 def values(scene):
     scene.make("--args", size=3000)
     return compare(scene, functions=("rare", "says", "recurs", "tails", "lands", "write"))
 
 
-@case(some=("traces", 3))
+@case(some=("traces", 2))
 def detail(scene):
     scene.make("--detail", "all", size=1000)
     return compare(scene, functions=("rare", "says", "recurs", "tails", "throws", "yields"))
 
 
-@case(some=("traces", 3))
+@case(some=("traces", 2))
 def sampled(scene):
     """The interval changes now and then: each change is shown, whatever is asked for."""
     scene.make("--mode", "light", "--sample", "4", size=8000)
     return compare(scene, functions=("rare", "says", "recurs", "mid"))
 
 
-@case(some=("traces", 3))
+@case(some=("traces", 2))
 def children(scene):
     scene.make("--follow", arguments=["children"], size=3000)
     processes = json.loads(scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT pid, path FROM processes"))
@@ -280,19 +280,19 @@ def alike(scene):
     expect(min(lines) >= 6, f"{lines}")
 
 
-@case(some=("traces", 3))
+@case(some=("traces", 2))
 def last(scene):
     scene.make("--args", "--last", "1M", size=6000)
     return compare(scene, functions=("rare", "tails", "main", "held", "no_such"))
 
 
-@case(some=("traces", 3))
+@case(some=("traces", 2))
 def pieces(scene):
     scene.make("--args", "--max-size", "1M", size=6000)
     return compare(scene, functions=("rare", "tails", "main", "held", "no_such"))
 
 
-@case(some=("traces", 3))
+@case(some=("traces", 2))
 def crash(scene):
     scene.make(arguments=["a", "b"], size=3000)
     return compare(scene, functions=("rare", "main", "abort", "leaf", "no_such"))

@@ -427,8 +427,8 @@ def choose(cases, options):
     variations = [(one, one.keywords["variation"]) for one in cases]
     if not options.long and (options.few or not options.filter):
         variations = [(one, of) for one, of in variations if not is_left_out(of, options.few)]
-        if not options.few:  # a fifth of what is not gcc -O2
-            variations = [(one, of) for one, of in variations if of.variant == "gcc-O2" or is_drawn(f"{of.fixture.name}/{of.variant}", 1 / 5)]
+        if not options.few:  # an eighth of what is not gcc -O2
+            variations = [(one, of) for one, of in variations if of.variant == "gcc-O2" or is_drawn(f"{of.fixture.name}/{of.variant}", 1 / 8)]
     if options.half:
         variations = [(one, of) for one, of in variations if number_of(of.fixture) % 2 == int(options.half)]
     if not options.long:

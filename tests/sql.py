@@ -765,7 +765,7 @@ def cut(scene):
     """A trace of which a thread's file was cut anywhere, with an index of the whole beside it: what the replay has of it."""
     program, said = scene.path("loop"), []
     subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
-    scene.record("-q", "--", program, "50000")
+    scene.record("-q", "--", program, str(scene.rounds(20000, 50000)))
     scene.sql("SELECT count(*) FROM spans")
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     for _ in range(scene.rounds(2, 5)):

@@ -7,6 +7,7 @@ and without optimisation; and of calls of the C library what the program says of
 """
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -192,7 +193,8 @@ UNKNOWN = {("t_big", "by_value"), ("t_long_double", "="), ("t_changed", "="), ("
 
 @case
 def c_values(scene):
-    for words in (["gcc", "-O0"], ["gcc", "-O2"], ["clang", "-O0"], ["clang", "-O2"], ["gcc", "-O2", "-gdwarf-4"]):
+    builds = (["gcc", "-O0"], ["gcc", "-O2"], ["clang", "-O0"], ["clang", "-O2"], ["gcc", "-O2", "-gdwarf-4"])
+    for words in random.sample(builds, scene.rounds(3, len(builds))):
         NAMED.clear()
         compared = compare(scene, "programs/typed.c", C_FUNCTIONS, words, UNKNOWN)
         expect(len(set(NAMED)) > 1, (words, NAMED))

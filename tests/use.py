@@ -123,7 +123,7 @@ def cost_of(scene, name):
 def cost(scene):
     """What recording took of the program's processor time: much where it does nothing but call, little where it sleeps."""
     scene.build("calls", CALLS)
-    calls = scene.rounds(6000000, 20000000)
+    calls = scene.rounds(3000000, 20000000)
     line = scene.run("record", "-v", "-o", "bound", "--", "./calls", str(calls))
     bound = cost_of(scene, "bound")
     if not bound["share"] > 0.2 or bound["left_out"]:

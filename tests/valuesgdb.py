@@ -14,11 +14,12 @@ import re
 import shlex
 import shutil
 import struct
+import sys
 
 import harness
 from harness import Skip, case, expect, main, need
 
-FUNCTIONS, CALLS, LOOKS = 60, 1000, 200
+FUNCTIONS, CALLS, LOOKS = 60, 1000, 200 if "--long" in sys.argv else 120
 LIBRARY_LOOKS, STOPS = 200, 8000  # with more calls of a function gdb takes too long
 REGISTERS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9", "rax", "r10")
 
