@@ -310,5 +310,52 @@ for variant_name in BUILDS:
              some=None if variant_name == "gcc-O2" else (variant_name, 5))(check_mode)
 
 
+# A function that calls itself, with something in its call frame information.
+FRAMES = """
+        .globl deep
+        .type deep, @function
+deep:   .cfi_startproc
+        push %rbx
+        .cfi_def_cfa_offset 16
+        .cfi_offset 3, -16
+        ODD
+        dec %edi
+        jnz 1f
+        ud2
+1:      call deep
+        pop %rbx
+        ret
+        .cfi_endproc
+        .size deep, . - deep
+        .globl main
+        .type main, @function
+main:   .cfi_startproc
+        mov $20, %edi
+        call deep
+        .cfi_endproc
+        .size main, . - main
+        .section .note.GNU-stack, "", @progbits
+"""
+ODD_FRAMES = {"none": "", "states": ".rept 500000; .cfi_remember_state; .endr", "bytes": ".rept 50000; .cfi_escape 0x2e, 16; .endr",
+              "registers": ".cfi_escape 7, 0xff, 0xff, 0xff, 0x3f"}
+
+
+@case
+def frames_without_end(scene):
+    """Call frame information in a file that others may write to takes libdw any time and memory: it is not given that, and the stack ends there."""
+    need("gcc")
+    for name, odd in ODD_FRAMES.items():
+        scene.write(name + ".s", FRAMES.replace("ODD", odd))
+        subprocess.run(["gcc", "-o", name, name + ".s"], cwd=scene.folder, check=True)
+        os.chmod(scene.path(name), 0o777)
+        trace = scene.path(name + ".trace")
+        status = subprocess.run(["timeout", "-s", "KILL", "120", scene.contrail, "record", "-q", "-o", trace, "--", scene.path(name)],
+                                check=False).returncode
+        expect(status == 128 + signal.SIGILL, f"{name}: status {status}")
+        info = json.loads(scene.run(scene.contrail, "info", "--json", trace))
+        frames, peak = len(info["crash"]["threads"][0]["backtrace"]), info["memory"]["recorder_peak_bytes"]
+        expect((frames >= 21 if name == "none" else frames == 1) and peak < 80 << 20, f"{name}: {frames} frames, {peak} bytes of memory")
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -163,16 +164,29 @@ first_registers(Dwfl_Thread *thread, void *arg)
   return dwfl_thread_state_registers(thread, 0, CT_REGISTER_COUNT, values);
 }
 
+static bool
+is_moderate(int fd, bool is_debug_file)
+{
+  struct ct_image image = {0};
+  bool is = ct_image_map(&image, fd, "", NULL) == 0 && ct_image_is_moderate(&image, is_debug_file);
+  ct_image_clear(&image);
+  return is;
+}
+
 /*
  * Nobody else may change it while it is mapped, and what is no ELF file is not given to libdw, which would unpack it
- * however large that became. -1: it is not to be had.
+ * however large that became; nor what others can write and would take libdw any time or memory. -1: it is not to be
+ * had.
  */
 static int
-take_elf(uint64_t *room, int fd)
+take_elf(uint64_t *room, int fd, bool is_debug_file)
 {
   char magic[SELFMAG];
+  struct stat file;
+  bool may_change = fd >= 0 && fstat(fd, &file) == 0 && ct_file_may_change(&file);
   fd = fd >= 0 ? ct_file_keep_still(fd, room) : -1;
-  if (fd >= 0 && (ct_read_at(fd, magic, SELFMAG, 0) != SELFMAG || memcmp(magic, ELFMAG, SELFMAG) != 0)) {
+  if (fd >= 0 && (ct_read_at(fd, magic, SELFMAG, 0) != SELFMAG || memcmp(magic, ELFMAG, SELFMAG) != 0 ||
+                  (may_change && !is_moderate(fd, is_debug_file)))) {
     close(fd);
     fd = -1;
   }
@@ -212,7 +226,7 @@ find_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr bas
     *elf = read_vdso(tracer, mapping);
   } else {
     fd = take_elf(&tracer->copies_room,
-                  ct_process_open_mapped(tracer->process->pid, mapping, found, sizeof(found), NULL));
+                  ct_process_open_mapped(tracer->process->pid, mapping, found, sizeof(found), NULL), false);
     *path = fd >= 0 ? strdup(found) : NULL;
   }
   return fd;
@@ -238,7 +252,7 @@ find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Ad
       length += snprintf(text + length, sizeof(text) - (size_t)length, "%02x", id[i]);
     }
     snprintf(text + length, sizeof(text) - (size_t)length, ".debug");
-    fd = take_elf(&tracer->copies_room, ct_open_regular(text));
+    fd = take_elf(&tracer->copies_room, ct_open_regular(text), true);
   }
   const char *slash = file != NULL ? strrchr(file, '/') : NULL;
   if (fd < 0 && link != NULL && slash != NULL) {
@@ -246,7 +260,7 @@ find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Ad
     for (size_t i = 0; fd < 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
       int length =
           snprintf(text, sizeof(text), "%s%.*s%s%s", folders[i][0], (int)(slash - file), file, folders[i][1], link);
-      fd = length < (int)sizeof(text) ? take_elf(&tracer->copies_room, ct_open_regular(text)) : -1;
+      fd = length < (int)sizeof(text) ? take_elf(&tracer->copies_room, ct_open_regular(text), true) : -1;
     }
   }
   *path = fd >= 0 ? strdup(text) : NULL;

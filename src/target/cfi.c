@@ -197,9 +197,8 @@ read_cie_augmentation(const struct ct_cfi *cfi, struct ct_cie *cie, const char *
   return true;
 }
 
-/* at: after the id. */
-static bool
-parse_cie(const struct ct_cfi *cfi, struct ct_cie *cie, const uint8_t *at, const uint8_t *end)
+bool
+ct_cfi_parse_cie(const struct ct_cfi *cfi, struct ct_cie *cie, const uint8_t *at, const uint8_t *end)
 {
   cie->lsda_encoding = PE_OMIT;
   if (at == end) {
@@ -281,9 +280,8 @@ parse_fde(const struct ct_cfi *cfi, const struct ct_cie *cie, struct ct_fde *fde
   return true;
 }
 
-/* The CIE whose record begins at offset, or UINT32_MAX. */
-static uint32_t
-find_cie(const struct ct_cfi *cfi, uint64_t offset)
+uint32_t
+ct_cfi_find_cie(const struct ct_cfi *cfi, uint64_t offset)
 {
   uint32_t low = 0, high = cfi->cie_count;
   while (low < high) {
@@ -348,14 +346,14 @@ read_records(struct ct_elf *elf, bool until_zero)
         return CT_ENOMEM;
       }
       struct ct_cie cie = {.offset = offset};
-      if (parse_cie(cfi, &cie, record + 4, next)) {
+      if (ct_cfi_parse_cie(cfi, &cie, record + 4, next)) {
         cfi->cies[cfi->cie_count++] = cie;
       }
       continue;
     }
     uint64_t cie_offset = (uint64_t)(record - cfi->bytes) - id;
     if (latest == UINT32_MAX || cfi->cies[latest].offset != cie_offset) {
-      latest = find_cie(cfi, cie_offset);
+      latest = ct_cfi_find_cie(cfi, cie_offset);
     }
     if (latest == UINT32_MAX) {
       continue;

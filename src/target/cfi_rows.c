@@ -44,7 +44,7 @@ enum { /* DW_CFA_*: the first three carry an operand in the low six bits */
        CFA_NEGATIVE_OFFSET = 0x2f, /* GNU */
 };
 
-enum { REMEMBERED_MAX = 64 };
+enum { REMEMBERED_MAX = 64, REGISTER_MAX = 1023 };
 enum { RSP = 7 };
 
 enum step { STEP_END, STEP_ADVANCED, STEP_DAMAGED };
@@ -56,6 +56,7 @@ struct machine {
   const uint8_t *end;
   uint64_t pc;
   struct ct_cfi_rule rule;
+  bool names_odd; /* a register above REGISTER_MAX */
   unsigned remembered;
   struct ct_cfi_rule stack[REMEMBERED_MAX];
 };
@@ -80,6 +81,7 @@ set_cfa(struct machine *m, uint64_t reg, int64_t offset)
 static void
 set_rule(struct machine *m, uint64_t reg, bool at_cfa_minus_8)
 {
+  m->names_odd |= reg > REGISTER_MAX;
   if (reg == m->cie->ra_register) {
     m->rule.ra_at_cfa_minus_8 = at_cfa_minus_8;
   }
@@ -292,6 +294,17 @@ ct_cfi_run_initial(const struct ct_cfi *cfi, struct ct_cie *cie)
   cie->initial = run(&m) == STEP_END ? m.rule : unknown;
 }
 
+bool
+ct_cfi_runs(const struct ct_cfi *cfi, const struct ct_cie *cie, const uint8_t *code, size_t bytes)
+{
+  struct machine m = {.cfi = cfi, .cie = cie, .at = code, .end = code + bytes, .rule = cie->initial};
+  enum step step = STEP_ADVANCED;
+  while (step == STEP_ADVANCED) {
+    step = run(&m);
+  }
+  return step == STEP_END && !m.names_odd;
+}
+
 static bool
 start(struct machine *m, const struct ct_elf *elf, uint32_t index)
 {
@@ -306,6 +319,7 @@ start(struct machine *m, const struct ct_elf *elf, uint32_t index)
   m->at = m->end - fde->code_bytes;
   m->pc = fde->start;
   m->rule = m->cie->initial;
+  m->names_odd = false;
   m->remembered = 0;
   return true;
 }

@@ -77,6 +77,15 @@ can_be_unpacked(const struct ct_image *image)
   return all <= UNPACKED_MAX;
 }
 
+bool
+ct_image_is_moderate(const struct ct_image *image, bool is_debug_file)
+{
+  Elf64_Ehdr header;
+  memcpy(&header, image->bytes, sizeof(header));
+  bool has_all = header.e_shoff == 0 || image->section_count != 0; /* else libelf may see some that we do not */
+  return has_all && can_be_unpacked(image) && ct_cfi_is_moderate(image, is_debug_file);
+}
+
 /* libdw opens it, and would wait for a FIFO. What is not there is no harm. */
 static bool
 may_be_opened(const char *path)

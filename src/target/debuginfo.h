@@ -34,6 +34,13 @@ struct ct_dwarf_walk {
  */
 void ct_dwarf_hide_alternate(Elf *elf);
 
+/*
+ * Of a file that others may write to, before libdw is given it as a whole: what it has to unpack, and to run to find
+ * callers (cfi_bounds.c), is no more than compilers write. is_debug_file: a separate one.
+ */
+bool ct_image_is_moderate(const struct ct_image *image, bool is_debug_file);
+bool ct_cfi_is_moderate(const struct ct_image *image, bool is_debug_file); /* a part of that */
+
 /* Gives whether it can be read. *dwarf (all zero) goes to ct_dwarf_image_close in either case. */
 bool ct_dwarf_image_open(struct ct_dwarf_image *dwarf, const struct ct_image *image);
 void ct_dwarf_image_close(struct ct_dwarf_image *dwarf);

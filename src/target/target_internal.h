@@ -109,6 +109,12 @@ void ct_cfi_enter_functions(const struct ct_elf *elf, struct ct_function *functi
 /* cfi.c: a pointer as .eh_frame encodes it at *at; false when it does not fit before end or is of an unknown form. */
 bool ct_cfi_pointer(const struct ct_cfi *cfi, const uint8_t **at, const uint8_t *end, uint8_t encoding,
                     uint64_t *value);
+/* cfi.c: a CIE with its offset set; at: after its id. False: it cannot be read. */
+bool ct_cfi_parse_cie(const struct ct_cfi *cfi, struct ct_cie *cie, const uint8_t *at, const uint8_t *end);
+/* cfi.c: the CIE whose record begins at offset, or UINT32_MAX. */
+uint32_t ct_cfi_find_cie(const struct ct_cfi *cfi, uint64_t offset);
+/* cfi_rows.c: the instructions can be run to their end, and name no registers that no processor has. */
+bool ct_cfi_runs(const struct ct_cfi *cfi, const struct ct_cie *cie, const uint8_t *code, size_t bytes);
 bool ct_cfi_uleb(const uint8_t **at, const uint8_t *end, uint64_t *value);
 bool ct_cfi_sleb(const uint8_t **at, const uint8_t *end, int64_t *value);
 
