@@ -326,6 +326,16 @@ int main(void) {
 
 
 @case
+def no_time_to_decide(scene):
+    """One that has ended before the first look: info does not say that it has no functions."""
+    scene.write("short.c", "__attribute__((noinline)) int twice(int n) { return 2 * n; }\nint main(void) { return twice(21) - 42; }\n")
+    program = scene.compile(scene.path("short.c"), "-O1")
+    scene.run(scene.contrail, "record", "-q", "--budget", "5%", "--trace", "twice", "-o", scene.trace, "--", program)
+    line = next(line for line in scene.ask("info", scene.trace).splitlines() if line.startswith("budget "))
+    expect("5 %, nothing decided yet: calls are counted, one of 64" in line, line)
+
+
+@case
 def patches_that_stay(scene):
     """What memcpy costs although it is out, since it keeps its patch, is told with the rest."""
     program = scene.compile(scene.write("copies.c", COPIES), "-O2", name="copies")

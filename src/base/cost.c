@@ -59,6 +59,11 @@ void
 ct_budget_put(FILE *out, const struct ct_budget_status *budget)
 {
   char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS], c[CT_COUNT_CHARS], d[CT_COUNT_CHARS];
+  if (budget->full + budget->sampled + budget->counted + budget->out == 0) { /* before the first look: as hooks begin */
+    fprintf(out, "%.3g %%, nothing decided yet: calls are counted, one of 64 of each function is recorded too",
+            100 * budget->limit);
+    return;
+  }
   fprintf(out, "%.3g %%, of late %.1f %% spent; functions: %s in full, %s sampled, %s counted, %s out; ",
           100 * budget->limit, 100 * budget->spent, ct_format_count(a, budget->full),
           ct_format_count(b, budget->sampled), ct_format_count(c, budget->counted), ct_format_count(d, budget->out));
