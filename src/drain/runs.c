@@ -92,6 +92,14 @@ store(uint64_t *p, __m128i a, __m128i b)
   _mm_storeu_si128((__m128i *)(p + 2), b);
 }
 
+/* Negative where a time is before the one before it. Both have to be below 2^63, as each clock is: of a greater one,
+ * which only a target writes, the difference from a later, small one is not negative. */
+static inline __m128i
+later(__m128i times, __m128i before)
+{
+  return _mm_or_si128(_mm_sub_epi64(times, before), times);
+}
+
 /* Copies four events as the n-th of the batch and so on; *last has the time before them in its higher half. How many,
  * from the first on, are as they are to be. */
 __attribute__((always_inline)) static inline unsigned
@@ -114,8 +122,7 @@ look_at_group(const struct ct_ring_event *events, const struct filter *filter, s
     wrong = _mm_or_si128(wrong, _mm_cmpgt_epi32(_mm_sub_epi32(ra_slot, filter->top), _mm_setzero_si128()));
   }
   unsigned right = (unsigned)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(wrong, _mm_setzero_si128())));
-  right &= ~negative(_mm_sub_epi64(times_ab, between(*last, times_ab)),
-                     _mm_sub_epi64(times_cd, between(times_ab, times_cd)));
+  right &= ~negative(later(times_ab, between(*last, times_ab)), later(times_cd, between(times_ab, times_cd)));
   *last = times_cd;
   return (unsigned)__builtin_ctz(~right);
 }
@@ -128,7 +135,7 @@ look_at(const struct ct_ring_event *events, size_t count, const struct filter *f
   __m128i last = _mm_set1_epi64x((long long)last_tsc);
   batch->run.times[0] = last_tsc;
   batch->returns = 0;
-  count = count < BATCH ? count : BATCH;
+  count = last_tsc >> 63 != 0 ? 0 : count < BATCH ? count : BATCH; /* see later() */
   size_t n = 0;
   for (; n + GROUP <= count; n += GROUP) {
     __builtin_prefetch(events + n + DRAIN_PIECE); /* beyond a segment's end nothing happens */

@@ -82,18 +82,19 @@ make_events(uint64_t *random, struct ct_ring_event *events, unsigned oddities)
     } else {
       functions[depth++] = fn;
     }
-    uint64_t odd = xorshift(random);
+    uint64_t odd = xorshift(random), clock = tsc;
     if (odd % 1000 < oddities) {
-      uint32_t what = (odd >> 10) % 8;
+      uint32_t what = (odd >> 10) % 9;
       kind = what == 0 ? CT_KIND_TAIL : what == 1 ? CT_KIND_OTHER : what == 2 ? CT_KIND_RETURN : kind;
       fn = what == 1 ? (odd >> 16) % 16 : what == 3 ? FUNCTIONS + (odd >> 16) % 3 : fn;
       fn = what == 1 && (fn == CT_OTHER_DETAIL || fn == CT_OTHER_VALUE) ? CT_OTHER_ARG_1 : fn;
       ra_slot += what == 4 ? (uint32_t)(odd >> 16) % 64 * 16 - 512 : what == 5 ? 1u << 31 : 0;
       tsc -= what == 6 ? tsc / 2 : 0;
+      clock = what == 8 && i > EVENTS / 2 ? odd << 24 : tsc; /* then as late as that all others are */
       fn = what == 7 && kind == CT_KIND_OTHER ? fn | 15u << CT_FN_WEIGHT_SHIFT : fn;
     }
     events[i] = (struct ct_ring_event){
-        .tsc = tsc, .word = (uint64_t)ra_slot << 32 | fn << CT_WORD_FN_SHIFT | kind << CT_WORD_KIND_SHIFT | 1};
+        .tsc = clock, .word = (uint64_t)ra_slot << 32 | fn << CT_WORD_FN_SHIFT | kind << CT_WORD_KIND_SHIFT | 1};
   }
 }
 
