@@ -423,5 +423,20 @@ def queued(scene):
     return said.strip()
 
 
+@case
+def waits_go_on(scene):
+    """A stop ends calls with EINTR that wait without a time, which the kernel does not make again: contrail has them made again,
+    at an attach, when it detaches, and between. A signal with a handler still ends them."""
+    program = scene.compile("programs/waits.c", "-O1", "-D_GNU_SOURCE", "-pthread")
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        scene.processes.append(process)
+        expect(process.stdout.readline() == "ready\n", "it did not begin")
+        for turn in range(3):
+            done = scene.execute(scene.contrail, "attach", "--for", "100ms", "-o", scene.path(f"waits{turn}"), str(process.pid))
+            expect("hooked" in done.stderr, done.stderr)
+        out = process.communicate(timeout=WAIT_S)[0]
+    expect((process.returncode, out) == (0, "epoll_wait 1, epoll_pwait 0, sigwaitinfo 0, semop 1\n"), f"{process.returncode}, {out}")
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

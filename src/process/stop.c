@@ -10,6 +10,7 @@
 #include "base/pause_request.h"
 #include "base/test_point.h"
 #include "base/worker.h"
+#include "process/again.h"
 #include "process/injection.h"
 #include "process/interrupted.h"
 #include "process/wait.h"
@@ -35,7 +36,6 @@
 #define SLICE_MAX_MS  400    /* ... up to that */
 #define FIND_MS       10000  /* to look at all stacks ... */
 #define FIND_SOON_MS  2000   /* ... when somebody wants an end to it */
-#define RESTART_BLOCK (-516) /* linux/errno.h: in rax of a thread that is stopped in a system call */
 
 static uint64_t
 now_ms(void)
@@ -686,32 +686,6 @@ ct_stopped_await_end(struct ct_stopped *stopped, pid_t tid, int timeout_ms)
   return stopped->thread_count == 0;
 }
 
-/* By ptrace, where that may tell (CAP_SYS_ADMIN): a file of /proc takes ten times as long. */
-static bool
-is_filtered(pid_t tid)
-{
-  struct __ptrace_seccomp_metadata unused = {0};
-  long got = ptrace(PTRACE_SECCOMP_GET_METADATA, tid, (void *)sizeof(unused), &unused);
-  return got >= 0 || (errno != EINVAL && errno != ENOENT && ct_process_seccomp(tid) != 0);
-}
-
-/*
- * What such a thread waits for (a sleep, a poll with a time) the kernel goes on with by restart_syscall, for which a
- * filter may kill. So it makes its own system call once more, and waits all of its time.
- */
-static void
-make_again(const struct ct_stopped_thread *thread)
-{
-  struct user_regs_struct regs;
-  if (thread->signal == 0 && ptrace(PTRACE_GETREGS, thread->tid, NULL, &regs) == 0 &&
-      (int64_t)regs.rax == RESTART_BLOCK && (int64_t)regs.orig_rax >= 0 && is_filtered(thread->tid)) {
-    regs.rax = regs.orig_rax;
-    regs.orig_rax = ~0ull;
-    regs.rip -= 2;
-    ptrace(PTRACE_SETREGS, thread->tid, NULL, &regs);
-  }
-}
-
 uint64_t
 ct_process_resume(struct ct_stopped *stopped)
 {
@@ -719,7 +693,9 @@ ct_process_resume(struct ct_stopped *stopped)
   end_injection(stopped);
   for (size_t i = 0; i < stopped->thread_count; i++) {
     const struct ct_stopped_thread thread = stopped->threads[i];
-    make_again(&thread);
+    if (thread.signal == 0) {
+      ct_make_again(thread.tid);
+    }
     if (ptrace(PTRACE_DETACH, thread.tid, NULL, (void *)(long)thread.signal) != 0 && errno == ESRCH) {
       ct_process_leave_running(process, thread.tid); /* it has not stopped, or is dead */
     }
