@@ -25,6 +25,24 @@ def mistyped(scene):
 
 
 @case
+def said_otherwise(scene):
+    """A trace where the function is wanted, a thread by its name, a variable by its name, a table's columns: each tells how."""
+    trace = scene.path("t")
+    scene.execute(scene.contrail, "record", "-q", "-o", trace, "--", "/bin/true")
+    usage_error(scene, ["slowest", trace], "give a function before it")
+    usage_error(scene, ["replay", "--thread", "main", trace], "contrail report --by thread shows them")
+    told = scene.execute(scene.contrail, "sql", trace, ".schema spans")
+    assert told.returncode == 0 and "duration" in told.stdout, told
+    told = scene.execute(scene.contrail, "sql", trace, ".nosuch")
+    assert told.returncode != 0 and ".tables, .schema TABLE" in told.stderr, told
+    scene.execute(scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", "/bin/sh", "-c", "kill -SEGV $$")
+    told = scene.execute(scene.contrail, "steps", scene.path("steps"), "--last-write", "count")
+    assert told.returncode != 0 and "print &NAME" in told.stderr, told
+    told = scene.execute(scene.contrail, "info", scene.path("steps"))
+    assert "by SIGSEGV" in told.stdout and "contrail steps --tail" in told.stdout and "nothing more" not in told.stdout, told
+
+
+@case
 def given_twice(scene):
     """An option with a value replaces no earlier one silently: it is refused, or adds up."""
     for words in [["report", "--sort", "self", "-s", "calls"], ["replay", "-n", "3", "--limit", "4"], ["report", "-F", "a", "-f", "b"],

@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* What the options choose. */
 struct wanted {
@@ -118,6 +119,13 @@ write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *fil
   return ct_slowest_write(trace, &slowest, out, notes, diag);
 }
 
+static bool
+is_directory(const char *name)
+{
+  struct stat file;
+  return stat(name, &file) == 0 && S_ISDIR(file.st_mode);
+}
+
 static int
 run(int argc, char **argv)
 {
@@ -125,6 +133,9 @@ run(int argc, char **argv)
   int code = ct_parse(&ct_command_slowest, argc, argv, &wanted);
   if (code == -1 && optind == argc) {
     code = ct_usage_error(&ct_command_slowest, "give a function: contrail slowest FUNCTION [DIR]");
+  } else if (code == -1 && optind + 1 == argc && is_directory(argv[optind])) {
+    code = ct_usage_error(&ct_command_slowest, "'%s' is a directory: give a function before it, or '*' for all",
+                          argv[optind]);
   } else if (code == -1) {
     wanted.selected.filter.function = argv[optind++];
     wanted.selected.many_processes = wanted.family;

@@ -246,16 +246,44 @@ run_asked(const char *text)
   ct_sql_forget_interrupt(database); /* one that came after the end */
 }
 
+static bool
+asks_for_columns(const char *line, char *query, size_t size)
+{
+  char name[64];
+  if (sscanf(line, ".schema %63[A-Za-z_]", name) != 1) {
+    return false;
+  }
+  snprintf(query, size, "SELECT * FROM \"%s\" LIMIT 0", name);
+  return true;
+}
+
+/* The query of the command line, which may be one of those, too. */
+static int
+run_given(const char *text)
+{
+  char query[128];
+  if (text[0] != '.') {
+    return run_query(text);
+  }
+  if (asks_for_columns(text, query, sizeof(query))) {
+    return run_query(query);
+  }
+  if (strcmp(text, ".tables") != 0 && strcmp(text, ".schema") != 0) {
+    return ct_command_failed(&ct_command_sql, "there is no command %s: .tables, .schema TABLE", text);
+  }
+  put_tables();
+  return CT_EXIT_OK;
+}
+
 /* A line for who has learned these with sqlite3; false: it asks to end. */
 static bool
 run_dot(const char *line)
 {
-  char name[64] = "", query[128];
+  char query[128];
   if (strcmp(line, ".quit") == 0 || strcmp(line, ".exit") == 0) {
     return false;
   }
-  if (sscanf(line, ".schema %63[A-Za-z_]", name) == 1) {
-    snprintf(query, sizeof(query), "SELECT * FROM \"%s\" LIMIT 0", name);
+  if (asks_for_columns(line, query, sizeof(query))) {
     run_asked(query);
   } else if (strcmp(line, ".tables") == 0 || strcmp(line, ".schema") == 0) {
     put_tables();
@@ -558,7 +586,7 @@ run(int argc, char **argv)
   }
   if (code == CT_EXIT_OK) {
     signal(SIGINT, interrupt);
-    code = query != NULL ? run_query(query) : isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) ? ask() : run_input();
+    code = query != NULL ? run_given(query) : isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) ? ask() : run_input();
     signal(SIGINT, SIG_DFL);
   }
   ct_progress_end(&line);

@@ -22,7 +22,8 @@ apply_id(const struct ct_applied *applied)
   struct ct_id_list *list = applied->member;
   uint64_t id;
   if (!ct_parse_number(applied->value, UINT32_MAX, &id)) {
-    return ct_usage_error(applied->command, "'%s' is not a %s id", applied->value, applied->option->name);
+    return ct_usage_error(applied->command, "'%s' is not a %s id; contrail report --by %s shows them", applied->value,
+                          applied->option->name, applied->option->name);
   }
   uint32_t *ids = reallocarray(list->ids, list->count + 1, sizeof(*ids));
   if (ids == NULL) {

@@ -276,7 +276,9 @@ show_last_write(struct ct_steps_view *view, struct ct_diag *diag)
   struct ct_steps_write write;
   uint64_t before = options->has_step ? options->step : UINT64_MAX;
   if (!ct_steps_parse_target(options->last_write, &target)) {
-    return ct_fail(diag, CT_EINVAL, "'%s' is neither a register nor an address with a size (0x1234:8)",
+    return ct_fail(diag, CT_EINVAL,
+                   "'%s' is neither a register nor an address with a size (0x1234:8); contrail debug -x 'print &NAME' "
+                   "tells the address of a variable",
                    options->last_write);
   }
   int code = ct_steps_last_write(view->lines.reader, &view->index, &target, before, &write);

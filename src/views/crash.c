@@ -577,10 +577,12 @@ write_killed(struct ct_trace *trace, enum ct_view_time time, FILE *out, int numb
   const char *name = sigabbrev_np(number), *text = sigdescr_np(number);
   uint32_t count = ct_trace_thread_count(trace);
   int code = 0;
+  bool has_steps = json_object_get(ct_trace_manifest(trace), "instructions") != NULL;
   begin_line(out, "killed");
-  fprintf(out, "by SIG%s (%s); nothing more is known of it\n", name != NULL ? name : "?",
-          text != NULL ? text : "unknown");
-  if (number == SIGSEGV) {
+  fprintf(out, "by SIG%s (%s); %s\n", name != NULL ? name : "?", text != NULL ? text : "unknown",
+          has_steps ? "contrail steps --tail shows the last instructions, contrail debug what they had"
+                    : "nothing more is known of it");
+  if (number == SIGSEGV && !has_steps) {
     begin_line(out, "");
     fputs("(a stack without room for a signal frame, or the program blocked or had handled the signal)\n", out);
   }
