@@ -260,6 +260,27 @@ def pause(scene):
     equal(scene.calls(trace, "third"), (500,), "calls")
 
 
+@case("pause of a program that record has started")
+def pause_started(scene):
+    """It stays stopped, though it is contrail's child; then it goes on, and can be stopped again for a change."""
+    program, trace = scene.record()
+    program.call("third", 1)
+    session = scene.session_of(program.process.pid)
+    equal(scene.json("pause", session["id"])["state"], "attached", "state when paused")
+    program.say("third", 100)
+    begin = time.monotonic()
+    while time.monotonic() - begin < 0.5:  # a look at its end comes every few milliseconds
+        with open(f"/proc/{session['pid']}/stat", encoding="ascii") as file:
+            equal(file.read().rpartition(")")[2].split()[0], "t", "the program's own state")
+        time.sleep(0.02)
+    equal(scene.json("resume", session["id"])["state"], "running", "state when resumed")
+    program.hear("third 100")
+    scene.run("exclude", session["id"], "add", "second")
+    program.call("second", 10)
+    equal(program.end()[0], 7, "the program's status")
+    equal(scene.calls(trace, "third", "second"), (101, 0), "calls")
+
+
 @case("what came before a pause can be read while it lasts")
 def pause_is_read(scene):
     program = scene.start()

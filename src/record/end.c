@@ -118,8 +118,9 @@ session_check_for_end(struct ct_session *session)
     return false;
   }
   note_children(session);
-  if (process->late_count == 0) {
-    ct_process_decline_tracing(); /* what waitpid would take, so that nobody knows of it any more */
+  /* What waitpid would take, so that nobody knows of it any more. Not one that we hold: it would run on. */
+  if (process->late_count == 0 && !process->stopped && !session->target.is_stopped) {
+    ct_process_decline_tracing();
   }
   pid_t got = waitpid(process->pid, &status, WNOHANG | __WALL);
   if (got == process->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
