@@ -75,6 +75,15 @@ class Scene(harness.Scene):
 
 
 @case
+def cancelled(scene):
+    """Threads that are cancelled in the middle of a hook, where segments are scarce: such a hook has no event, and none is lost."""
+    program = scene.compile("fixtures/cancel_async.c", "-O2", "-pthread", name="cancel_async")
+    scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--args", "--ring-size", "1", "--", program, timeout=300)
+    info = json.loads(scene.view("info", "--json"))
+    expect(info["dropped"] == 0, f"{info['dropped']} of {info['events']} events were dropped")
+
+
+@case
 def waits(scene):
     """record: nothing is lost, and the time waited is told."""
     err = scene.stopped(1, "--ring-size", "4", "-v", rounds=ROUNDS)

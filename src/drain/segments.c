@@ -10,7 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define HOLD_NS 1000000000 /* how long a full segment waits for what is reserved in it */
+#define HOLD_NS       1000000000 /* how long a full segment waits for what is reserved in it */
+#define SHORT_HOLD_NS 20000000   /* ... where segments are scarce, and the program waits for them */
 
 /* What to do about an entry that is reserved and not written. */
 enum on_hole {
@@ -120,6 +121,9 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
     if (on_hole == HOLE_WAIT) {
       thread->polled_events += events_among(events + first, at - first);
       return false;
+    }
+    if (on_hole == HOLE_LOSE && !drain_lives(drain, thread)) { /* cancelled there, for one: its hook does not go on */
+      on_hole = HOLE_ABANDON;
     }
     uint32_t hole = at;
     while (at < reserved && !is_whole(&events[at], tag, &word)) {
@@ -320,9 +324,11 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
     ct_encode_lost(thread->encoder, drain_thread_last(thread), lost);
   } else if (thread != NULL) {
     struct retired late = {candidate->index, thread->info, {0}};
-    enum on_hole on_hole = final || drain->now - drain->full[candidate->index].since >= HOLD_NS ? HOLE_ABANDON
-                           : drain_is_short(drain)                                              ? HOLE_LOSE
-                                                                                                : HOLE_WAIT;
+    uint64_t full_for = drain->now - drain->full[candidate->index].since;
+    bool may_wait = drain->ring->lossless != 0 && full_for < SHORT_HOLD_NS; /* so may the others, then */
+    enum on_hole on_hole = final || full_for >= HOLD_NS         ? HOLE_ABANDON
+                           : drain_is_short(drain) && !may_wait ? HOLE_LOSE
+                                                                : HOLE_WAIT;
     if (thread->polled_seq != candidate->seq) {
       thread->polled_seq = candidate->seq;
       thread->polled = thread->polled_events = 0;
