@@ -21,7 +21,7 @@ import time
 import harness
 from harness import case, expect, main
 
-CUTS, COPIES, COMPARED = (20, 200), 10, 4
+CUTS, COPIES, COMPARED = (20, 300), 10, 4
 PAGE = 4096
 
 PROGRAM = r"""
