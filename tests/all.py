@@ -114,10 +114,11 @@ UNIT_SECONDS = 300  # for each of their programs
 REASON_LINES = 8  # of a failure, that are said again at the end
 SYSTEM_PYTHON = "/usr/bin/python3"
 # Those that take long begin first, so that none of them is left over at the end. Programs are longer than the parts of others.
-LONGEST_FIRST = ["fuzz", "mcp", "itrace", "fixtures", "transparency", "follow", "steps_sql", "export", "detail", "triggers", "streams", "signals",
-                 "terminal", "sql", "light", "maxsize", "last", "translated", "kinds", "equal", "graph", "steps", "crash", "abi", "passover", "atf",
-                 "static", "callgrind", "flight", "programs", "exclude", "differential", "unit", "witness_values", "values", "patterns", "filters",
-                 "itracecalls", "errors", "live", "losses", "killed", "budget", "attach", "lanes", "hostile"]
+LONGEST_FIRST = ["itrace", "mcp", "fuzz", "fixtures", "follow", "streams", "sql", "last", "triggers", "graph", "export", "maxsize", "kinds", "signals",
+                 "detail", "errors", "debug", "abi", "passover", "light", "steps_sql", "patterns", "transparency", "crash", "unit", "use", "itracecalls",
+                 "html", "examples", "typed", "readers", "live", "filters", "pieces", "atf", "witness_values", "tui", "values", "steps", "equal", "static",
+                 "lanes", "differential", "exclude", "callgrind", "flight", "programs", "translated", "terminal", "killed", "budget", "attach", "hostile",
+                 "changes", "losses"]
 
 
 def interpreter():
