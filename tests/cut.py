@@ -13,11 +13,10 @@ import shutil
 import atf
 import harness
 import losses as of_losses
-from harness import expect, main
+from harness import NO_LOADER, expect, main
 
 harness.CASES.clear()  # those of these files are their own
 case = harness.case
-NO_LOADER = ("--exclude", "ld-linux-x86-64.so.2!")
 
 
 def differences(these, others):

@@ -18,7 +18,7 @@ import subprocess
 import zlib
 
 import harness
-from harness import case, expect, main
+from harness import NO_LOADER, case, expect, main
 
 HOSTILE = b'=x"\'</script>&]]>;,\\\x01\x1b\xff\xc3\xa9|'  # what somebody may have written into the trace in place of a name, as long
 PROGRAM = r"""
@@ -100,7 +100,7 @@ class Scene(harness.Scene):
     def own(self, *arguments, options=()):
         """A trace of the program above."""
         program = self.compile(self.write("own.cc", PROGRAM), "-O2", "-g", "-fno-inline", "-w", "-pthread", compiler="g++")
-        self.record("-q", *options, "--", program, *arguments)
+        self.record("-q", *(() if self.options.long else NO_LOADER), *options, "--", program, *arguments)
         for folder, _, names in os.walk(self.trace):
             for name in set(names) & {"functions.tsv"}:
                 with open(os.path.join(folder, name), "rb+") as file:

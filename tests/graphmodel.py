@@ -10,7 +10,7 @@ import os
 import re
 
 import harness
-from harness import expect, parse_lines
+from harness import NO_LOADER, expect, parse_lines
 
 ROOT, OTHER, SELF, AWAY, COUNTED = "(root)", "(root of another stack)", "(self)", "(on other stacks)", "(counted only)"
 NESTED = ("(folded)", "(other)")
@@ -209,7 +209,7 @@ class Thread:
 class Scene(harness.Scene):
     def made(self, *words, options=(), mode="full"):
         program = self.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
-        self.record("-q", "--source", "--mode", mode, *options, "--", program, *words)
+        self.record("-q", "--source", "--mode", mode, *(() if self.options.long else NO_LOADER), *options, "--", program, *words)
 
     def view(self, *words, trace=None, status=0):
         return self.run(self.contrail, *words, trace or self.trace, status=status, timeout=300)

@@ -49,6 +49,7 @@ JOBS = int(os.environ.get("CONTRAIL_TEST_JOBS") or len(os.sched_getaffinity(0)))
 # Of all that is selected by lot, in this program and in those that it starts: the same seed is the same choice.
 SEED = int(os.environ.setdefault("CONTRAIL_TEST_SEED", str(random.randrange(10**9))))
 DRAWN = []  # what has been selected by it
+NO_LOADER = ("--exclude", "ld-linux-x86-64.so.2!")  # whose calls are half of those of a program of C++ that does little
 PLACES = {"build": os.path.join(ROOT, "build")}  # as main() was told
 
 
