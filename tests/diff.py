@@ -283,9 +283,9 @@ def two_runs(scene):
 PARENT = r"""
 #define OWN __attribute__((noinline, noclone))
 OWN void empty(void) { __asm__ volatile(""); }
-OWN void parent(void) { for (int i = 0; i < 100000; i++) { empty(); } }
+OWN void parent(void) { for (int i = 0; i < 5000; i++) { empty(); } }
 OWN unsigned work(unsigned n) { unsigned s = n; for (int i = 0; i < 3000; i++) { s = s * 31 + (s >> 3); } return s; }
-int main(void) { unsigned s = 0; for (int i = 0; i < 2; i++) { parent(); s += work(i); } return s == 1; }
+int main(void) { unsigned s = 0; for (int i = 0; i < 40; i++) { parent(); s += work(i); } return s == 1; }
 """
 
 
@@ -297,13 +297,14 @@ def dearer_hooks(scene):
     os.remove(os.path.join(after, INDEX)) if os.path.exists(os.path.join(after, INDEX)) else None
     with open(os.path.join(after, "manifest.json"), encoding="utf-8") as file:
         manifest = json.load(file)
-    manifest["hook_costs"] = {key: 0.6 * cost for key, cost in manifest["hook_costs"].items()}
+    manifest["hook_costs"] = {key: 0.4 * cost for key, cost in manifest["hook_costs"].items()}
     with open(os.path.join(after, "manifest.json"), "w", encoding="utf-8") as file:
         json.dump(manifest, file)
     for words in (["--time", "cpu"], []):
         diff = scene.diff("--all", *words, before, after)
         rows = states(diff, *diff["counts"])
-        expect(rows["parent"]["self_change_ns"] > 1e6, f"the hooks make no difference: {rows['parent']}")
+        slower = rows["parent"]["self_change_ns"] > 0.1 * rows["parent"]["before"]["self_ns"]
+        expect(slower or not words, f"the hooks make no difference: {rows['parent']}")
         changed = states(diff, "changed")
         expect(not changed, f"{words}: {list(changed.values())[:3]}")
     text = scene.run(scene.contrail, "diff", before, after)

@@ -31,11 +31,11 @@
 
 #define TRACE_OPTIONS PTRACE_O_TRACESYSGOOD
 #define ROUNDS_MAX    64
-#define LATE_MS       2000   /* for threads that did not stop in time, before others see to them */
-#define SLICE_MS      100    /* of the first attempt to stop all threads; further ones take twice as long ... */
-#define SLICE_MAX_MS  400    /* ... up to that */
-#define FIND_MS       10000  /* to look at all stacks ... */
-#define FIND_SOON_MS  2000   /* ... when somebody wants an end to it */
+#define LATE_MS       2000  /* for threads that did not stop in time, before others see to them */
+#define SLICE_MS      100   /* of the first attempt to stop all threads; further ones take twice as long ... */
+#define SLICE_MAX_MS  400   /* ... up to that */
+#define FIND_MS       10000 /* to look at all stacks ... */
+#define FIND_SOON_MS  2000  /* ... when somebody wants an end to it */
 
 static uint64_t
 now_ms(void)
@@ -518,12 +518,13 @@ lend_thread(struct ct_stopped *stopped)
 pid_t
 ct_stopped_sharer(const struct ct_stopped *stopped)
 {
-  pid_t pid = stopped->process->pid, found = 0;
+  /* By a thread that lives: the first one may have ended, which has as much memory as a thread of the kernel. */
+  pid_t pid = stopped->process->pid, thread = stopped->thread_count != 0 ? stopped->threads[0].tid : 0, found = 0;
   const struct dirent *entry;
-  DIR *processes = opendir("/proc");
+  DIR *processes = thread != 0 ? opendir("/proc") : NULL;
   while (found == 0 && processes != NULL && (entry = readdir(processes)) != NULL) {
     pid_t other = (pid_t)strtol(entry->d_name, NULL, 10);
-    found = other > 0 && other != pid && syscall(SYS_kcmp, pid, other, KCMP_VM, 0, 0) == 0 ? other : 0;
+    found = other > 0 && other != pid && syscall(SYS_kcmp, thread, other, KCMP_VM, 0, 0) == 0 ? other : 0;
   }
   if (processes != NULL) {
     closedir(processes);

@@ -42,8 +42,7 @@ open_in(int dir_fd, const char *path, int flags)
   if (folder_fd < 0) {
     return -1;
   }
-  int fd =
-      openat(folder_fd, slash != NULL ? slash + 1 : path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0600);
+  int fd = openat(folder_fd, slash != NULL ? slash + 1 : path, O_NOFOLLOW | O_CLOEXEC | flags, 0600);
   int err = errno;
   close(folder_fd);
   errno = err;
@@ -53,21 +52,30 @@ open_in(int dir_fd, const char *path, int flags)
 int
 ct_stream_open(const struct ct_trace_writer *writer, struct ct_stream *stream, const char *name, int flags)
 {
-  struct stat file;
-  int fd = open_in(writer->dir_fd, name, flags);
+  struct stat file = {0};
+  char again[40];
+  bool is_new = (flags & O_CREAT) != 0;
+  int fd = open_in(writer->dir_fd, name, is_new ? O_WRONLY | flags : O_PATH); /* opens nothing yet: it may be a FIFO */
   if (fd < 0) {
     return -1;
   }
-  bool is_known = fstat(fd, &file) == 0;
-  if (is_known && (flags & O_CREAT) != 0) {
+  int code = fstat(fd, &file);
+  if (is_new) {
     stream->device = file.st_dev;
     stream->inode = file.st_ino;
+    return fd;
   }
-  if (!is_known || stream->device != file.st_dev || stream->inode != file.st_ino) {
-    close(fd);
+  int seen = fd;
+  fd = -1;
+  if (code != 0 || stream->device != file.st_dev || stream->inode != file.st_ino) {
     errno = ESTALE;
-    return -1;
+  } else {
+    snprintf(again, sizeof(again), "/proc/self/fd/%d", seen);
+    fd = open(again, O_WRONLY | O_CLOEXEC);
   }
+  int err = errno;
+  close(seen);
+  errno = err;
   return fd;
 }
 
