@@ -9,6 +9,7 @@
 #include "process/wait.h"
 
 #include "base/clock.h"
+#include "process/again.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -76,6 +77,9 @@ release(struct ct_process *process, pid_t tid)
   }
   if (got == tid && WIFSTOPPED(status)) {
     int signal = status >> 16 == 0 && WSTOPSIG(status) != SYSCALL_STOP ? WSTOPSIG(status) : 0;
+    if (signal == 0) {
+      ct_make_again(tid);
+    }
     ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)signal);
   } else {
     ct_process_note_end(process, got, status);
