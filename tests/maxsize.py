@@ -125,8 +125,11 @@ int main(void) { for (long n = 0; n < 4000; n++) { pthread_t t; pthread_create(&
     expect(gone > 100 and gone + len(manifest["threads"]) == 4000, f"{gone} threads are a sum")
     expect(info["events"] + not_kept + info["dropped"] == 6400000, "the sums are wrong")
     folders = glob.glob(os.path.join(scene.trace, "thread_*"))
-    expect(len(folders) == len(manifest["threads"]) and all(thread["events"] for thread in manifest["threads"]),
-           f"{len(folders)} folders, {len(manifest['threads'])} threads")
+    # What is left of a thread may be a block without events: of what came after its last call.
+    empty = [folder for folder in folders if not any(os.path.getsize(path) for path in glob.glob(os.path.join(folder, "*")))]
+    none = [thread for thread in manifest["threads"] if not thread["events"]]
+    expect(len(folders) == len(manifest["threads"]) and not empty and len(none) < 8,
+           f"{len(folders)} folders, {len(manifest['threads'])} threads; empty: {empty[:3]}; without events: {none[:3]}")
     return f"{len(folders)} folders of 4000"
 
 
