@@ -463,6 +463,12 @@ ct_code_cache_set_rseq(struct ct_code_cache *cache, uint64_t rseq, uint32_t sign
   ct_code_cache_flush(cache);
 }
 
+const struct ct_sequences *
+ct_code_cache_sequences(const struct ct_code_cache *cache)
+{
+  return &cache->sequences;
+}
+
 void
 ct_code_cache_follow(struct ct_code_cache *cache, uint32_t round, const struct ct_branches *branches)
 {

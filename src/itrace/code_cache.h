@@ -54,6 +54,8 @@ typedef size_t (*ct_code_cache_read_fn)(void *context, uint64_t pc, uint8_t *byt
  */
 void ct_code_cache_set_rseq(struct ct_code_cache *cache, uint64_t rseq, uint32_t signature,
                             ct_sequences_data_fn read_data);
+/* Those that are known; as long as the cache. */
+const struct ct_sequences *ct_code_cache_sequences(const struct ct_code_cache *cache);
 
 /* The address of the unit of the block at pc, which is translated if it is not there. 0: out of memory. */
 uint64_t ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);

@@ -67,3 +67,14 @@ ct_sequences_look(struct ct_sequences *sequences, uint64_t pc, const uint8_t *co
   }
   return first < sequences->count;
 }
+
+const struct ct_sequence *
+ct_sequences_around(const struct ct_sequences *sequences, uint64_t pc)
+{
+  for (uint32_t i = 0; i < sequences->count; i++) {
+    if (pc >= sequences->list[i].start && pc < sequences->list[i].end) {
+      return &sequences->list[i];
+    }
+  }
+  return NULL;
+}

@@ -24,4 +24,7 @@ void ct_sequences_reset(struct ct_sequences *sequences, ct_sequences_data_fn rea
 /* Adds those of which the code at pc has the address; whether there were any. */
 bool ct_sequences_look(struct ct_sequences *sequences, uint64_t pc, const uint8_t *code, size_t size, void *context);
 
+/* The one that pc lies in; NULL: none that is known. */
+const struct ct_sequence *ct_sequences_around(const struct ct_sequences *sequences, uint64_t pc);
+
 #endif

@@ -493,9 +493,9 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
 {
   enum ct_disposition does = ct_traced_disposition(tracer->process.pid, event->signal);
   struct user_regs_struct regs;
-  bool spoilt, ignored = does == CT_DISPOSITION_IGNORED ||
-                         (does == CT_DISPOSITION_DEFAULT && is_ignored_by_default(event->signal));
-  if (ignored || (does == CT_DISPOSITION_DEFAULT && stops_by_default(event->signal)) || event->signal == SIGSTOP) {
+  bool spoilt, is_before, by_default = does == CT_DISPOSITION_DEFAULT;
+  bool ignored = does == CT_DISPOSITION_IGNORED || (by_default && is_ignored_by_default(event->signal));
+  if (ignored || (by_default && stops_by_default(event->signal)) || event->signal == SIGSTOP) {
     return ct_tracer_go_on(tracer, event->signal);
   }
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
@@ -508,7 +508,6 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
     }
   }
   uint64_t pc = regs.rip;
-  bool is_before;
   tracer->held = (struct ct_held_signal){.is_held = does == CT_DISPOSITION_CAUGHT && is_interrupted(&regs)};
   if (ct_tracer_recover(tracer, &regs, &spoilt, &is_before)) {
     if (spoilt) {
@@ -519,6 +518,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
       event->info.si_addr = (void *)regs.rip;
       ct_traced_set_info(tracer->tid, &event->info);
     }
+    ct_tracer_abort_sequence(tracer, &regs);
     if (ct_traced_set_regs(tracer->tid, &regs) != 0) {
       return CT_ESRCH;
     }
@@ -534,7 +534,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
   if (!tracer->held.is_held) {
     note_signal(tracer, &regs);
   }
-  if (does == CT_DISPOSITION_DEFAULT) {
+  if (by_default) {
     tracer->state = CT_TRACER_NATIVE; /* it ends by that */
     return ct_traced_go(tracer->tid, CT_TRACED_RUN, event->signal);
   }

@@ -524,6 +524,19 @@ has_changed_id(struct ct_tracer *tracer, const struct ct_traced_event *event)
   return true;
 }
 
+void
+ct_tracer_abort_sequence(struct ct_tracer *tracer, struct user_regs_struct *regs)
+{
+  const struct ct_sequence *sequence = ct_sequences_around(ct_code_cache_sequences(tracer->space->cache), regs->rip);
+  if (sequence == NULL) {
+    return;
+  }
+  regs->rip = sequence->abort;
+  if (ct_tracer_records(tracer)) {
+    ct_recorder_context(tracer->recorder, regs, CT_CONTEXT_GAP);
+  }
+}
+
 static int
 handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
 {

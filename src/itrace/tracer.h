@@ -200,6 +200,11 @@ ct_tracer_has_left(const struct ct_tracer *tracer)
 void ct_tracer_is_back(struct ct_tracer *tracer, const struct user_regs_struct *regs);
 /* The records of such a thread are closed: it waited with what is still in the slots. */
 void ct_tracer_close_left(struct ct_tracer *tracer, const struct user_regs_struct *regs);
+/*
+ * Before a signal is delivered to a thread that ran translated: is it about to begin a restartable sequence, it has it
+ * begin anew, as the kernel would natively, which may have forgotten the descriptor when the thread waited in our code.
+ */
+void ct_tracer_abort_sequence(struct ct_tracer *tracer, struct user_regs_struct *regs);
 /* Code has been changed by the thread, which is not in translated code. */
 void ct_tracer_make_changes(struct ct_tracer *tracer);
 /* Is what it executes recorded? */
