@@ -483,11 +483,11 @@ def steps_cancelled_while_waiting(scene):
     client = Client(scene, environment={"CONTRAIL_TEST_SHARE_MS": "1500"})  # the others are slower by that, for each block
     made = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=50000"), limit_s=60)
     question = {"action": "last_write", "what": "0x1000:8", "recording": made["recording"]}
-    threads, spent = (lambda: len(os.listdir(f"/proc/{client.server.pid}/task"))), []
+    threads, spent, ticks = (lambda: len(os.listdir(f"/proc/{client.server.pid}/task"))), [], []
     for is_cancelled in (False, True):
         for index in glob.glob(os.path.join(made["recording"], "*.index")):
             os.unlink(index)
-        many, begin = threads(), time.monotonic()
+        many, begin, before = threads(), time.monotonic(), ticks_of(client.server)
         number = client.begin("tools/call", {"name": "itrace", "arguments": question})
         if is_cancelled:
             wait_for("the others' share", lambda: threads() > many)
@@ -499,8 +499,11 @@ def steps_cancelled_while_waiting(scene):
         else:
             expect(not client.answer(number)["result"]["isError"], str(made))
         spent.append(time.monotonic() - begin)
+        ticks.append(ticks_of(client.server) - before)
     # The others wait for each of their blocks: they end after the one at which they are, not after all.
-    expect(spent[1] <= 0.65 * spent[0], f"{spent[1]:.1f} s after it was cancelled, {spent[0]:.1f} s for the whole")
+    # On a busy machine their threads may be seen to end late; then by their work.
+    expect(spent[1] <= 0.65 * spent[0] or ticks[1] <= 0.55 * ticks[0] + 3,
+           f"{spent[1]:.1f} s after it was cancelled, {spent[0]:.1f} s for the whole; ticks {ticks[1]}, {ticks[0]}")
     return f"{spent[1]:.1f}/{spent[0]:.1f} s"
 
 
