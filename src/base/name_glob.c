@@ -3,7 +3,6 @@
 #include "base/name_glob.h"
 
 #include "base/demangle.h"
-#include "base/scopes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,23 +28,15 @@ void
 ct_name_glob_free(struct ct_name_glob *names)
 {
   ct_glob_free(names->glob);
-  free(names->marks);
+  free(names->marks.bytes);
   *names = (struct ct_name_glob){NULL};
 }
 
 static bool
 name_matches(struct ct_name_glob *names, const char *name, size_t length)
 {
-  if (length > names->marks_size) {
-    uint8_t *marks = realloc(names->marks, 2 * length);
-    if (marks == NULL) {
-      return false;
-    }
-    names->marks = marks;
-    names->marks_size = 2 * length;
-  }
-  ct_scopes_mark(name, length, names->marks);
-  return ct_glob_matches_scopes(names->glob, name, length, names->marks);
+  return ct_scope_marks_make(&names->marks, name, length) &&
+         ct_glob_matches_scopes(names->glob, name, length, names->marks.bytes);
 }
 
 /* With its parameter list and without. */

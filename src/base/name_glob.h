@@ -7,12 +7,12 @@
 #define CT_BASE_NAME_GLOB_H
 
 #include "base/glob.h"
+#include "base/scopes.h"
 
 struct ct_name_glob {
   struct ct_glob *glob; /* NULL: matches every name */
   bool is_mangled;
-  uint8_t *marks;
-  size_t marks_size;
+  struct ct_scope_marks marks;
 };
 
 /* As ct_glob_compile_scopes; free with ct_name_glob_free. */

@@ -3,7 +3,7 @@
 #include "base/scopes.h"
 
 #include <ctype.h>
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { BRACKETS_MAX = 256 }; /* nested deeper: taken for flat */
@@ -109,4 +109,19 @@ ct_scopes_mark(const char *name, size_t length, uint8_t *marks)
       marks[at + i] |= inside && walk.depth != 0 ? CT_SCOPE_INSIDE : 0;
     }
   }
+}
+
+bool
+ct_scope_marks_make(struct ct_scope_marks *marks, const char *name, size_t length)
+{
+  if (length > marks->size) {
+    uint8_t *bytes = realloc(marks->bytes, 2 * length);
+    if (bytes == NULL) {
+      return false;
+    }
+    marks->bytes = bytes;
+    marks->size = 2 * length;
+  }
+  ct_scopes_mark(name, length, marks->bytes);
+  return true;
 }

@@ -14,6 +14,7 @@
 #ifndef CT_BASE_SCOPES_H
 #define CT_BASE_SCOPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,5 +25,13 @@ enum ct_scope_mark {
 
 /* Fills marks[0..length) with ct_scope_mark bits. */
 void ct_scopes_mark(const char *name, size_t length, uint8_t *marks);
+
+/* Marks of one name after the other, in memory that grows; bytes: to be freed. */
+struct ct_scope_marks {
+  uint8_t *bytes;
+  size_t size;
+};
+/* False: out of memory. */
+bool ct_scope_marks_make(struct ct_scope_marks *marks, const char *name, size_t length);
 
 #endif

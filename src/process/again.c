@@ -2,11 +2,11 @@
 /*
  * Most system calls that a stop interrupts the kernel makes again by itself. Not these:
  *
- *   those that return EINTR whenever a signal, or a stop, has woken them: epoll_wait, semop and others. Waiting without
- * a time they are made again, and nobody notices; with a time they would wait all of it again, at each stop, so a
- *     program whose stops come often would never see it pass: it gets the EINTR, as after SIGSTOP and SIGCONT
- *   what the kernel goes on with by restart_syscall, in a thread that is under a seccomp filter, which may kill for
- * that
+ * - What returns EINTR whenever a signal, or a stop, has woken it: epoll_wait, semop and others. Waiting without a time
+ *   it is made again, and nobody notices. With a time it would wait all of it again, at each stop, so a program whose
+ *   stops come often would never see it pass: it gets the EINTR, as after SIGSTOP and SIGCONT.
+ * - What the kernel goes on with by restart_syscall, in a thread that is under a seccomp filter, which may kill for
+ *   that. It makes its own system call once more, and waits all of its time.
  *
  * A signal that waits for the thread is what has woken it: then it is left alone.
  */

@@ -49,8 +49,7 @@ struct ct_names {
   uint32_t hints[HINTS_MAX]; /* ... or only of names that contain what one of these rules has as hint */
   uint32_t hint_count;
   /* of the name being looked at, with levels */
-  uint8_t *marks;
-  size_t marks_size;
+  struct ct_scope_marks marks;
   bool has_marks;
 };
 
@@ -85,7 +84,7 @@ ct_names_free(struct ct_names *names)
   free(names->rules);
   free(names->table);
   free(names->hits);
-  free(names->marks);
+  free(names->marks.bytes);
   free(names);
 }
 
@@ -405,18 +404,12 @@ glob_matches(struct ct_names *names, const struct rule *rule, const char *name, 
     return true;
   }
   if (!names->has_marks) {
-    if (length > names->marks_size) {
-      uint8_t *marks = realloc(names->marks, 2 * length);
-      if (marks == NULL) {
-        return false;
-      }
-      names->marks = marks;
-      names->marks_size = 2 * length;
+    if (!ct_scope_marks_make(&names->marks, name, length)) {
+      return false;
     }
-    ct_scopes_mark(name, length, names->marks);
     names->has_marks = true;
   }
-  return ct_glob_matches_scopes(rule->function, name, length, names->marks);
+  return ct_glob_matches_scopes(rule->function, name, length, names->marks.bytes);
 }
 
 static void

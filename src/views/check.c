@@ -178,8 +178,7 @@ take(const struct checking *checking, const struct ct_check *check, const struct
 
 struct inlined_pattern {
   struct ct_glob *glob;
-  uint8_t *marks;
-  size_t marks_size;
+  struct ct_scope_marks marks;
 };
 
 static bool
@@ -187,16 +186,8 @@ matches_inlined(void *arg, const char *name)
 {
   struct inlined_pattern *pattern = arg;
   size_t length = strlen(name);
-  if (length > pattern->marks_size) {
-    uint8_t *marks = realloc(pattern->marks, length);
-    if (marks == NULL) {
-      return false;
-    }
-    pattern->marks = marks;
-    pattern->marks_size = length;
-  }
-  ct_scopes_mark(name, length, pattern->marks);
-  return ct_glob_matches_scopes(pattern->glob, name, length, pattern->marks);
+  return ct_scope_marks_make(&pattern->marks, name, length) &&
+         ct_glob_matches_scopes(pattern->glob, name, length, pattern->marks.bytes);
 }
 
 /* The debug information has a function's own name, without what it is a member of. */
@@ -214,7 +205,7 @@ last_name(const char *pattern)
 static bool
 find_inlined(const struct checking *checking, const char *text, struct answer *answer)
 {
-  struct inlined_pattern pattern = {NULL, NULL, 0};
+  struct inlined_pattern pattern = {0};
   const char *name = last_name(text);
   if (name[0] == '\0' || name[0] == '@' || ct_glob_compile_scopes(name, strlen(name), &pattern.glob, NULL) != 0) {
     return false;
@@ -238,7 +229,7 @@ find_inlined(const struct checking *checking, const char *text, struct answer *a
   }
   ct_view_pattern_destroy(&modules);
   ct_glob_free(pattern.glob);
-  free(pattern.marks);
+  free(pattern.marks.bytes);
   return is_found;
 }
 
