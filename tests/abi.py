@@ -45,7 +45,7 @@ class Scene(harness.Scene):
         expect(self.record("-q", *options, "--", self.program, "3", self.path("told")).endswith("abi: all right\n"), "a failed check")
         with open(self.path("told"), encoding="ascii") as file:
             told = [line.split() for line in file]
-        return told, sorted(self.lines(), key=lambda line: line["ts_ns"])
+        return told, sorted(self.lines("--module", "abi"), key=lambda line: line["ts_ns"])
 
 
 def check_output(text, natively):

@@ -7,6 +7,7 @@ and `contrail info` tell the signal, where, and in which thread.
 """
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -230,7 +231,8 @@ def core_dump(scene):
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
         if file.read().strip() != "core":
             raise Skip("core dumps do not go to a file named core")
-    for mode in ("main", "first", "noncanonical", "int3", "divide"):
+    modes = ("main", "first", "noncanonical", "int3", "divide")
+    for mode in random.sample(modes, scene.rounds(3, len(modes))):
         plain = core_of(scene, [], mode)
         traced = core_of(scene, [scene.contrail, "record", "-o", scene.trace, "--"], mode)
         if mode in ("first", "int3"): # a displaced instruction has its own place

@@ -184,7 +184,7 @@ def of_a_trace(scene):
 
 def fixtures(scene):
     command = [os.path.join(HERE, "run.py"), "--build", scene.build_dir, "--filter", "*/gcc-O2", "--filter", "*/gcc-O2/*",
-               "--exclude", scene.excluded, "--half", str(scene.half), "--share", "0.2", "--long" if scene.options.long else "--few"]
+               "--exclude", scene.excluded, "--half", str(scene.half), "--share", "0.12", "--long" if scene.options.long else "--few"]
     result = subprocess.run(command, capture_output=True, text=True)
     lines = result.stdout.splitlines()
     found = re.match(r"(\d+) passed, (\d+) failed, (\d+) skipped", lines[-1] if lines else "")

@@ -18,7 +18,7 @@ import fixture as fx
 import harness
 from export import (FILTERS, FORMATS, HOSTILE, Scene, Span, chrome, clean, compare_sums, csv_rows,
                    folded, jsonl_rows, leaves, message, near, packed, perfetto, replayed, row_spans)
-from harness import case, expect, main
+from harness import NO_LOADER, case, expect, main
 
 
 # ---- speedscope ----
@@ -206,7 +206,7 @@ def coroutines(scene):
     """What is on other stacks: tracks and threads of its own, where it nests; for formats of one stack what runs."""
     program = fx.build(fx.Fixture(os.path.join(fx.FIXTURES, "coroutines.c")), "gcc-O2", os.path.join(scene.build_dir, "tests", "fixtures"))
     scene.environment = dict(os.environ, CT_COUNTS=scene.path("counts"))
-    scene.record("-q", "--", program)
+    scene.record("-q", *(() if scene.options.long else NO_LOADER), "--", program)
     lines, pid = scene.lines(), scene.manifest()["pid"]
     stacks = {line["stack"] for line in lines if line.get("stack")}
     expect(len(stacks) > 1, f"{len(stacks)} stacks")

@@ -15,7 +15,7 @@ import shutil
 
 import fixture as fx
 import harness
-from harness import case, expect, main, parse_lines
+from harness import NO_LOADER, case, expect, main, parse_lines
 
 OWN = r"""
 #include <pthread.h>
@@ -63,16 +63,16 @@ TYPES = {"enter": "call", "return": "call", "left": "call", "tail": "call", "orp
 
 
 class Scene(harness.Scene):
-    def own(self, *arguments, options=()):
+    def own(self, *arguments, options=(), loader=False):
         """A trace of the program above."""
         program = self.compile(self.write("own.c", OWN), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra",
                                "-foptimize-sibling-calls", "-w", "-pthread")
-        self.record("-q", *options, "--", program, *arguments)
+        self.record("-q", *(() if loader or self.options.long else NO_LOADER), *options, "--", program, *arguments)
 
     def fixture(self, name, *options):
         program = fx.build(fx.Fixture(os.path.join(fx.FIXTURES, name)), "gcc-O2", os.path.join(self.build_dir, "tests", "fixtures"))
         self.environment = dict(os.environ, CT_COUNTS=self.path("counts"))
-        self.execute(self.contrail, "record", "-q", "-o", self.trace, *options, "--", program, timeout=300)
+        self.execute(self.contrail, "record", "-q", "-o", self.trace, *(() if self.options.long else NO_LOADER), *options, "--", program, timeout=300)
 
     def lines(self, *options, trace=None):
         return lines_of(self.run(self.contrail, "replay", "--json", *options, trace or self.trace))
@@ -299,7 +299,7 @@ def totals_of_recursions(scene):
 
 @case
 def files_and_modules(scene):
-    scene.own(options=["--source"])
+    scene.own(options=["--source"], loader=True)
     whole = scene.lines()
     calls = ("enter", "return", "left", "tail")
     mine = {row["name"] for row in scene.rows().values() if row["module"] == "own"}

@@ -467,7 +467,7 @@ def is_meant(one, patterns):
 FAMILIES = {
     "losses": (2, "check with_losses", "cut losses", "exportstacks lost_events", "filters losses", "graph losses", "passover lost", "sql lost"),
     "flat": (1, "last flat", "maxsize flat"),
-    "clients": (2, "mcp sdk", "mcp inspector_session", "mcp inspector", "mcphttp inspector", "mcphttp sdk", "mcphttp sdk_resumes"),
+    "clients": (1, "mcp sdk", "mcp inspector_session", "mcp inspector", "mcphttp inspector", "mcphttp sdk", "mcphttp sdk_resumes"),
     "formats": (1, "export chrome_calls", "export perfetto_calls", "export csv_calls", "export jsonl_calls", "exportparquet parquet_calls"),
     "parquet": (1, "exportparquet duckdb_reads", "readers parquet_in_hyparquet_and_arrow"),
     "engines": (1, "fleet clickhouse", "fleet duckdb"),

@@ -56,7 +56,7 @@ def steps_of(scene, expected, *words):
 @each(("writers/nested", "writers/sqlite3", "writers/python3", "writers/perl", "writers/find"), some=("writers", 1))
 def writers(scene, name):
     """What a program loads is what its stores and system calls have written before, by the records: no writer is missing."""
-    words = {"nested": (scene.made("signals"), "nested"),
+    words = {"nested": (scene.made("signals"), "nested", str(scene.rounds(80, 300))),
              "sqlite3": ("sqlite3", scene.path("db"), "create table t(a, b); insert into t select value, value * 7 from "
                          "generate_series(1, 2000); update t set b = b + 1 where a % 3 = 0; select sum(b) from t"),
              "python3": ("/usr/bin/python3", "-I", "-S", "-c", "import os; print(len(os.listdir('/etc')), os.stat('/tmp').st_mode, open('/etc/passwd').read())"),
@@ -75,7 +75,8 @@ def writers(scene, name):
 @each(("records/strings", "records/nested", "records/overflow", "records/changes", "records/stops", "records/masked"), some=("signals", 2))
 def records_with_signals(scene, name):
     program, mode = scene.made("signals"), name.split("/")[1]
-    return steps_of(scene, scene.outcome(program, mode), program, mode)
+    words = (program, mode, *([str(scene.rounds(80, 300))] if mode == "nested" else []))
+    return steps_of(scene, scene.outcome(*words), *words)
 
 
 @each(("records/sort", "records/sqlite3", "records/python3", "records/bash"), some=("programs", 1))
@@ -115,7 +116,7 @@ def lossy(scene):
     need("sqlite3")
     sql = scene.path("sql")
     with open(sql, "w", encoding="ascii") as file:
-        file.write("create table t(a, b); insert into t select value, value * 7919 % 10007 from generate_series(1, 10000);"
+        file.write("create table t(a, b); insert into t select value, value * 7919 % 10007 from generate_series(1, 6000);"
                    "create index i on t(b); select count(*) from t where exists (select 1 from t u where u.b = t.b and u.a <> t.a);")
     directory = scene.path("steps")
     done = scene.execute("taskset", "-c", "0", scene.contrail, "itrace", "--lossy", "-o", directory, "--", "sqlite3", ":memory:", f".read {sql}",

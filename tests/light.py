@@ -157,7 +157,7 @@ def adapts(scene):
 
 @case
 def fixtures(scene):
-    command = [os.path.join(HERE, "run.py"), "--build", scene.build_dir, "--light", "--share", "0.25", "--long" if scene.options.long else "--few"]
+    command = [os.path.join(HERE, "run.py"), "--build", scene.build_dir, "--light", "--share", "0.15", "--long" if scene.options.long else "--few"]
     for pattern in FIXTURES:
         command += ["--filter", pattern]
     process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)

@@ -73,8 +73,8 @@ def exact(scene):
 def large_enough(scene):
     """Nothing goes, and nothing is said to have."""
     program = scene.build(COUNT)
-    scene.bounded("100M", "--args", "--trace", "step", "--", program, "600")
-    expect(scene.steps() == list(range(600000)) or scene.info()["dropped"], "not all calls")
+    scene.bounded("100M", "--args", "--trace", "step", "--", program, "300")
+    expect(scene.steps() == list(range(300000)) or scene.info()["dropped"], "not all calls")
     expect(scene.info()["warnings"] == [] or scene.info()["dropped"], f"{scene.info()['warnings']}")
     expect(len(scene.pieces()) > 1, "one file")
     same = scene.path("ordinary")
@@ -116,21 +116,21 @@ def threads_without_end(scene):
 #include <unistd.h>
 long step(long n) { __asm__ volatile("" ::: "memory"); return n; }
 void *run(void *a) { for (long i = 0; i < 800; i++) step(i); return 0; }
-int main(void) { for (long n = 0; n < 4000; n++) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0);
+int main(void) { for (long n = 0; n < 1500; n++) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0);
   if (n % 500 == 0) usleep(100000); } return 0; }
 """, "-pthread")
     not_kept = scene.bounded("1M", "--args", "--trace", "step", "--", program)
     manifest, info = scene.manifest(), scene.info()
     gone = manifest["kept"]["threads_gone"]
-    expect(gone > 100 and gone + len(manifest["threads"]) == 4000, f"{gone} threads are a sum")
-    expect(info["events"] + not_kept + info["dropped"] == 6400000, "the sums are wrong")
+    expect(gone > 100 and gone + len(manifest["threads"]) == 1500, f"{gone} threads are a sum")
+    expect(info["events"] + not_kept + info["dropped"] == 2400000, "the sums are wrong")
     folders = glob.glob(os.path.join(scene.trace, "thread_*"))
     # What is left of a thread may be a block without events: of what came after its last call.
     empty = [folder for folder in folders if not any(os.path.getsize(path) for path in glob.glob(os.path.join(folder, "*")))]
     none = [thread for thread in manifest["threads"] if not thread["events"]]
     expect(len(folders) == len(manifest["threads"]) and not empty and len(none) < 8,
            f"{len(folders)} folders, {len(manifest['threads'])} threads; empty: {empty[:3]}; without events: {none[:3]}")
-    return f"{len(folders)} folders of 4000"
+    return f"{len(folders)} folders of 1500"
 
 
 @case
@@ -286,7 +286,7 @@ def children(scene):
     program = scene.build("#include <sys/wait.h>\n#include <unistd.h>\n"
                           'long step(long n) { __asm__ volatile("" ::: "memory"); return n; }\n'
                           "int main(void) { for (int i = 0; i < 2; i++) if (fork() == 0) { "
-                          "for (long n = 0; n < 1000000; n++) step(n); _exit(0); }\n"
+                          "for (long n = 0; n < 500000; n++) step(n); _exit(0); }\n"
                           "while (wait(0) > 0) ; return 0; }\n")
     scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--follow", "--max-size", "4M", "--trace", "step", "--args", "--",
               program)
@@ -295,7 +295,7 @@ def children(scene):
     for name in names:
         child = os.path.join(scene.trace, name)
         steps = scene.steps(child)
-        expect(steps[-1] == 999999 and consecutive(steps) and 10000 < len(steps) < 900000, f"{len(steps)} calls")
+        expect(steps[-1] == 499999 and consecutive(steps) and 10000 < len(steps) < 450000, f"{len(steps)} calls")
         total = sum(os.path.getsize(path) for path in glob.glob(os.path.join(child, "thread_*", "*-*")))
         expect(total <= 1 << 20, f"{total} bytes")
 

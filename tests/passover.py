@@ -13,7 +13,7 @@ import shutil
 import subprocess
 
 import harness
-from harness import Skip, case, expect, main, need
+from harness import NO_LOADER, Skip, case, expect, main, need
 
 # Between all that is asked about there is a long stretch of other calls, so that most granules have none of it.
 PROGRAM = r"""
@@ -110,7 +110,7 @@ class Scene(harness.Scene):
         self.write("own.cc", source)
         program = self.compile(self.path("own.cc"), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra", "-foptimize-sibling-calls", "-w", "-pthread",
                                f"-DROUND={size}", compiler="g++")
-        result = self.execute(self.contrail, "record", "-q", "-o", self.trace, *words, "--", program, *arguments)
+        result = self.execute(self.contrail, "record", "-q", "-o", self.trace, *(() if self.options.long else NO_LOADER), *words, "--", program, *arguments)
         expect(os.path.exists(os.path.join(self.trace, "manifest.json")), f"nothing was recorded: {result}")
 
     def index(self, trace=None):
@@ -274,7 +274,7 @@ def ends_early(scene):
 @case
 def alike(scene):
     """A call whose end is passed over is not joined with the end of a later one of the same function."""
-    scene.make("--no-args", "--trace", "leaf", "--trace", "main", size=1000001, source=ALIKE.replace("NAPS", str(scene.rounds(5, 16))))
+    scene.make("--no-args", "--trace", "leaf", "--trace", "main", size=scene.rounds(500001, 1000001), source=ALIKE.replace("NAPS", str(scene.rounds(5, 16))))
     index = scene.index()
     lines = [same(scene, index, "--min-duration", "50ms", *words, "--limit", "0", scene.trace) for words in ((), ("--type", "call"), ("--json",))]
     expect(min(lines) >= 6, f"{lines}")

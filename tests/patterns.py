@@ -295,7 +295,7 @@ def debug_information(scene):
                 ("packed", ("-g",), ("gcc", "g++"),
                  (["objcopy", "--only-keep-debug", "--compress-debug-sections", "PROGRAM", "PROGRAM.debug"],
                   ["objcopy", "--strip-all", "--add-gnu-debuglink=PROGRAM.debug", "PROGRAM"]))]
-    for name, flags, compilers, after in random.sample(variants, scene.rounds(5, len(variants))):
+    for name, flags, compilers, after in random.sample(variants, scene.rounds(3, len(variants))):
         program = scene.build(name, flags, compilers, after)
         for pattern, expected in FILES:
             if pattern.startswith("pro*"):

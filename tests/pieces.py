@@ -11,7 +11,7 @@ import random
 import shutil
 
 import harness
-from harness import case, expect, main
+from harness import NO_LOADER, case, expect, main
 
 PROGRAM = r"""
 #include <pthread.h>
@@ -49,7 +49,7 @@ class Scene(harness.Scene):
         self.compile(self.write("pieces.c", PROGRAM), "-O1", "-fno-inline", "-w", "-pthread")
         self.trace = self.path("trace")
         shutil.rmtree(self.trace, ignore_errors=True)
-        self.run("record", "-q", "-o", self.trace, *words, "--", self.path("pieces"))
+        self.run("record", "-q", "-o", self.trace, *(() if self.options.long else NO_LOADER), *words, "--", self.path("pieces"))
 
     def replay(self, *words):
         return [json.loads(line) for line in self.run("replay", "--json", *words, self.trace).splitlines()]

@@ -322,7 +322,7 @@ let garbage = 0; for (let i = 0; i < 200; i++) garbage += Buffer.alloc(100000, i
 @program
 def node(bench):
     need("node")
-    return bench.run("%trace", "node", "-e", NODE if bench.is_long else NODE.replace("20000", "5000").replace("i < 200;", "i < 60;"))
+    return bench.run("%trace", "node", "-e", NODE if bench.is_long else NODE.replace("20000", "3000").replace("i < 200;", "i < 40;"))
 
 
 BYTES_PER_EVENT = {"python_shim": 3, "python_unstripped": 3, "python_debian": 3, "sqlite": 3}

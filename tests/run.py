@@ -10,7 +10,7 @@ may be dropped, and the counts of calls must be those that the fixture states.
     tests/run.py --exclude '[a-m]*'   with these functions excluded; of the others the counts must be right all the same
     tests/run.py --light              with light hooks: the counts must be the same, of frames there are none
     tests/run.py --long               each fixture by all its compilers and levels, as make torture plays them; without it, and
-                                      without --filter, by gcc -O2, and by lot a fifth of the others: one of the usual ones, and those that
+                                      without --filter, by gcc -O2, and by lot a twelfth of the others: one of the usual ones, and those that
                                       it asks for, by each of which one of its runs is played
     tests/run.py --list               the cases
     tests/run.py --keep               keep the traces, in build/tests/traces, as those of failures always are
@@ -427,8 +427,8 @@ def choose(cases, options):
     variations = [(one, one.keywords["variation"]) for one in cases]
     if not options.long and (options.few or not options.filter):
         variations = [(one, of) for one, of in variations if not is_left_out(of, options.few)]
-        if not options.few:  # an eighth of what is not gcc -O2
-            variations = [(one, of) for one, of in variations if of.variant == "gcc-O2" or is_drawn(f"{of.fixture.name}/{of.variant}", 1 / 8)]
+        if not options.few:  # a twelfth of what is not gcc -O2
+            variations = [(one, of) for one, of in variations if of.variant == "gcc-O2" or is_drawn(f"{of.fixture.name}/{of.variant}", 1 / 12)]
     if options.half:
         variations = [(one, of) for one, of in variations if number_of(of.fixture) % 2 == int(options.half)]
     if not options.long:

@@ -21,7 +21,7 @@ import time
 import harness
 from filters import OWN, THROWS
 from fixture import FIXTURES
-from harness import Running, Skip, case, expect, main, need, need_root, wait_for
+from harness import NO_LOADER, Running, Skip, case, expect, main, need, need_root, wait_for
 from processes import state_of
 
 QUERIES = 200
@@ -59,7 +59,7 @@ class Scene(harness.Scene):
         program = self.compile(self.write(name, text), "-O1", "-g", "-fno-inline", "-pthread", name="program-" + name,
                                compiler="g++" if name.endswith(".cc") else "gcc")
         shutil.rmtree(self.trace, ignore_errors=True)
-        self.record("-q", *words, "--", program)
+        self.record("-q", *(() if self.options.long else NO_LOADER), *words, "--", program)
 
     def spans(self, trace=None, process=None):
         """Rows as those of the table, from the replay alone."""

@@ -10,7 +10,7 @@ import os
 import random
 
 from filters import OWN
-from harness import case, expect, main
+from harness import NO_LOADER, case, expect, main
 from processes import peak_kib
 from sql import HEADER_BYTES, LOOP, Scene
 
@@ -85,7 +85,7 @@ def percentiles(scene):
 def grouped(scene):
     """Rows by functions and modules as they come out of the table, with room for all of them, for some, and for none: as SQLite sorts them."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
-    scene.record("-q", "--", program, "1500")
+    scene.record("-q", *NO_LOADER, "--", program, str(scene.rounds(400, 1500)))
     every = ("count(*) AS n, min(id) AS a, max(parent_id) AS b, sum(thread) AS c, max(tid) AS d, max(caller) AS e, sum(start % 1000) AS f, "
              "sum(\"end\" % 1000) AS g, sum(duration) AS h, sum(self) AS i, sum(off) AS j, sum(depth) AS k, max(reason) AS l, max(stack) AS m, "
              "sum(calls) AS o, count(flags) AS p, max(flags) AS q")

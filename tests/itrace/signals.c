@@ -180,7 +180,7 @@ jump(int signal)
 }
 
 static void
-nested(void)
+nested(int signals)
 {
   catch (SIGUSR1, nest, SA_NODEFER);
   catch (SIGUSR2, nest, SA_NODEFER);
@@ -188,7 +188,7 @@ nested(void)
   printf("nested %d, %d deep\n", (int)came, deepest);
   came = 0;
   catch (SIGALRM, jump, 0);
-  while (came < 300) {
+  while (came < signals) {
     if (sigsetjmp(back, 1) == 0) {
       later((uint64_t)came);
       for (volatile int i = 0;; i++) {
@@ -464,7 +464,7 @@ main(int argc, char **argv)
   } else if (strcmp(name, "strings") == 0) {
     strings(number);
   } else if (strcmp(name, "nested") == 0) {
-    nested();
+    nested(argc > 2 ? number : 300);
   } else if (strcmp(name, "overflow") == 0) {
     overflow();
   } else if (strcmp(name, "calls") == 0) {
