@@ -116,7 +116,7 @@ def lossy(scene):
     need("sqlite3")
     sql = scene.path("sql")
     with open(sql, "w", encoding="ascii") as file:
-        file.write("create table t(a, b); insert into t select value, value * 7919 % 10007 from generate_series(1, 6000);"
+        file.write("create table t(a, b); insert into t select value, value * 7919 % 10007 from generate_series(1, 10000);"
                    "create index i on t(b); select count(*) from t where exists (select 1 from t u where u.b = t.b and u.a <> t.a);")
     directory = scene.path("steps")
     done = scene.execute("taskset", "-c", "0", scene.contrail, "itrace", "--lossy", "-o", directory, "--", "sqlite3", ":memory:", f".read {sql}",
