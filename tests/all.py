@@ -97,7 +97,7 @@ GROUPS = {
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
-    "translated": Group(["transparency.py --records --once --some=4 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
+    "translated": Group(["transparency.py --records --once --some=3 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py --seconds 1 --libraries 20"]),

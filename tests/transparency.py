@@ -4,7 +4,7 @@
 a fixed environment, and what they write to stdout and stderr, how they end and the files they leave must be equal.
 The traces must be complete, and lose nothing where the ring has room for all events.
 
-    tests/transparency.py                     two fifths of the short set, by lot, part of `make test`
+    tests/transparency.py                     a quarter of the short set, by lot, part of `make test`
     tests/transparency.py --long              both sets; `make torture`
     tests/transparency.py --filter 'git*'     cases that match (several: any)
     tests/transparency.py --repeat 20         each case so often; its first failure ends the repetition
@@ -612,7 +612,7 @@ def until(end, cases):
 
 LONG = [each for more in (large, outside, kinds, attached, languages, cpython) for each in more.cases.list]
 for each_command in small.cases.list + LONG:
-    harness.case(each_command.name, command=each_command, some=None if each_command in LONG else ("commands", 11))(as_untraced)
+    harness.case(each_command.name, command=each_command, some=None if each_command in LONG else ("commands", 8))(as_untraced)
 
 
 if __name__ == "__main__":
