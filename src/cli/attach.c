@@ -77,26 +77,25 @@ static const struct ct_option options[] = {
     CT_OPTION_FORMAT(struct attach, format),
     {.name = "for",
      .argument = "TIME",
-     .help = "detach after that time: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM or SIGHUP, or when the process ends)",
+     .help = "detach after TIME: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM or SIGHUP, or when the process "
+             "ends)",
      .apply = ct_apply_for,
      .offset = offsetof(struct attach, seconds)},
     {.name = "deadline",
      .argument = "TIME",
-     .help = "give up, and leave the process as it was, when the hooks are not in by then (default: 3 s and 50 us for "
-             "each function)",
+     .help = "give up when the hooks are not in after TIME, and leave the process as it was (default: 3 s and "
+             "50 us for each function)",
      .apply = apply_deadline,
      .offset = offsetof(struct attach, options.deadline_ms)},
     {.name = "follow",
      .letter = 'f',
-     .help =
-         "record the children that it makes from now on too, and theirs: each in a directory process-PID of its own "
-         "in DIR",
+     .help = "record the children that the process makes from now on too, and theirs, each in a directory "
+             "process-PID in DIR",
      .apply = ct_apply_flag,
      .offset = offsetof(struct attach, options.follow)},
     {.name = "live",
-     .help =
-         "show its functions meanwhile, as contrail top does: a screen with keys, or tables where standard input or "
-         "output is no terminal. Its key q leaves the screen; Ctrl-C detaches",
+     .help = "show the process's functions meanwhile, as contrail top does: a screen with keys, or tables "
+             "where standard input or output is no terminal. The key q leaves the screen; Ctrl-C detaches",
      .against = "last max-size",
      .apply = ct_apply_flag,
      .offset = offsetof(struct attach, live)},

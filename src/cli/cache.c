@@ -118,8 +118,11 @@ struct wanted {
 };
 
 static const struct ct_option options[] = {
-    {.name = "clear", .help = "removes it all", .apply = ct_apply_flag, .offset = offsetof(struct wanted, clear)},
-    CT_OPTION_JSON(struct wanted, json, "as one JSON object"),
+    {.name = "clear",
+     .help = "remove all files of the cache",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, clear)},
+    CT_OPTION_JSON(struct wanted, json, "print one JSON object"),
     CT_OPTIONS_END,
 };
 

@@ -20,13 +20,12 @@ static const struct ct_option options[] = {
     {.name = "output",
      .letter = 'o',
      .argument = "DIR",
-     .help =
-         "where it goes: a new or empty directory (default: the first of TRACE.dump-1, TRACE.dump-2 ... that there is "
-         "not, beside the recording's own TRACE)",
+     .help = "write to DIR, a new or empty directory (default: beside the recording's own TRACE, the first of "
+             "TRACE.dump-1, TRACE.dump-2 ... that does not exist)",
      .values = CT_COMPLETE_DIRECTORY,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, directory)},
-    CT_OPTION_JSON(struct wanted, json, "the session's status, and what was written, as one JSON object"),
+    CT_OPTION_JSON(struct wanted, json, "print the session's status, and what was written, as one JSON object"),
     CT_OPTIONS_END,
 };
 

@@ -3,7 +3,7 @@
 #include "cli/hooked.h"
 
 static const struct ct_option options[] = {
-    CT_OPTION_JSON(struct ct_hooked_wanted, json, "as one JSON object"),
+    CT_OPTION_JSON(struct ct_hooked_wanted, json, "print one JSON object"),
     CT_OPTIONS_END,
 };
 

@@ -38,18 +38,19 @@ apply_exclude(const struct ct_applied *applied)
 const struct ct_option ct_exclude_options[] = {
     {.name = "exclude",
      .argument = "PATTERN",
-     .help = "leave these functions alone: FUNCTION, MODULE!FUNCTION or MODULE!, exact or globs (* ? [a-z]); may be "
-             "given several times",
+     .help = "do not hook these functions: FUNCTION, MODULE!FUNCTION or MODULE!, exact or globs (* ? [a-z]). "
+             "May be given several times",
      .adds_up = true,
      .apply = apply_exclude},
     {.name = "exclude-from",
      .argument = "FILE",
-     .help = "the same for each line of FILE (# begins a comment)",
+     .help = "as --exclude, for each line of FILE (# begins a comment)",
      .values = CT_COMPLETE_FILE,
      .adds_up = true,
      .apply = apply_exclude},
     {.name = "exclude-hot",
-     .help = "leave out known functions that are called all the time and do little (contrail exclude-list shows them)",
+     .help = "leave out a built-in list of functions that are called all the time and do little (contrail "
+             "exclude-list shows it)",
      .apply = apply_exclude},
     CT_OPTIONS_END,
 };
@@ -136,7 +137,7 @@ write_hot_functions(void *context, struct ct_trace *trace, const struct ct_filte
 static const struct ct_option options[] = {
     {.name = "share",
      .argument = "PERCENT",
-     .help = "how much of all calls they make up (default 80)",
+     .help = "list functions until they make up PERCENT of all calls (default 80)",
      .least = 1,
      .most = 100,
      .unit = " (percent)",
@@ -145,7 +146,7 @@ static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
-    CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object"),
+    CT_OPTION_JSON(struct wanted, selected.json, "print one JSON object"),
     CT_OPTIONS_END,
 };
 

@@ -60,30 +60,30 @@ static const char *const weight_names[] = {
 static const struct ct_option options[] = {
     {.name = "to",
      .argument = "FORMAT|TIME",
-     .help = "perfetto, chrome, speedscope, firefox: time lines; csv, jsonl, parquet: a row for each call; folded, "
-             "flamegraph, pprof: sums of paths; html: as contrail html; atf2: a directory of index.atf and detail.atf "
-             "files (ATF V2); contrail: as contrail cut; itrace: instructions, "
-             "see below; with a time, as --from has it: only up to then",
+     .help = "the format: perfetto, chrome, speedscope, firefox: time lines; csv, jsonl, parquet: a row for "
+             "each call; folded, flamegraph, pprof: sums of paths; html: as contrail html; atf2: a directory "
+             "of index.atf and detail.atf files (ATF V2); contrail: as contrail cut; itrace: instructions, "
+             "see below. Or a time: only up to then, as for --from",
      .values = FORMATS,
      .adds_up = true,
      .apply = apply_to},
     {.name = "output",
      .letter = 'o',
      .argument = "PATH",
-     .help = "where it goes (a file: else to standard output): nothing is written over, a directory is new or empty; a "
-             "name that ends in .gz or .zst is compressed",
+     .help = "write to FILE, a new file, or a new or empty directory (default: a file goes to standard "
+             "output). A name that ends in .gz or .zst is compressed",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, path)},
     {.name = "weight",
      .argument = "WHAT",
-     .help = "what formats of sums weigh stacks by: time (default), calls, or off, the time off the processor",
+     .help = "weigh stacks, in formats of sums, by time (default), calls, or off, the time off the processor",
      .values = "time calls off",
      CT_OPTION_NAMES(weight_names),
      .offset = offsetof(struct wanted, weight)},
     {.name = "window",
      .argument = "N",
-     .help = "only the N-th of the windows that contrail info lists (record --on, contrail mark)",
+     .help = "only window N of those that contrail info lists (record --on, contrail mark)",
      .least = 1,
      .most = UINT32_MAX,
      .against = "from",
@@ -91,11 +91,12 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct wanted, selected.window)},
     {.name = "from",
      .argument = "TIME",
-     .help = "only from then on: seconds from the begin of the recording (1.5), or with a unit (1500ms)",
+     .help = "only from TIME on: seconds from the start of the recording (1.5), or with a unit (1500ms)",
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, selected.from)},
     {.name = "by-instructions",
-     .help = "of instructions, to contrail: a nanosecond of the trace stands for an instruction of the thread, exactly",
+     .help = "of instructions, to contrail: let a nanosecond of the trace stand for exactly one instruction "
+             "of the thread",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, by_instructions)},
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),

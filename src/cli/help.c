@@ -27,7 +27,7 @@ struct wanted {
 
 static const struct ct_option options[] = {
     CT_OPTION_JSON(struct wanted, json,
-                   "all commands with their options, as one JSON object; of one command: only that"),
+                   "print all commands with their options as one JSON object; of one command: only that"),
     CT_OPTIONS_END,
 };
 

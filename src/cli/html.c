@@ -20,15 +20,15 @@ static const struct ct_option options[] = {
     {.name = "output",
      .letter = 'o',
      .argument = "FILE",
-     .help = "where it goes, else to standard output: nothing is written over; a name that ends in .gz or .zst is "
+     .help = "write to FILE, a new file (default: standard output). A name that ends in .gz or .zst is "
              "compressed",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, path)},
     {.name = "single",
      .argument = "N",
-     .help = "about so many calls, the longest, have an entry of their own on the time line (default 2000000); shorter "
-             "ones are drawn together, with their number",
+     .help = "give about N calls, the longest, an entry of their own on the time line (default 2000000). "
+             "Shorter ones are drawn together, with their number",
      .least = 1,
      .most = UINT32_MAX,
      .apply = ct_apply_count64,

@@ -13,12 +13,12 @@ struct wanted {
 };
 
 static const struct ct_option options[] = {
-    CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object, with all modules and threads"),
+    CT_OPTION_JSON(struct wanted, selected.json, "print one JSON object, with all modules and threads"),
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
     {.name = "raw",
-     .help = "durations as the clock gave them, with what hooks and contrail took",
+     .help = "show durations as the clock gave them, with what hooks and contrail took",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, raw)},
     CT_OPTION_GROUP(ct_look_options, struct wanted, selected.look),

@@ -15,7 +15,7 @@ struct wanted {
 };
 
 static const struct ct_option options[] = {
-    CT_OPTION_JSON(struct wanted, json, "the session's status as one JSON object"),
+    CT_OPTION_JSON(struct wanted, json, "print the session's status as one JSON object"),
     CT_OPTIONS_END,
 };
 

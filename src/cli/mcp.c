@@ -81,10 +81,9 @@ apply_max_size(const struct ct_applied *applied)
 static const struct ct_option options[] = {
     {.name = "allow",
      .argument = "PROGRAM|PID|DIR",
-     .help = "only these programs may be started, and processes attached to (a process also when its program is "
-             "named), and "
-             "traces and programs below these directories, as they are when the server begins; may be given several "
-             "times. Default: all that the user may",
+     .help = "start only these programs, attach only to these processes (or to processes of these programs), "
+             "and open only traces and programs below these directories, as they are when the server begins. "
+             "May be given several times. Default: all that the user may",
      .values = CT_COMPLETE_FILE,
      .adds_up = true,
      .apply = apply_allow},
@@ -94,7 +93,7 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct mcp_options, is_read_only)},
     {.name = "directory",
      .argument = "DIR",
-     .help = "where traces and output go, and stay (default: a temporary one, which is removed at the end)",
+     .help = "keep traces and output in DIR (default: a temporary directory, which is removed at the end)",
      .values = CT_COMPLETE_DIRECTORY,
      .apply = ct_apply_text,
      .offset = offsetof(struct mcp_options, directory)},
@@ -107,20 +106,20 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct mcp_options, max_sessions)},
     {.name = "max-size",
      .argument = "SIZE",
-     .help = "let each trace grow to SIZE (default 2G); what is oldest is removed then",
+     .help = "let each trace grow to SIZE (default 2G). The oldest events are then removed",
      .values = "100M 500M 2G 10G",
      .apply = apply_max_size,
      .offset = offsetof(struct mcp_options, max_bytes)},
     {.name = "max-disk",
      .argument = "SIZE",
-     .help = "begin nothing more once traces, output and answers below the server's directory have SIZE together "
-             "(default 16G)",
+     .help = "begin nothing more once traces, output and answers below the server's directory take SIZE "
+             "together (default 16G)",
      .values = "1G 16G 100G",
      .apply = apply_max_size,
      .offset = offsetof(struct mcp_options, max_disk)},
     {.name = "max-time",
      .argument = "SECONDS",
-     .help = "end each recording after so long (default: the program's end, or the client's)",
+     .help = "end each recording after so many seconds (default: the program's end, or the client's)",
      .least = 1,
      .most = 1000000,
      .unit = " (seconds)",
@@ -128,27 +127,27 @@ static const struct ct_option options[] = {
      .offset = offsetof(struct mcp_options, max_time_s)},
     {.name = "http",
      .argument = "[HOST:]PORT",
-     .help =
-         "by HTTP in place of standard input and output, on 127.0.0.1 or the numeric address HOST; with port 0 on a "
-         "free one. Clients need the token that is shown at the start",
+     .help = "serve HTTP instead of standard input and output, on 127.0.0.1 or the numeric address HOST; port "
+             "0 is a free one. Clients need the token that is shown at the start",
      .apply = ct_apply_text,
      .offset = offsetof(struct mcp_options, http)},
     {.name = "token-file",
      .argument = "FILE",
-     .help = "with --http: the token is FILE's first line; if there is no FILE it is made, with a new token",
+     .help = "with --http: take the token from FILE's first line. If FILE does not exist, it is made, with a "
+             "new token",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct mcp_options, token_file)},
     {.name = "max-clients",
      .argument = "N",
-     .help = "with --http: have at most N clients' sessions at a time (default 8)",
+     .help = "with --http: keep at most N clients' sessions at a time (default 8)",
      .least = 1,
      .most = 32,
      .apply = ct_apply_count64,
      .offset = offsetof(struct mcp_options, http_clients)},
     {.name = "max-idle",
      .argument = "SECONDS",
-     .help = "with --http: end a client's session that has had no request for so long (default 1800)",
+     .help = "with --http: end a client's session after so many seconds without a request (default 1800)",
      .least = 1,
      .most = 1000000,
      .unit = " (seconds)",

@@ -239,15 +239,15 @@ plan_it(const char *path, const struct wanted *wanted)
 }
 
 static const struct ct_option options[] = {
-    CT_OPTION_JSON(struct wanted, json, "as one JSON object"),
+    CT_OPTION_JSON(struct wanted, json, "print one JSON object"),
     CT_OPTION_GROUP(ct_select_options, struct wanted, selection),
     CT_OPTION_GROUP(ct_exclude_options, struct wanted, exclude),
     {.name = "int3",
-     .help = "as if recorded with --int3",
+     .help = "plan as if recorded with --int3",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, int3)},
     {.name = "no-cache",
-     .help = "analyse the file anew, and keep nothing (see contrail help cache)",
+     .help = "analyse the file anew, and keep nothing in the analysis cache (see contrail help cache)",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, no_cache)},
     CT_OPTION_GROUP(ct_look_options, struct wanted, look),

@@ -39,22 +39,22 @@ static const struct ct_option options[] = {
     {.name = "output",
      .letter = 'o',
      .argument = "DIR",
-     .help =
-         "where the trace goes: a new or empty directory, or that of the same trace, whose receiving was interrupted",
+     .help = "write the trace to DIR: a new or empty directory, or that of the same recording, whose "
+             "receiving was interrupted",
      .values = CT_COMPLETE_DIRECTORY,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, options.directory)},
     {.name = "token",
      .argument = "FILE|TEXT",
-     .help = "what a sender must know: the first line of FILE, or TEXT itself, 8 to 256 bytes; needed for tcp. For "
-             "nats what the "
-             "server asks for, a token or USER:PASSWORD. Others can see a TEXT in the list of processes",
+     .help = "what a sender must know: the first line of FILE, or TEXT itself, 8 to 256 bytes. Needed for "
+             "tcp. For nats: what the server asks for, a token or USER:PASSWORD. Others can see TEXT in the "
+             "list of processes",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, token)},
     {.name = "wait",
      .argument = "TIME",
-     .help = "how long a sender that has gone is waited for (default 60s)",
+     .help = "wait so long for a sender that has gone (default 60s)",
      .apply = apply_wait,
      .offset = offsetof(struct wanted, options.wait_s)},
     {.name = "limit",

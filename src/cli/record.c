@@ -65,31 +65,30 @@ static const struct ct_option options[] = {
     CT_OPTION_FORMAT(struct run, format),
     {.name = "follow",
      .letter = 'f',
-     .help = "record the program's children too, and theirs: each in a directory process-PID of its own in DIR. Those "
+     .help = "record the program's children too, and theirs, each in a directory process-PID in DIR. Children "
              "that outlive the program are detached when it ends",
      .apply = ct_apply_flag,
      .offset = offsetof(struct run, options.follow)},
     {.name = "wait-for-all",
-     .help =
-         "the same, and go on until the last of them has ended, or until SIGINT, SIGTERM or SIGHUP when the program "
-         "has (for daemons)",
+     .help = "as --follow, and record until the last child has ended (for daemons). Once the program has "
+             "ended, SIGINT, SIGTERM or SIGHUP ends the recording",
      .apply = apply_wait_for_all,
      .offset = offsetof(struct run, options)},
     {.name = "int3",
-     .help = "hook by a trap what no jump fits; the program must leave SIGTRAP alone",
+     .help = "hook functions that no jump fits by a trap. The program must leave SIGTRAP alone",
      .apply = ct_apply_flag,
      .offset = offsetof(struct run, options.int3)},
     CT_OPTION_GROUP(ct_sending_options, struct run, sending),
     {.name = "live",
-     .help = "show, while it runs, a table of its functions each second, as contrail top does, on standard error, which "
-             "must be a terminal; the program's standard output must be none",
+     .help = "show a table of the program's functions each second, as contrail top does, on standard error. "
+             "That must be a terminal, and the program's standard output must be none",
      .against = "last max-size",
      .apply = ct_apply_flag,
      .offset = offsetof(struct run, live)},
     CT_OPTION_GROUP(ct_recording_options, struct run, options),
     {.name = "verbose",
      .letter = 'v',
-     .help = "say at the end what is in the trace, as is done on a terminal, and what sampling did",
+     .help = "say at the end what is in the trace, as on a terminal, and what sampling did",
      .apply = ct_apply_flag,
      .offset = offsetof(struct run, verbose)},
     {.name = "quiet",

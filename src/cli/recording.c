@@ -277,7 +277,7 @@ apply_roll(const struct ct_applied *applied)
 const struct ct_option ct_recording_options[] = {
     {.name = "ring-size",
      .argument = "M",
-     .help = "shared memory for events on their way, 1 to 256 MiB (default 80)",
+     .help = "shared memory for events on their way to the trace, 1 to 256 MiB (default 80)",
      .values = "16 64 128 256",
      .least = 1,
      .most = RING_MIB_MAX,
@@ -285,73 +285,79 @@ const struct ct_option ct_recording_options[] = {
      .apply = ct_apply_count32,
      MEMBER(ring_mib)},
     {.name = "lossless",
-     .help =
-         "let the process wait, bounded, where there is no room for its events; record does, attach only when asked "
-         "to",
+     .help = "let a thread wait, for a limited time, when there is no room for its events. This is the "
+             "default of record, not of attach",
      .against = "no-wait",
      .apply = apply_lossless},
-    {.name = "no-wait", .help = "let it go on, and lose events", .apply = apply_no_wait, MEMBER(lossless)},
+    {.name = "no-wait",
+     .help = "let a thread go on when there is no room for its events, and drop the oldest events. This is "
+             "the default of attach",
+     .apply = apply_no_wait,
+     MEMBER(lossless)},
     {.name = "itrace",
      .argument = "PATTERN",
-     .help = "record the next calls of the functions that match as instructions, too, from entry to return: contrail "
-             "steps shows them; repeatable",
+     .help = "also record the next calls of matching functions as instructions, from entry to return. "
+             "contrail steps shows them. May be given several times",
      .values = CT_COMPLETE_PATTERN,
      .adds_up = true,
      .apply = apply_itrace},
     {.name = "itrace-calls",
      .argument = "N",
-     .help = "so many calls of the --itrace before it (default 8), 1 to 1000000",
+     .help = "record N calls of the --itrace before it, 1 to 1000000 (default 8)",
      .adds_up = true,
      .apply = apply_itrace_of},
     {.name = "itrace-when",
      .argument = "CONDITION",
-     .help = "only calls for which that holds at their first instruction: 'arg1 > 5', 'rdi == 0x10'",
+     .help = "record only calls for which CONDITION holds at their first instruction: 'arg1 > 5', 'rdi == "
+             "0x10'. It is for the --itrace before it",
      .adds_up = true,
      .apply = apply_itrace_of},
     {.name = "itrace-plain",
-     .help = "in these calls functions run without hooks: their calls are in the instructions only, and no hook's "
-             "instructions are",
+     .help = "let functions run without hooks in the calls of --itrace. Their calls are then in the "
+             "instructions only, and no hook's instructions are",
      .apply = ct_apply_flag,
      MEMBER(itrace_plain)},
     {.name = "budget",
      .argument = "P%",
-     .help = "spend at most P per cent of the program's processor time on recording: calls of the functions that are "
-             "called most are counted, or not seen, for as long as need be. Report says which",
+     .help = "spend at most P per cent of the program's processor time on recording. Functions that are "
+             "called most are then only counted, or not seen, as far as need be. contrail report says which",
      .values = "2% 5% 10%",
      .apply = apply_budget,
      MEMBER(budget)},
     {.name = "last",
      .argument = "TIME|SIZE",
-     .help =
-         "keep the last stretch only, in memory: as much as SIZE holds (64M; a third of a byte an event), or as TIME "
-         "lasts (30s, 5m) and 256M hold; 5m,1G: both. It is written when the recording ends, and by contrail dump. "
-         "The process never waits, as with --no-wait",
+     .help = "keep only the last stretch, in memory: as much as SIZE holds (64M; a third of a byte an event), "
+             "or as TIME lasts (30s, 5m) and 256M hold; 5m,1G: both. It is written when the recording ends, "
+             "and by contrail dump. The process never waits, as with --no-wait",
      .values = "30s 5m 64M 1G",
      .against = "lossless max-output",
      .apply = apply_last},
     {.name = "max-size",
      .argument = "SIZE",
-     .help = "let the trace's files grow to SIZE (500M, 2G) and no further: what is oldest is removed, so that a "
-             "recording may go on for days",
+     .help = "let the trace's files grow to SIZE (500M, 2G) and no further. The oldest events are removed, so "
+             "a recording may go on for days",
      .values = "100M 500M 2G 10G",
      .against = "last max-output",
      .apply = apply_max_size,
      MEMBER(max_bytes)},
     {.name = "on",
      .argument = "RULE",
-     .help = "mark the moments when a condition is true: 'call F', 'F > 1ms', 'F returns < 0', 'off-cpu F > 10ms', "
-             "'rate F > 1000/s', signal, crash, 'every 10s'; with ': dump' or ': stop' after it do that then, with "
-             "': detail G' record calls of G with detail until the window is over; may be given several times",
+     .help = "mark the moments when a condition is true: 'call F', 'F > 1ms', 'F returns < 0', 'off-cpu F > "
+             "10ms', 'rate F > 1000/s', signal, crash, 'every 10s'. ': dump' or ': stop' after it does that "
+             "then; ': detail G' records calls of G with detail until the window is over. May be given "
+             "several times",
      .adds_up = true,
      .apply = apply_on},
     {.name = "pre",
      .argument = "TIME|N",
-     .help = "windows begin so long before a mark (default 1s), or, as 5000ev, so many events of its thread",
+     .help = "how long a window begins before its first mark (default 1s). 5000ev: so many events of the "
+             "mark's thread",
      .values = "0 100ms 1s 10s 1000ev 100000ev",
      .apply = apply_roll},
     {.name = "post",
      .argument = "TIME|N",
-     .help = "and end so long after it (default 1s), or so many events",
+     .help = "how long a window goes on after its last mark (default 1s). 5000ev: so many events of the mark's "
+             "thread",
      .values = "0 100ms 1s 10s 1000ev 100000ev",
      .apply = apply_roll},
     {.name = "max-windows",
@@ -363,14 +369,14 @@ const struct ct_option ct_recording_options[] = {
      MEMBER(max_windows)},
     {.name = "max-windows-size",
      .argument = "SIZE",
-     .help = "let dumps of rules, and detail around marks, take SIZE on disk in all (default 4G); after that none is "
-             "made",
+     .help = "let dumps of rules, and detail around marks, take SIZE on disk together (default 4G). After "
+             "that none is made",
      .values = "100M 1G 10G",
      .apply = apply_max_size,
      MEMBER(max_windows_bytes)},
     {.name = "child-ring-size",
      .argument = "M",
-     .help = "as --ring-size, for each child (default 16)",
+     .help = "as --ring-size, in MiB, for each child (default 16)",
      .values = "16 64 128 256",
      .least = 1,
      .most = RING_MIB_MAX,
@@ -378,17 +384,18 @@ const struct ct_option ct_recording_options[] = {
      .apply = ct_apply_count32,
      MEMBER(child_ring_mib)},
     {.name = "no-cache",
-     .help = "analyse all files anew, and keep nothing (see contrail help cache)",
+     .help = "analyse all files anew, and keep nothing in the analysis cache (see contrail help cache)",
      .apply = ct_apply_flag,
      MEMBER(no_cache)},
     {.name = "debuginfod",
-     .help = "fetch debug information that is missing from the servers that DEBUGINFOD_URLS names: 20 seconds at most "
-             "for each file, for which the process may wait",
+     .help = "fetch missing debug information from the servers that DEBUGINFOD_URLS names. The process may "
+             "wait for it, 20 seconds at most for each of its files",
      .apply = ct_apply_flag,
      MEMBER(debuginfod)},
     CT_OPTION_GROUP(ct_select_options, struct ct_session_options, selection),
     {.name = "source",
-     .help = "write source files and lines into the trace, where debug information has them, for report --source",
+     .help = "write source files and lines of functions into the trace, for report --source, where debug "
+             "information has them",
      .apply = ct_apply_flag,
      MEMBER(sources)},
     CT_OPTION_GROUP(ct_exclude_options, struct ct_session_options, exclude),
@@ -399,7 +406,7 @@ const struct ct_option ct_recording_options[] = {
      MEMBER(no_output)},
     {.name = "max-output",
      .argument = "M",
-     .help = "record at most M MiB of that (default 64)",
+     .help = "record at most M MiB of what the process writes to its standard output and error (default 64)",
      .least = 1,
      .most = OUTPUT_MIB_MAX,
      .unit = " (MiB)",
@@ -407,25 +414,24 @@ const struct ct_option ct_recording_options[] = {
      MEMBER(output_mib)},
     {.name = "max-depth",
      .argument = "N",
-     .help = "leave calls that are deeper out of the trace (outermost: 1)",
+     .help = "leave calls deeper than N out of the trace (outermost: 1)",
      .least = 1,
      .most = MAX_DEPTH,
      .apply = ct_apply_count32,
      MEMBER(max_depth)},
     {.name = "args",
-     .help = "record arguments and results of all functions that are hooked in full, without what pointers point to; "
-             "default: of those that --trace selected exactly or by one level",
+     .help = "record arguments and results of all functions that are hooked in full, without what pointers "
+             "point to. Default: only of those that --trace selected exactly or by one scope",
      .against = "no-args",
      .apply = apply_values,
      MEMBER(selection)},
-    {.name = "no-args", .help = "of none", .apply = apply_values, MEMBER(selection)},
+    {.name = "no-args", .help = "record no arguments and no results", .apply = apply_values, MEMBER(selection)},
     {.name = "detail",
      .argument = "[PATTERN]",
-     .help =
-         "record calls of what a pattern matches with all argument registers, results, a piece of the stack, and the "
-         "texts that arguments point to (of the C library's calls, and of functions with debug information that a "
-         "pattern names); "
-         "all, or nothing before the next option: of all functions that are hooked in full; may be given several times",
+     .help = "record matching calls with all argument registers, results, a piece of the stack, and texts "
+             "that arguments point to (of the C library's calls, and of functions with debug information that "
+             "the pattern names). all, or nothing before the next option: all functions that are hooked in "
+             "full. May be given several times",
      .otherwise = "all",
      .values = CT_COMPLETE_PATTERN,
      .adds_up = true,
@@ -433,25 +439,25 @@ const struct ct_option ct_recording_options[] = {
      MEMBER(selection)},
     {.name = "stack",
      .argument = "BYTES",
-     .help = "bytes of the stack in each of these, 0 to 512 (default 128)",
+     .help = "bytes of the stack in each record of --detail, 0 to 512 (default 128)",
      .values = "0 64 128 256 512",
      .apply = apply_stack},
     {.name = "vectors",
-     .help = "and xmm0 to xmm7, of each the low half, in which floating point arguments are",
+     .help = "with --detail: also xmm0 to xmm7, of each the low half, which hold floating point arguments",
      .apply = ct_apply_flag,
      MEMBER(detail_vectors)},
     {.name = "members",
-     .help = "and what the structures hold that arguments point to, of functions with debug information that a pattern "
-             "names",
+     .help = "with --detail: also what structures hold that arguments point to, of functions with debug "
+             "information that a pattern names",
      .apply = apply_members,
      MEMBER(selection)},
     {.name = "detail-always",
-     .help = "write all of these although there is --on; without it only those in windows are written then",
+     .help = "with --detail and --on: write all detail. Without this option only what is in windows is written",
      .apply = ct_apply_flag,
      MEMBER(detail_always)},
     {.name = "detail-size",
      .argument = "M",
-     .help = "shared memory for these, 1 to 256 MiB (default 64)",
+     .help = "shared memory for detail, 1 to 256 MiB (default 64)",
      .values = "16 64 128 256",
      .least = 1,
      .most = DETAIL_MIB_MAX,
@@ -460,13 +466,16 @@ const struct ct_option ct_recording_options[] = {
      MEMBER(detail_mib)},
     {.name = "sample",
      .argument = "N",
-     .help = "record one of N calls of light hooks, N = 1, 2, 4 to 256; default: all, fewer while the recorder cannot "
-             "keep up",
+     .help = "record one of N calls of light hooks, N = 1, 2, 4 to 256. Default: all, and fewer while the "
+             "recorder cannot keep up",
      .values = "1 2 4 8 16 32 64 128 256",
      .against = "no-sampling",
      .apply = apply_sample,
      MEMBER(sample)},
-    {.name = "no-sampling", .help = "all in any case", .apply = ct_apply_flag, MEMBER(no_sampling)},
+    {.name = "no-sampling",
+     .help = "record all calls of light hooks, also when the recorder cannot keep up",
+     .apply = ct_apply_flag,
+     MEMBER(no_sampling)},
     CT_OPTIONS_END,
 };
 

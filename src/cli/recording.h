@@ -14,8 +14,8 @@ enum { CT_EXIT_RECORDING = 125 }; /* recording itself failed */
 #define CT_OPTION_OUTPUT(type, where)                                                                                  \
   {                                                                                                                    \
     .name = "output", .letter = 'o', .argument = "DIR",                                                                \
-    .help = "where the trace goes (default " CT_DEFAULT_TRACE "; a trace that is there moves to " CT_DEFAULT_TRACE     \
-            ".old); any other must not exist yet",                                                                     \
+    .help = "write the trace to DIR, which must not exist yet. Default: " CT_DEFAULT_TRACE                             \
+            "; an existing " CT_DEFAULT_TRACE " moves to " CT_DEFAULT_TRACE ".old",                                    \
     .values = CT_COMPLETE_DIRECTORY, .apply = ct_apply_text, .offset = offsetof(type, where.directory)                 \
   }
 /* All others but --follow, which each command describes itself. Member: struct ct_session_options. */

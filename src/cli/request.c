@@ -10,7 +10,7 @@
 #include <time.h>
 
 const struct ct_option ct_session_change_options[] = {
-    CT_OPTION_JSON(struct ct_session_wanted, json, "the session's status, as one JSON object"),
+    CT_OPTION_JSON(struct ct_session_wanted, json, "print the session's status as one JSON object"),
     CT_OPTIONS_END,
 };
 

@@ -73,20 +73,21 @@ apply_root(const struct ct_applied *applied)
 const struct ct_option ct_select_options[] = {
     {.name = "trace",
      .argument = "PATTERN",
-     .help = "hook only what a pattern matches: foo::bar, foo::* (one level), foo::** (deep), @file:FILE, @usercode, "
-             "MODULE!PATTERN; may be given several times. none: nothing, until contrail trace add",
+     .help = "hook only functions that match: foo::bar, foo::* (one scope), foo::** (deep), @file:FILE, "
+             "@usercode, MODULE!PATTERN. May be given several times. none: hook nothing, until contrail trace "
+             "add",
      .values = CT_COMPLETE_PATTERN,
      .adds_up = true,
      .apply = apply_trace},
     {.name = "mode",
      .argument = "MODE",
-     .help = "full (enter and return), light (enter only), or auto: light for **, @file: and @usercode that match more "
-             "than ten functions, else full (the default)",
+     .help = "full (enter and return), light (enter only) or auto (default): light for **, @file: and "
+             "@usercode that match more than ten functions, else full",
      .values = "full light auto",
      .apply = apply_mode},
     {.name = "project-root",
      .argument = "DIR",
-     .help = "where @usercode looks (default: the current directory)",
+     .help = "the directory that @usercode means (default: the current directory)",
      .values = CT_COMPLETE_DIRECTORY,
      .apply = apply_root},
     CT_OPTIONS_END,

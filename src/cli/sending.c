@@ -18,19 +18,17 @@ enum { PATIENCE_S = 60 }; /* after the end, for a receiver that has gone or take
 const struct ct_option ct_sending_options[] = {
     {.name = "to",
      .argument = "ADDRESS",
-     .help = "send the trace to `contrail receive` at unix:PATH or tcp://HOST:PORT, or to any number of them by the "
-             "NATS server at "
-             "nats://HOST:PORT/SUBJECT, while it is recorded; the one in DIR stays, and is what is sent again after a "
-             "cut of the connection. fd:N: down a pipe; -: to standard output, "
-             "while what the program writes there goes to standard error",
+     .help = "send the trace to `contrail receive` while it is recorded: at unix:PATH or tcp://HOST:PORT; at "
+             "nats://HOST:PORT/SUBJECT to any number of receivers; down a pipe with fd:N; to standard output "
+             "with -, when what the program writes there goes to standard error. The trace stays in DIR, and "
+             "is sent again from there after a cut of the connection",
      .against = "last max-size",
      .apply = ct_apply_text,
      .offset = offsetof(struct ct_sending, to)},
     {.name = "token",
      .argument = "FILE|TEXT",
-     .help = "what the receiver of --to asks for: the first line of FILE, or TEXT itself; needed for tcp. For nats "
-             "what the "
-             "server asks for, a token or USER:PASSWORD",
+     .help = "what the receiver of --to asks for: the first line of FILE, or TEXT itself. Needed for tcp. For "
+             "nats: what the server asks for, a token or USER:PASSWORD",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct ct_sending, token)},

@@ -46,7 +46,7 @@ add_session(void *context, const char *id)
 }
 
 static const struct ct_option options[] = {
-    CT_OPTION_JSON(struct ct_session_wanted, json, "as one JSON object"),
+    CT_OPTION_JSON(struct ct_session_wanted, json, "print one JSON object"),
     CT_OPTIONS_END,
 };
 

@@ -65,13 +65,13 @@ apply_names(const struct ct_applied *applied)
 const struct ct_option ct_look_options[] = {
     {.name = "color",
      .argument = "WHEN",
-     .help = "in colours: auto (default), on a terminal, if NO_COLOR is not set; always; never",
+     .help = "use colours: auto (default): on a terminal, if NO_COLOR is not set; always; never",
      .values = "auto always never",
      .apply = apply_when,
      .offset = offsetof(struct ct_look, color)},
     {.name = "no-pager",
-     .help =
-         "on a terminal: not by the pager ($PAGER, or less -FRX), which is there for what is longer than the screen",
+     .help = "do not use the pager ($PAGER, or less -FRX), which on a terminal shows what is longer than the "
+             "screen",
      .apply = ct_apply_flag,
      .offset = offsetof(struct ct_look, no_pager)},
     CT_OPTIONS_END,
@@ -80,8 +80,8 @@ const struct ct_option ct_look_options[] = {
 const struct ct_option ct_names_options[] = {
     {.name = "names",
      .argument = "short|full",
-     .help = "long names of C++ functions without what is in < > (std::map<...>::find), as on a terminal, or whole, as "
-             "elsewhere",
+     .help = "short: print long names of C++ functions without what is in < > (std::map<...>::find), as on a "
+             "terminal. full: print them whole, as elsewhere",
      .values = "short full",
      .apply = apply_names,
      .offset = offsetof(struct ct_look, short_names)},

@@ -194,7 +194,7 @@ run(int argc, char **argv)
 }
 
 static const struct ct_option options[] = {
-    CT_OPTION_JSON(struct ct_session_wanted, json, "as one JSON object"),
+    CT_OPTION_JSON(struct ct_session_wanted, json, "print one JSON object"),
     CT_OPTIONS_END,
 };
 

@@ -34,10 +34,10 @@ run(int argc, char **argv)
 
 static const struct ct_option options[] = {
     {.name = "end",
-     .help = "ask the process to end (SIGTERM) instead; it is recorded up to there",
+     .help = "ask the process to end (SIGTERM) instead. It is recorded up to there",
      .apply = ct_apply_flag,
      .offset = offsetof(struct ct_session_wanted, end)},
-    CT_OPTION_JSON(struct ct_session_wanted, json, "the session's status, as one JSON object"),
+    CT_OPTION_JSON(struct ct_session_wanted, json, "print the session's status as one JSON object"),
     CT_OPTIONS_END,
 };
 

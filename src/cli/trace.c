@@ -29,12 +29,12 @@ apply_mode(const struct ct_applied *applied)
 static const struct ct_option options[] = {
     {.name = "mode",
      .argument = "MODE",
-     .help = "full (enter and return), light (enter only) or auto (by the pattern); add with a pattern that is there "
-             "changes its mode",
+     .help = "full (enter and return), light (enter only) or auto (by the pattern). add with a pattern that "
+             "is there changes its mode",
      .values = "full light auto",
      .apply = apply_mode,
      .offset = offsetof(struct ct_hooked_wanted, mode)},
-    CT_OPTION_JSON(struct ct_hooked_wanted, json, "as one JSON object"),
+    CT_OPTION_JSON(struct ct_hooked_wanted, json, "print one JSON object"),
     CT_OPTIONS_END,
 };
 

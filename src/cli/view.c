@@ -129,7 +129,7 @@ const struct ct_option ct_process_options[] = {
     {.name = "process",
      .letter = 'p',
      .argument = "PID",
-     .help = "of this process, of a recording that followed several (record --follow)",
+     .help = "only this process, of a recording that followed several (record --follow)",
      .adds_up = true,
      .apply = apply_id,
      .offset = offsetof(struct ct_view_selection, pids)},
@@ -142,9 +142,8 @@ struct whole {
 };
 
 const struct ct_option ct_function_options[] = {
-    CT_OPTION_FUNCTION(
-        struct whole, selected,
-        "only functions that a pattern of record --trace matches: foo*, foo::**, @file:FILE, MODULE!PATTERN"),
+    CT_OPTION_FUNCTION(struct whole, selected,
+                       "only functions that match: foo*, foo::**, @file:FILE, MODULE!PATTERN, as in record --trace"),
     CT_OPTIONS_END,
 };
 
@@ -157,8 +156,8 @@ const struct ct_option ct_module_options[] = {
      .offset = offsetof(struct ct_view_selection, filter.module)},
     {.name = "file",
      .argument = "FILE",
-     .help = "only functions written in this source file: its name, the end of its path, or a glob for these; if the "
-             "trace says where functions are written",
+     .help = "only functions written in FILE: its name, the end of its path, or a glob for these. The trace "
+             "must say where functions are written (record --source)",
      .apply = ct_apply_text,
      .offset = offsetof(struct ct_view_selection, filter.file)},
     CT_OPTIONS_END,
@@ -167,7 +166,7 @@ const struct ct_option ct_module_options[] = {
 const struct ct_option ct_min_duration_options[] = {
     {.name = "min-duration",
      .argument = "TIME",
-     .help = "only calls that took so long at least: 1ms, 1.5us, 200ns, 3s",
+     .help = "only calls that took at least TIME: 1ms, 1.5us, 200ns, 3s",
      .apply = apply_duration,
      .offset = offsetof(struct ct_view_selection, filter.min_ns)},
     CT_OPTIONS_END,
@@ -176,7 +175,7 @@ const struct ct_option ct_min_duration_options[] = {
 const struct ct_option ct_max_duration_options[] = {
     {.name = "max-duration",
      .argument = "TIME",
-     .help = "only calls that took so long at most",
+     .help = "only calls that took at most TIME",
      .apply = apply_duration,
      .offset = offsetof(struct ct_view_selection, filter.max_ns)},
     CT_OPTIONS_END,
@@ -185,7 +184,8 @@ const struct ct_option ct_max_duration_options[] = {
 const struct ct_option ct_reason_options[] = {
     {.name = "reason",
      .argument = "END",
-     .help = "only calls that ended so: returned, exception, longjmp, exit, ...; several with commas between them",
+     .help = "only calls that ended in this way: returned, exception, longjmp, exit, ... Several with commas "
+             "between them",
      .values = "returned tail-call unwound longjmp setcontext exception cancellation pthread_exit exec thread-exit "
                "exit return-not-seen stack-switched lost killed still-open orphan enter-only counted",
      .adds_up = true,
@@ -200,7 +200,7 @@ const struct ct_option ct_call_options[] = {
     {.name = "depth",
      .letter = 'd',
      .argument = "N",
-     .help = "only so many levels of calls (3), or the calls at these depths (2..5, 2.., ..5; the outermost is 0)",
+     .help = "only N levels of calls (3), or the calls at these depths (2..5, 2.., ..5; the outermost is 0)",
      .apply = apply_depth,
      .offset = offsetof(struct ct_view_selection, filter)},
     {.group = ct_reason_options},
@@ -210,8 +210,8 @@ const struct ct_option ct_call_options[] = {
 const struct ct_option ct_type_options[] = {
     {.name = "type",
      .argument = "TYPE",
-     .help = "only call, point (enter only), output, switch (of stacks, and time off the processor), lost, crash; "
-             "several with commas between them",
+     .help = "only call, point (enter only), output, switch (of stacks, and time off the processor), lost or "
+             "crash. Several with commas between them",
      .values = "call point output switch lost crash",
      .adds_up = true,
      .apply = ct_apply_type,
@@ -220,20 +220,20 @@ const struct ct_option ct_type_options[] = {
 };
 
 const struct ct_option ct_limit_options[] = {
-    CT_OPTION_LIMIT(struct whole, selected, "at most N of them, 0 for all"),
+    CT_OPTION_LIMIT(struct whole, selected, "write at most N calls, 0 for all"),
     CT_OPTIONS_END,
 };
 
 const struct ct_option ct_from_to_options[] = {
     {.name = "from",
      .argument = "TIME",
-     .help = "only from then on: seconds from the begin of the recording (1.5), with a unit (1500ms), or by the clock "
-             "(10:15:30, 2026-11-24T10:15:30.5)",
+     .help = "only from TIME on: seconds from the start of the recording (1.5), with a unit (1500ms), or by "
+             "the clock (10:15:30, 2026-11-24T10:15:30.5)",
      .apply = ct_apply_text,
      .offset = offsetof(struct ct_view_selection, from)},
     {.name = "to",
      .argument = "TIME",
-     .help = "only up to then, likewise",
+     .help = "only up to TIME, given as for --from",
      .against = "window",
      .apply = ct_apply_text,
      .offset = offsetof(struct ct_view_selection, to)},
@@ -243,7 +243,7 @@ const struct ct_option ct_from_to_options[] = {
 const struct ct_option ct_range_options[] = {
     {.name = "window",
      .argument = "N",
-     .help = "only the N-th of the windows that contrail info lists (record --on, contrail mark)",
+     .help = "only window N of those that contrail info lists (record --on, contrail mark)",
      .least = 1,
      .most = UINT32_MAX,
      .against = "from",
@@ -262,13 +262,13 @@ const struct ct_option ct_filter_options[] = {
 const struct ct_option ct_time_options[] = {
     {.name = "time",
      .argument = "cpu|wall",
-     .help = "times without the time off the processor, or with it (default)",
+     .help = "cpu: times without the time off the processor; wall: with it (default)",
      .values = "cpu wall",
      .against = "raw",
      .apply = apply_time,
      .offset = offsetof(struct ct_view_selection, time)},
     {.name = "raw",
-     .help = "times as the clock gave them, with what hooks and contrail took",
+     .help = "show times as the clock gave them, with what hooks and contrail took",
      .apply = apply_raw,
      .offset = offsetof(struct ct_view_selection, time)},
     CT_OPTIONS_END,
@@ -276,7 +276,7 @@ const struct ct_option ct_time_options[] = {
 
 const struct ct_option ct_source_options[] = {
     {.name = "source",
-     .help = "where each function is written, if the trace says (record --source)",
+     .help = "show where each function is written, if the trace says so (record --source)",
      .apply = ct_apply_flag,
      .offset = offsetof(struct ct_view_selection, source)},
     CT_OPTIONS_END,
@@ -285,7 +285,7 @@ const struct ct_option ct_source_options[] = {
 const struct ct_option ct_quiet_options[] = {
     {.name = "quiet",
      .letter = 'q',
-     .help = "show nothing: the status reports whether anything matches",
+     .help = "print nothing; the status says whether anything matches",
      .apply = ct_apply_flag,
      .offset = offsetof(struct ct_view_selection, quiet)},
     CT_OPTIONS_END,
