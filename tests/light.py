@@ -124,7 +124,7 @@ def few_threads(scene):
 @case
 def told(scene):
     trace, err, _ = scene.record("--sample", "16", "--verbose")
-    assert "contrail: light hooks: the interval of sampling changed 0 times and is 16" in err.splitlines(), err
+    assert "contrail: light hooks: the sampling interval changed 0 times and is 16" in err.splitlines(), err
     with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
         sampling = json.load(file)["sampling"]
     assert sampling == {"adapts": False, "interval": 16, "changes": 0, "last_changes": []}, sampling

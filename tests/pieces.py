@@ -184,7 +184,7 @@ def outside(scene):
     """A piece that the trace has not: nothing, and a line that says so; of one that it has in part, there is none."""
     scene.record()
     end = scene.replay()[-1]["ts_ns"] / 1e9
-    for words, told in ((("--from", "3600"), "after the end of"), (("--to", "1999-12-31 23:59:59"), "before the begin of"),
+    for words, told in ((("--from", "3600"), "after the end of"), (("--to", "1999-12-31 23:59:59"), "before the start of"),
                         (("--from", "0", "--to", "3600"), None), (("--from", f"{end * 0.9:.9f}"), None)):
         for command in ("report", "replay", "graph"):
             result = scene.execute(scene.contrail, command, *words, scene.trace)

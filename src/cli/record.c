@@ -127,7 +127,7 @@ warn(const struct ct_session_options *record, const struct ct_session_status *st
 {
   ct_recording_warn(record, status);
   if (verbose && (status->sample_changes != 0 || status->sample_interval > 1)) {
-    fprintf(stderr, "contrail: light hooks: the interval of sampling changed %" PRIu64 " times and is %" PRIu32 "\n",
+    fprintf(stderr, "contrail: light hooks: the sampling interval changed %" PRIu64 " times and is %" PRIu32 "\n",
             status->sample_changes, status->sample_interval);
   }
   if (record->follow && verbose) {

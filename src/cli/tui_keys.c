@@ -148,7 +148,7 @@ search_lines(struct screen *screen, size_t *selected, size_t count, bool forward
     size_t at = (*selected + (forward ? i : count - i)) % count;
     if (has_text(name_at(screen, at), screen->searched)) {
       snprintf(screen->said, sizeof(screen->said), "%s",
-               forward && at <= *selected    ? "from the begin again"
+               forward && at <= *selected    ? "from the start again"
                : !forward && at >= *selected ? "from the end again"
                                              : "");
       *selected = at;

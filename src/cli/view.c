@@ -398,7 +398,7 @@ warn_outside(const struct ct_command *command, const struct ct_trace *trace, con
   bool is_before = filter->to_tsc != 0 && filter->to_tsc < ct_trace_tsc(trace, start_ns);
   if (ct_trace_is_complete(trace) && (is_after || is_before)) {
     ct_command_failed(command, "nothing: the piece is %s the trace, which is of 0 to %.3f s",
-                      is_after ? "after the end of" : "before the begin of",
+                      is_after ? "after the end of" : "before the start of",
                       (double)(ct_trace_ns(trace, end_tsc) - start_ns) / 1e9);
   }
 }

@@ -509,7 +509,7 @@ void
 ct_walk_report(const struct ct_walk_sums *sums, struct ct_export_summary *summary)
 {
   ct_export_say(summary, "calls that were still open at the end, and are closed there", sums->open);
-  ct_export_say(summary, "that were open before the begin", sums->before);
+  ct_export_say(summary, "that were open before the start", sums->before);
   ct_export_say(summary, "whose end is uncertain", sums->uncertain);
   ct_export_say(summary, "points, calls without an end", sums->points);
   ct_export_say(summary, "returns without a call", sums->orphans);

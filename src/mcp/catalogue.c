@@ -54,7 +54,7 @@
 #define FILTER_TIMES                                                                                                   \
   TEXT("min_duration", "1ms: calls that took at least that")                                                           \
   "," TEXT("max_duration", "at most that") "," TEXT(                                                                   \
-      "from", "1.5 (seconds from the begin), 1500ms, or 10:15:30") "," TEXT("to", "as from")
+      "from", "1.5 (seconds from the start), 1500ms, or 10:15:30") "," TEXT("to", "as from")
 #define FILTER_WHERE                                                                                                   \
   COUNT("window", "number of a marked window, from 1")                                                                 \
   "," COUNT("thread", "its id") "," COUNT("process", "its id, of those that were followed") "," TEXT(                  \

@@ -228,7 +228,7 @@ ct_filter_parse_time(const struct ct_trace *trace, const char *text, uint64_t *t
   }
   if (!is_wall || !since_start(trace, &wall, &since)) {
     return ct_fail(diag, CT_EINVAL,
-                   "'%.100s' is no time: 1.5 (seconds from the begin of the recording), 1500ms, 2m, 10:15:30, "
+                   "'%.100s' is no time: 1.5 (seconds since the start of the recording), 1500ms, 2m, 10:15:30, "
                    "2026-11-24T10:15:30",
                    text);
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The interval of sampling: what cycles make of it, and who is told. A ring of nothing but states, a file in place of
+ * The sampling interval: what cycles make of it, and who is told. A ring of nothing but states, a file in place of
  * the target's memory, and time as the test has it.
  */
 #include <setjmp.h>
