@@ -363,7 +363,7 @@ def one_turn(options, target, turn, figures):
     if KEPT in error:
         subprocess.run([options.contrail, "clean", str(target.process.pid)], capture_output=True, timeout=120, check=True)
     assert done.returncode == 0, f"turn {turn}: status {done.returncode}: {error}"
-    held = [float(number) for number in re.findall(r"held for ([0-9.]+) ms", error)]
+    held = [float(number) for number in re.findall(r"stopped for ([0-9.]+) ms", error)]
     assert len(held) == 2, f"turn {turn}: {error}"
     figures["attach"].append(held[0])
     figures["detach"].append(held[1])

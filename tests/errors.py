@@ -588,9 +588,9 @@ def attach_in_vfork(scene):
     with Odd(scene, "vfork", "1") as odd:
         begin = time.monotonic()
         got, _, err = odd.attach("--for", "300ms")
-        held = float(err.split("held for ")[1].split()[0])
+        held = float(err.split("stopped for ")[1].split()[0])
         if got != 0 or time.monotonic() - begin < 0.5 or held > 900:
-            raise AssertionError(f"status {got}, held for {held} ms: {err}")
+            raise AssertionError(f"status {got}, stopped for {held} ms: {err}")
         if odd.process.wait(60) != 7 or odd.calls("step") < 3:
             raise AssertionError(f"it ended with {odd.process.returncode}, {odd.calls('step')} calls")
 

@@ -171,7 +171,7 @@ class Killer:
             rest = first + process.communicate(timeout=60)[1].decode(errors="replace")
             if not attach.was_given_up(process.returncode, rest):
                 break
-        held = [float(number) / 1e3 for number in re.findall(r"held for ([0-9.]+) ms", rest)]
+        held = [float(number) / 1e3 for number in re.findall(r"stopped for ([0-9.]+) ms", rest)]
         assert process.returncode == 0 and len(held) == 2, rest
         self.stop_s, self.undo_s = held
         self.plan_s = max(attached - held[0], 0.001)

@@ -212,7 +212,7 @@ report_attached(const struct ct_session_status *status)
 {
   char hooked[CT_COUNT_CHARS], threads[CT_COUNT_CHARS];
   fprintf(stderr,
-          "contrail: attached to process %d: %s functions hooked, %s thread%s held for %.1f ms; Ctrl-C detaches\n",
+          "contrail: attached to process %d: %s functions hooked, %s thread%s stopped for %.1f ms; Ctrl-C detaches\n",
           (int)status->pid, ct_format_count(hooked, status->hooked), ct_format_count(threads, status->threads),
           status->threads == 1 ? "" : "s", ms(status->attach_ns));
 }
@@ -222,7 +222,7 @@ report_end(const struct attach *attach, const struct ct_session_status *status)
 {
   char events[CT_COUNT_CHARS];
   if (status->detached) {
-    fprintf(stderr, "contrail: detached from process %d: %s events, held for %.1f ms, in %s\n", (int)status->pid,
+    fprintf(stderr, "contrail: detached from process %d: %s events, stopped for %.1f ms, in %s\n", (int)status->pid,
             ct_format_count(events, status->events), ms(status->detach_ns), attach->options.directory);
   } else {
     fprintf(stderr, "contrail: process %d has ended: %s events in %s\n", (int)status->pid,

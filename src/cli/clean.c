@@ -47,7 +47,7 @@ run_clean(int argc, char **argv)
       return CT_EXIT_OK;
     }
   }
-  fprintf(stderr, "contrail: process %d is clean: %s patches and %s return addresses put back, held for %.1f ms\n",
+  fprintf(stderr, "contrail: process %d is clean: %s patches and %s return addresses put back, stopped for %.1f ms\n",
           (int)pid, ct_format_count(patches, report.patches), ct_format_count(frames, report.frames),
           (double)report.pause_ns / 1e6);
   if (report.is_filtered) {

@@ -50,7 +50,7 @@ print_change(const json_t *answer)
   if (json_object_get(answer, "hooked") == NULL) {
     return;
   }
-  printf("%s function%s hooked, before %s; the process was held for %s\n",
+  printf("%s function%s hooked, before %s; the process was stopped for %s\n",
          ct_format_count(hooked, ct_number_of(answer, "hooked")), ct_number_of(answer, "hooked") == 1 ? "" : "s",
          ct_format_count(before, ct_number_of(answer, "before")),
          ct_format_duration(pause, ct_number_of(answer, "pause_ns")));
