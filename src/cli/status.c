@@ -177,7 +177,7 @@ print_status(const json_t *status)
   if (ct_number_of(status, "interval") > 1) {
     printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", ct_number_of(status, "interval"));
   }
-  print_time("held", ct_number_of(status, "pause_ns"));
+  print_time("stopped", ct_number_of(status, "pause_ns"));
   print_children(status);
   if (json_object_get(status, "note") != NULL) {
     printf("%-10s ", "note");
