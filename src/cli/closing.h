@@ -11,8 +11,8 @@
 #define CT_OPTION_FORMAT(type, where)                                                                                  \
   {                                                                                                                    \
     .name = "format", .argument = "FORMAT",                                                                            \
-    .help = "contrail (default), or atf2: when the recording has ended, turn the trace into a directory in ATF V2, "   \
-            "as contrail export does. Only with --output",                                                             \
+    .help = "the format of the trace: contrail (default), or atf2: when the recording has ended, the trace "           \
+            "becomes a directory in ATF V2, as by contrail export. Only with --output",                                \
     .values = "contrail atf2", .apply = ct_apply_recording_format, .offset = offsetof(type, where)                     \
   }
 int ct_apply_recording_format(const struct ct_applied *applied);

@@ -62,16 +62,16 @@ static const struct ct_option options[] = {
      .argument = "FORMAT|TIME",
      .help = "the format: perfetto, chrome, speedscope, firefox: time lines; csv, jsonl, parquet: a row for "
              "each call; folded, flamegraph, pprof: sums of paths; html: as contrail html; atf2: a directory "
-             "of index.atf and detail.atf files (ATF V2); contrail: as contrail cut; itrace: instructions, "
-             "see below. Or a time: only up to then, as for --from",
+             "of index.atf and detail.atf files (ATF V2); contrail: as contrail cut; itrace: instructions of "
+             "one thread. Or a time: only up to then, as for --from",
      .values = FORMATS,
      .adds_up = true,
      .apply = apply_to},
     {.name = "output",
      .letter = 'o',
      .argument = "PATH",
-     .help = "write to FILE, a new file, or a new or empty directory (default: a file goes to standard "
-             "output). A name that ends in .gz or .zst is compressed",
+     .help = "write to PATH: a new file, or a new or empty directory where the format is one. Default, for a "
+             "file: standard output. A name that ends in .gz or .zst is compressed",
      .values = CT_COMPLETE_FILE,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, path)},

@@ -81,8 +81,8 @@ const struct ct_option ct_select_options[] = {
      .apply = apply_trace},
     {.name = "mode",
      .argument = "MODE",
-     .help = "full (enter and return), light (enter only) or auto (default): light for **, @file: and "
-             "@usercode that match more than ten functions, else full",
+     .help = "how functions are hooked: full (enter and return), light (enter only) or auto (default): light "
+             "for **, @file: and @usercode that match more than ten functions, else full",
      .values = "full light auto",
      .apply = apply_mode},
     {.name = "project-root",

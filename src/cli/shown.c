@@ -65,7 +65,7 @@ apply_names(const struct ct_applied *applied)
 const struct ct_option ct_look_options[] = {
     {.name = "color",
      .argument = "WHEN",
-     .help = "use colours: auto (default): on a terminal, if NO_COLOR is not set; always; never",
+     .help = "use colours always, never, or auto (default): on a terminal, if NO_COLOR is not set",
      .values = "auto always never",
      .apply = apply_when,
      .offset = offsetof(struct ct_look, color)},
@@ -80,8 +80,8 @@ const struct ct_option ct_look_options[] = {
 const struct ct_option ct_names_options[] = {
     {.name = "names",
      .argument = "short|full",
-     .help = "short: print long names of C++ functions without what is in < > (std::map<...>::find), as on a "
-             "terminal. full: print them whole, as elsewhere",
+     .help = "print long names of C++ functions without what is in < > (short: std::map<...>::find), or whole "
+             "(full). Default: short on a terminal, full elsewhere",
      .values = "short full",
      .apply = apply_names,
      .offset = offsetof(struct ct_look, short_names)},

@@ -29,8 +29,8 @@ apply_mode(const struct ct_applied *applied)
 static const struct ct_option options[] = {
     {.name = "mode",
      .argument = "MODE",
-     .help = "full (enter and return), light (enter only) or auto (by the pattern). add with a pattern that "
-             "is there changes its mode",
+     .help = "how functions are hooked: full (enter and return), light (enter only) or auto (by the pattern). "
+             "add with a pattern that is there changes its mode",
      .values = "full light auto",
      .apply = apply_mode,
      .offset = offsetof(struct ct_hooked_wanted, mode)},
