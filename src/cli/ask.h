@@ -18,7 +18,7 @@ enum {
   "SESSION is an id as contrail sessions shows it, or the process's id; it may be left out\n"                          \
   "when there is only one.\n"
 #define CT_SESSION_EXIT_CODES                                                                                          \
-  "Exits with 0; 1 when the session refused or failed or does not answer; 2 for wrong usage,\n"                        \
+  "Exits with 0; 1 when the session refused, failed or does not answer; 2 for wrong usage,\n"                          \
   "also when SESSION is left out and there are several; 3 when there is no such session.\n"
 
 /* The answer of that session to a call, or NULL and *code (enum ct_err) with diag. params: a JSON object or NULL. */

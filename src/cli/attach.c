@@ -372,10 +372,11 @@ const struct ct_command ct_command_attach = {
     .name = "attach",
     .summary = "record a process that runs already",
     .synopsis = "[OPTION]... PID|NAME [PATTERN]...",
-    .about = "NAME is that of one process only. Each PATTERN is as one of --trace.\n",
+    .about = "NAME is the name of a program that only one process runs. Each PATTERN is one of --trace.\n",
     .options = options,
-    .closing = "The process is stopped while the hooks go in and come out again; how long is printed. It is left\n"
-               "as it was. Exits with 0, with 125 when it could not be attached to or recorded.\n",
+    .closing = "The process is stopped while the hooks go in and come out again; contrail prints for how long.\n"
+               "Then it is as it was before. Exits with 0, or 125 when contrail could not attach to it or record\n"
+               "it.\n",
     .operands = CT_COMPLETE_PROCESS,
     .run = run_attach,
 };

@@ -148,9 +148,8 @@ const struct ct_command ct_command_cache = {
     .name = "cache",
     .summary = "show or clear the analysis cache",
     .synopsis = "[--clear] [--json]",
-    .about = "record and plan keep what they found out about each file, and use\n"
-             "it again when neither the file, its separate debug file nor contrail has changed.\n"
-             "Shows what is kept, last used first.\n",
+    .about = "record and plan keep what they found out about each file. They use it again when neither the file,\n"
+             "its separate debug file nor contrail has changed. Shows what is kept, last used first.\n",
     .options = options,
     .closing = "It lies in $CONTRAIL_CACHE, or $XDG_CACHE_HOME/contrail, or ~/.cache/contrail, and\n"
                "takes at most 512 MiB: the least recently used files go first.\n",

@@ -65,11 +65,9 @@ const struct ct_command ct_command_clean = {
     .name = "clean",
     .summary = "take out of a process what a killed recording left there",
     .synopsis = "PID",
-    .about = "When contrail is killed the process that it recorded runs on, with hooks whose events nobody\n"
-             "reads. This takes them out, and the memory of a recorder of instructions that was killed.\n"
-             "(contrail attach does so too, before it begins anew.)\n"
-             "\n"
-             "Exits with 0, also when there was nothing to do, with 125 when it could not be done.\n",
+    .about = "When contrail is killed, the process that it recorded runs on with hooks whose events nobody\n"
+             "reads. This command takes the hooks out, and the memory of a killed recorder of instructions.\n"
+             "(contrail attach does so too before it begins.)\n",
     .operands = CT_COMPLETE_PROCESS,
     .run = run_clean,
 };

@@ -76,10 +76,9 @@ const struct ct_command ct_command_cut = {
     .name = "cut",
     .summary = "a piece of a trace as a trace of its own",
     .synopsis = "-o DIR [OPTION]... [DIR]",
-    .about =
-        "Writes a piece of the trace in DIR (default " CT_DEFAULT_TRACE ") as a trace of its own, for a bug report:\n"
-        "its events, functions, details and output, and those of the processes that were followed;\n"
-        "with --process those of one of them alone.\n",
+    .about = "Writes a piece of the trace in DIR (default " CT_DEFAULT_TRACE ") as a trace of its own, for a bug\n"
+             "report: its events, functions, details and output, and those of the processes that were followed.\n"
+             "With --process only those of that process.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

@@ -304,10 +304,10 @@ const struct ct_command ct_command_debug = {
     .name = "debug",
     .summary = "walk through recorded instructions with gdb, forwards and backwards",
     .synopsis = "[OPTION]... [DIR]",
-    .about = "Starts gdb on the instructions recorded in DIR (default " CT_DEFAULT_TRACE "), or in a file of it\n"
-             "(see contrail itrace): registers, memory as the recording shows it, breakpoints and\n"
-             "watchpoints, forwards, and backwards by reverse-step, reverse-continue and the like. It\n"
-             "stands at the end first, where the program crashed if it did. Nothing can be changed.\n",
+    .about = "Starts gdb on the instructions recorded in DIR (default " CT_DEFAULT_TRACE "), or in a file of it (see\n"
+             "contrail itrace). It has registers, memory as the recording shows it, breakpoints and watchpoints,\n"
+             "and goes forwards, and backwards by reverse-step, reverse-continue and the like. It begins at the\n"
+             "end, where the program crashed if it did. Nothing can be changed.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .closing = "Exit status: gdb's; 0 of --listen and --stdio; 1 when the trace cannot be read, 2 for wrong usage.\n",

@@ -125,8 +125,8 @@ const struct ct_command ct_command_diff = {
     .summary = "what has changed between two traces, beyond noise",
     .synopsis = "[OPTION]... BEFORE AFTER",
     .about = "Compares calls and times per function of the traces in BEFORE and AFTER, and shows what differs by\n"
-             "more than chance makes of it, with functions that are new or have vanished. A picture of it, path\n"
-             "by path: contrail export --to flamegraph BEFORE AFTER.\n",
+             "more than chance, and functions that are new or have vanished. For a picture of it, path by path:\n"
+             "contrail export --to flamegraph BEFORE AFTER.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

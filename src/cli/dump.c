@@ -81,8 +81,8 @@ const struct ct_command ct_command_dump = {
     .name = "dump",
     .summary = "write what a recording with --last holds",
     .synopsis = "[-o DIR] [--json] [SESSION]",
-    .about = "Writes what the recording holds now as a trace of its own, while it goes on. It is for\n"
-             "recordings that keep the last stretch only (contrail record --last).\n"
+    .about = "Writes what the recording holds now as a trace of its own, while the recording goes on. It is for\n"
+             "recordings that keep only the last stretch (contrail record --last).\n"
              "\n" CT_WHICH_SESSION,
     .options = options,
     .closing = CT_SESSION_EXIT_CODES,

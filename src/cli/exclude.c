@@ -19,7 +19,7 @@ const struct ct_command ct_command_exclude = {
     .synopsis = "[SESSION] add PATTERN...\n"
                 "[SESSION] remove PATTERN...\n"
                 "[SESSION] list",
-    .about = "Patterns are those of record --exclude; they say more than those of contrail trace.\n"
+    .about = "Patterns are those of record --exclude, which differ from those of contrail trace.\n"
              "\n" CT_WHICH_SESSION,
     .options = options,
     .closing = CT_SESSION_EXIT_CODES,

@@ -172,12 +172,12 @@ const struct ct_command ct_command_exclude_list = {
     .name = "exclude-list",
     .summary = "show functions not worth recording: a built-in list, or those of a trace",
     .synopsis = "[--json] [[--share PERCENT] DIR]",
-    .about = "Shows functions that are called all the time and do little in each call, in the form\n"
-             "that record --exclude-from reads.\n"
+    .about = "Shows functions that are called all the time and do little in each call, in the form that record\n"
+             "--exclude-from reads.\n"
              "\n"
-             "Without DIR those that record --exclude-hot leaves out.\n"
-             "With DIR those of the recording in it: the most often called ones that take less\n"
-             "than a microsecond each, until they make up PERCENT of all calls.\n",
+             "Without DIR these are the ones that record --exclude-hot leaves out. With DIR they are those of\n"
+             "the recording in it: the most often called ones that take less than a microsecond each, until they\n"
+             "make up PERCENT of all calls.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

@@ -107,8 +107,8 @@ const struct ct_command ct_command_html = {
     .name = "html",
     .summary = "a trace as a page for a browser: time line, flame graph, functions",
     .synopsis = "[-o FILE] [OPTION]... [DIR]",
-    .about = "Writes the trace in DIR (default " CT_DEFAULT_TRACE "), or a piece of it, as one HTML file that needs\n"
-             "nothing else, no network either, and opens from the disk.\n",
+    .about = "Writes the trace in DIR (default " CT_DEFAULT_TRACE "), or a piece of it, as one HTML file. The file\n"
+             "opens from the disk, and needs nothing else and no network.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

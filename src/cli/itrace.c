@@ -410,15 +410,13 @@ const struct ct_command ct_command_itrace = {
     .summary = "record every instruction of a thread, or of all",
     .synopsis = "[OPTION]... -- PROGRAM [ARG]...\n[OPTION]... [--thread TID] PID\n--session --function PATTERN "
                 "[OPTION]... [SESSION]",
-    .about = "Records every instruction of the program's first thread, or of a thread of a process that\n"
-             "runs, with the values that it read and wrote; contrail steps shows them. The thread runs\n"
-             "translated copies of its code meanwhile, so it is some times slower; other threads, unless\n"
-             "with --all-threads, and children, are not touched. A debugger cannot have the thread at the\n"
-             "same time.\n"
-             "What system calls write into memory is recorded, up to 64 KiB of each call.\n"
-             "With --session calls of functions of a process that is recorded (record, attach) are recorded\n"
-             "so in addition: from now on until there are as many as --limit says, for the time of --for,\n"
-             "or until Ctrl-C. Each is a line on standard output when it ends.\n"
+    .about = "Records every instruction of the program's first thread, or of a thread of a running process, with\n"
+             "the values that it read and wrote. contrail steps shows them. Meanwhile the thread runs translated\n"
+             "copies of its code, so it is some times slower, and no debugger can have it. Other threads\n"
+             "(without --all-threads) and children are not touched. What system calls write into memory is\n"
+             "recorded, up to 64 KiB of each call. With --session it records calls of functions of a process\n"
+             "that is recorded (record, attach): from now on until there are as many as --limit says, for the\n"
+             "time of --for, or until Ctrl-C. Each call is a line on standard output when it ends.\n"
              "\n" CT_WHICH_SESSION,
     .options = options,
     .closing = "Exit status: the program's own, 128+N when signal N ended it; 0 of a process that runs;\n"

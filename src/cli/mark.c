@@ -59,8 +59,8 @@ const struct ct_command ct_command_mark = {
     .name = "mark",
     .summary = "mark this moment in a recording that runs",
     .synopsis = "[--json] [SESSION] [NAME]",
-    .about = "Makes a mark by hand: a window around now, as a rule (record --on) does. NAME says what for.\n"
-             "One word alone is a session where there is such a one, else a name.\n"
+    .about = "Makes a mark by hand: a window around now, as a rule does (record --on). NAME says what it is for.\n"
+             "A single word is a session if there is one of that name, else a name.\n"
              "\n" CT_WHICH_SESSION,
     .options = options,
     .closing = CT_SESSION_EXIT_CODES,

@@ -200,10 +200,10 @@ const struct ct_command ct_command_mcp = {
     .name = "mcp",
     .summary = "a server for coding agents (Model Context Protocol)",
     .synopsis = "[OPTION]...",
-    .about = "Speaks the Model Context Protocol on standard input and output, or by HTTP: an agent starts\n"
-             "programs, chooses what is recorded while they run, and asks. It ends when the client goes;\n"
-             "programs that it has started are ended then, and processes that it has attached to are released.\n"
-             "By HTTP that is so of each client's session, and the server goes on.\n",
+    .about = "Speaks the Model Context Protocol on standard input and output, or by HTTP. An agent starts\n"
+             "programs, chooses what is recorded while they run, and asks questions. The server ends when the\n"
+             "client goes. It then ends the programs that it has started, and releases the processes that it has\n"
+             "attached to. By HTTP this holds for each client's session, and the server goes on.\n",
     .options = options,
     .run = run,
 };

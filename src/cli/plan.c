@@ -272,10 +272,10 @@ const struct ct_command ct_command_plan = {
     .name = "plan",
     .summary = "show which functions of a file would be hooked, and how",
     .synopsis = "[OPTION]... FILE",
-    .about = "Reads the ELF file only; nothing is run. For each function: address, size, mode\n"
-             "(full: enter and return; enter: enter only; light: enter only, by choice), tactic, or\n"
-             "why it is left out. With --trace only what the patterns choose, and how many functions\n"
-             "each of them matches; FILE is taken for the program itself.\n",
+    .about = "Reads the ELF file only; nothing is run. Shows for each function its address, size, mode (full:\n"
+             "enter and return; enter: enter only; light: enter only, by choice) and tactic, or why it is left\n"
+             "out. With --trace it shows only what the patterns choose, and how many functions each of them\n"
+             "matches. FILE is taken for the program itself.\n",
     .options = options,
     .operands = CT_COMPLETE_FILE,
     .run = run_plan,

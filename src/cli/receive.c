@@ -132,13 +132,13 @@ const struct ct_command ct_command_receive = {
     .name = "receive",
     .summary = "the other end of record --to: a trace from another machine",
     .synopsis = "[OPTION]... -o DIR unix:PATH|tcp://HOST:PORT|nats://HOST:PORT/SUBJECT|-",
-    .about = "Waits for one `contrail record --to`, attach or send, or reads what it has written from standard\n"
-             "input (-) or a descriptor (fd:N), and writes it as a trace directory, which can be read while it\n"
-             "grows. Behind a NATS server there may be many receivers of the same; each asks for what it has\n"
-             "missed. Nothing is encrypted: over a network that others read, use a tunnel (ssh -L, stunnel).\n",
+    .about = "Waits for one `contrail record --to`, attach or send, and writes the trace that it sends as a\n"
+             "trace directory, which can be read while it grows. With - it reads what they have written from\n"
+             "standard input, with fd:N from a descriptor. With a NATS server there may be many receivers of the\n"
+             "same recording; each asks for what it has missed. Nothing is encrypted: over a network that others\n"
+             "read, use a tunnel (ssh -L, stunnel).\n",
     .options = options,
-    .closing = "contrail recover makes a trace readable to its end that stays incomplete.\n"
-               "Exits with 0 when all of the trace is there, by the checksums of its files; 1 when it\n"
-               "is not, 2 for wrong usage.\n",
+    .closing = "contrail recover makes a trace that stays incomplete readable to its end. Exits with 0 when all of\n"
+               "the trace is there, by the checksums of its files; 1 when it is not, 2 for wrong usage.\n",
     .run = run,
 };

@@ -172,16 +172,11 @@ const struct ct_command ct_command_recover = {
     .name = "recover",
     .summary = "make a trace of what a killed recording left",
     .synopsis = "[DIR|SESSION]",
-    .about = "When contrail is killed, what it had written stays. A recording with --last leaves its events\n"
+    .about = "Makes a readable trace of what a killed recording left. A recording with --last leaves its events\n"
              "in memory: they are written into its trace directory, and the memory is given back. Any other\n"
-             "trace gets the end that it lacks: parts of blocks at the ends of files go, whole ones stay.\n"
-             "\n"
-             "DIR is the trace directory, SESSION an id as contrail sessions showed it, or the process's\n"
-             "id; with neither it is the one recording with --last that was killed.\n"
-             "\n"
-             "Exits with 0, also when there was nothing to do; 1 when it could not be done, or the recording\n"
-             "goes on; 2 for wrong usage, also when nothing is named and there are several; 3 when there is\n"
-             "no such session.\n",
+             "trace gets the end that it lacks: incomplete blocks at the ends of files go, whole ones stay. DIR\n"
+             "is the trace directory, SESSION an id as contrail sessions showed it, or the process's id. With\n"
+             "neither it is the one recording with --last that was killed.\n",
     .operands = CT_COMPLETE_TRACE,
     .run = run_recover,
 };

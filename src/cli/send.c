@@ -67,8 +67,8 @@ const struct ct_command ct_command_send = {
     .about = "Sends the trace in DIR (default " CT_DEFAULT_TRACE "), whose recording is over. When record --to or\n"
              "attach --to was killed or could not send all, the receiver gets the rest.\n",
     .options = options,
-    .closing = "Exits with 0 when the receiver has confirmed all of it (down a pipe: when all was read); 1 when\n"
-               "not, 2 for wrong usage.\n",
+    .closing = "Exits with 0 when the receiver has confirmed all of it (down a pipe: when all was written); 1\n"
+               "when not, 2 for wrong usage.\n",
     .operands = CT_COMPLETE_TRACE,
     .run = run,
 };

@@ -94,6 +94,6 @@ const struct ct_command ct_command_sessions = {
     .synopsis = "[--json]",
     .about = "Shows all live sessions of this user: each contrail record and contrail attach is one.\n",
     .options = options,
-    .closing = "interval: of so many calls of light hooks one is recorded.\n",
+    .closing = "interval: of so many calls of light hooks one is recorded (the sampling interval).\n",
     .run = run_sessions,
 };

@@ -600,12 +600,11 @@ const struct ct_command ct_command_sql = {
     .name = "sql",
     .summary = "ask traces questions in SQL",
     .synopsis = "[OPTION]... [TRACE]... ['QUERY']",
-    .about = "Tables of the traces (default " CT_DEFAULT_TRACE ") and of the processes that were followed, for\n"
-             "SQLite's SQL: spans, functions, edges, threads, events and more; of instructions (contrail itrace)\n"
-             "steps, writes, changes, step_calls, blocks (docs/sql.md). Times are in ns.\n"
-             "TRACE@FROM..TO, TRACE@window:N and TRACE#TID are a piece, a window and a thread of one.\n"
-             "Without a query it asks for them on a terminal, and else reads them from standard input. Nothing\n"
-             "is written.\n",
+    .about = "Queries traces (default " CT_DEFAULT_TRACE ") and the processes that were followed by SQLite's SQL. The\n"
+             "tables are spans, functions, edges, threads, events and more; of instructions (contrail itrace)\n"
+             "steps, writes, changes, step_calls, blocks (docs/sql.md). Times are in ns. TRACE@FROM..TO,\n"
+             "TRACE@window:N and TRACE#TID are a piece, a window and a thread of a trace. Without a query it\n"
+             "asks for queries on a terminal, and else reads them from standard input. Nothing is written.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

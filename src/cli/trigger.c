@@ -109,8 +109,8 @@ const struct ct_command ct_command_trigger = {
     .synopsis = "[SESSION] add RULE\n"
                 "[SESSION] remove RULE\n"
                 "[SESSION] list",
-    .about = "Rules are those of record --on, in quotes: 'handle_request > 10ms'. The functions that a new\n"
-             "one is about are hooked in full; the process is stopped while hooks go in or out.\n"
+    .about = "Rules are those of record --on, in quotes: 'handle_request > 10ms'. The functions of a new rule\n"
+             "are hooked in full. The process is stopped while hooks go in or out.\n"
              "\n" CT_WHICH_SESSION,
     .options = options,
     .closing = CT_SESSION_EXIT_CODES,

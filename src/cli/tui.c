@@ -313,9 +313,9 @@ const struct ct_command ct_command_tui = {
     .summary = "a trace on the terminal: report, graph, replay and source side by side",
     .synopsis = "[OPTION]... [DIR]",
     .about = "Shows the trace in DIR (default " CT_DEFAULT_TRACE ") as a screen with keys (? shows them): calls and\n"
-             "times per function, who calls whom as a tree that is folded, the calls in time order, and the source\n"
-             "file of the function. It reads what it shows, by the index, so long traces will do, and those of a\n"
-             "recording that goes on.\n",
+             "times per function, who calls whom as a tree, the calls in time order, and the source file of the\n"
+             "function. It reads only what it shows, by the index, so it can show long traces, and recordings\n"
+             "that go on.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,
