@@ -150,7 +150,16 @@ def from_the_index(scene):
         file.seek(os.path.getsize(file.name) - 40)
         file.write(bytes(20))
     expect(scene.diff("--all", *traces) == plain, "a damaged index is believed")
-    return f"{plain['before']['events']:,} events"
+    index, query = os.path.join(traces[0], INDEX), "SELECT name, calls, total, self, p99 FROM functions ORDER BY id"
+    with_selves, rows = os.path.getsize(index), scene.run(scene.contrail, "sql", "--json", traces[0], query)
+    os.remove(index)
+    expect(scene.run(scene.contrail, "sql", "--json", traces[0], query) == rows, "without self times other sums")
+    without = os.path.getsize(index)
+    expect(without < with_selves, f"{without} bytes made by sql, {with_selves} by diff")
+    expect(scene.diff("--all", *traces) == plain and os.path.getsize(index) == with_selves, "diff did not add what it needs")
+    stamp = os.stat(index).st_mtime_ns
+    expect(scene.run(scene.contrail, "sql", "--json", traces[0], query) == rows and os.stat(index).st_mtime_ns == stamp, "sql made it again")
+    return f"{plain['before']['events']:,} events; its index {without:,} bytes, {with_selves:,} with self times"
 
 
 @case

@@ -3,10 +3,11 @@
  * The file of the index, spans.cti in the directory of the trace; docs/format.md has the same. Little endian; every
  * part begins at a multiple of 8. The granules' bytes have a CRC each, which is looked at when one is used.
  *
- *   header     below, 120 bytes
+ *   header     below, 144 bytes
  *   threads    below, 160 bytes each
  *   and where these say: granules (index_internal.h, 80 bytes), crossings (16), bytes of granules, the builder's state;
- *   statistics (stats_bytes.c), edges (edges.c) of threads without a tree, trees (trees.c)
+ *   statistics and, where they were asked for, self times (stats_bytes.c), edges (edges.c) of threads without a tree,
+ *   trees (trees.c)
  *
  * Nothing in it is believed: sizes and offsets are compared with the file's size, CRCs are checked, and each thread's
  * last block must be in the trace as it was. Read and not mapped: a file that is cut short meanwhile must not become a
@@ -30,7 +31,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 8u
+#define FILE_VERSION 9u
 
 struct piece {
   uint64_t offset, bytes;
@@ -49,9 +50,11 @@ struct file_header {
   uint64_t stats_bytes, edges_bytes; /* ... of so many bytes */
   struct piece trees;                /* likewise: the threads' trees, one after the other */
   uint64_t trees_bytes;
-  uint32_t trees_crc, reserved;
+  uint32_t trees_crc, selves_crc;
+  struct piece selves; /* likewise, of the functions of the statistics; of no bytes: there are none */
+  uint64_t selves_bytes;
 };
-static_assert(sizeof(struct file_header) == 120, "as in the file");
+static_assert(sizeof(struct file_header) == 144, "as in the file");
 
 enum { CHECKED_AT_ONCE = 128 << 10 };
 enum { WHOLE = 1, DAMAGED = 2, TREE_IS_SUMS = 4, ZSTD_LEVEL = 3, SUMS_MOST = 1 << 30 };
@@ -344,6 +347,17 @@ unpack(const struct ct_index *index, const struct piece *piece, uint64_t bytes, 
 }
 
 static int
+load_selves(const struct ct_index *index, const struct file_header *header, struct ct_index_sums *kept)
+{
+  uint32_t crc = 0;
+  uint8_t *selves = unpack(index, &header->selves, header->selves_bytes, &crc);
+  int code = selves == NULL || crc != header->selves_crc ? CT_EFORMAT : 0;
+  code = code == 0 ? ct_selves_take(&kept->stats, selves, header->selves_bytes) : code;
+  free(selves);
+  return code;
+}
+
+static int
 load_sums(struct ct_index *index, const struct file_header *header, struct ct_index_sums *kept)
 {
   uint32_t crc = 0;
@@ -425,7 +439,9 @@ load_parts(struct ct_index *index, unsigned parts, struct ct_index_sums *kept)
     }
   }
   int code = (parts & CT_INDEX_TREES) != 0 ? load_trees(index, &header) : 0;
-  return code == 0 && (parts & CT_INDEX_SUMS) != 0 ? load_sums(index, &header, kept) : code;
+  code = code == 0 && (parts & CT_INDEX_SUMS) != 0 ? load_sums(index, &header, kept) : code;
+  bool selves = (parts & CT_INDEX_SELVES) != 0 && header.selves.bytes != 0;
+  return code == 0 && selves ? load_selves(index, &header, kept) : code;
 }
 
 static bool
@@ -449,6 +465,9 @@ read_file(int fd, const struct ct_index *index, unsigned parts)
   bool ok = read_piece(fd, index, threads);
   if (parts & CT_INDEX_SUMS) {
     ok = ok && read_piece(fd, index, header.stats) && read_piece(fd, index, header.edges);
+  }
+  if (parts & CT_INDEX_SELVES) {
+    ok = ok && read_piece(fd, index, header.selves);
   }
   if (parts & CT_INDEX_TREES) {
     ok = ok && read_piece(fd, index, header.trees);
@@ -563,9 +582,10 @@ put_packed(struct storing *s, const struct ct_span_bytes *bytes, uint32_t *crc)
 static void
 put_sums(struct storing *s, const struct ct_index_sums *kept, struct file_header *header)
 {
-  struct ct_span_bytes stats = {0}, edges = {0};
-  if (ct_stats_put(&kept->stats, &stats) != 0 || ct_edges_put(&kept->edges, &edges) != 0 || stats.size > SUMS_MOST ||
-      edges.size > SUMS_MOST) {
+  struct ct_span_bytes stats = {0}, edges = {0}, selves = {0};
+  if (ct_stats_put(&kept->stats, &stats) != 0 || ct_edges_put(&kept->edges, &edges) != 0 ||
+      ct_selves_put(&kept->stats, &selves) != 0 || stats.size > SUMS_MOST || edges.size > SUMS_MOST ||
+      selves.size > SUMS_MOST) {
     s->failed = true;
   } else {
     header->stats_bytes = stats.size;
@@ -573,8 +593,13 @@ put_sums(struct storing *s, const struct ct_index_sums *kept, struct file_header
     header->stats = put_packed(s, &stats, &header->sums_crc);
     header->edges = put_packed(s, &edges, &header->sums_crc);
   }
+  if (!s->failed && kept->stats.selves != NULL) {
+    header->selves_bytes = selves.size;
+    header->selves = put_packed(s, &selves, &header->selves_crc);
+  }
   free(stats.data);
   free(edges.data);
+  free(selves.data);
 }
 
 static void

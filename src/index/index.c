@@ -117,17 +117,20 @@ kept_spans(const struct ct_index *index)
   return kept;
 }
 
+enum want { WHATEVER_IS_NEEDED, SELVES, TREES, IF_PRESENT, SUMS_IF_PRESENT, TREES_IF_PRESENT };
+
 /* What is missing of it is read, and written where that is worth it. */
 static int
-extend(struct ct_index *index, unsigned workers, const struct ct_view_progress *progress, struct ct_index_sums *kept,
-       struct ct_diag *diag)
+extend(struct ct_index *index, enum want want, unsigned workers, const struct ct_view_progress *progress,
+       struct ct_index_sums *kept, struct ct_diag *diag)
 {
   struct ct_index_sums tail;
   uint64_t before = kept_spans(index);
   if (ct_index_sums_init(&tail, index->trace) != 0) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
   }
-  index->keeps_selves = index->origin != CT_INDEX_FROM_FILE && !index->is_piece && ct_trace_is_complete(index->trace);
+  index->keeps_selves =
+      want == SELVES && index->origin != CT_INDEX_FROM_FILE && !index->is_piece && ct_trace_is_complete(index->trace);
   int code = index->keeps_selves && ct_stats_keep_selves(&kept->stats) != 0
                  ? ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace")
                  : ct_index_build(index, workers, progress, kept, &tail, diag);
@@ -147,8 +150,6 @@ free_tail:
   ct_index_sums_free(&tail);
   return code;
 }
-
-enum want { WHATEVER_IS_NEEDED, SELVES, TREES, IF_PRESENT, SUMS_IF_PRESENT, TREES_IF_PRESENT };
 
 /* There is enough for a file, and it can be written. */
 static bool
@@ -184,7 +185,7 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
 {
   struct ct_index_sums kept;
   unsigned parts = want == SUMS_IF_PRESENT                     ? CT_INDEX_SUMS
-                   : want == SELVES                            ? CT_INDEX_SUMS | CT_INDEX_TREES
+                   : want == SELVES                            ? CT_INDEX_SUMS | CT_INDEX_SELVES | CT_INDEX_TREES
                    : want == TREES || want == TREES_IF_PRESENT ? CT_INDEX_TREES
                                                                : CT_INDEX_ALL;
   int code = ct_index_sums_init(&kept, index->trace);
@@ -206,7 +207,7 @@ complete(struct ct_index *index, enum want want, unsigned workers, const struct 
     ct_fail(diag, code, "the index of the trace has changed");
     goto free_kept;
   }
-  if (!is_all_there(index) && (code = extend(index, workers, progress, &kept, diag)) != 0) {
+  if (!is_all_there(index) && (code = extend(index, want, workers, progress, &kept, diag)) != 0) {
     goto free_kept;
   }
   index->edges = kept.edges;

@@ -50,8 +50,8 @@ int ct_index_open_sums(struct ct_trace *trace, unsigned workers, const struct ct
                        struct ct_index **out, struct ct_diag *diag);
 /*
  * For who asks for statistics with self times (span/selves.h), edges, and the sums of threads, and for nothing else, of
- * a trace that is complete and has no range. A file that does not have them, since it grew while the recording went on,
- * is made anew. CT_ENOMEM, CT_ECANCELED, CT_EIO.
+ * a trace that is complete and has no range. A file that does not have them, since nobody has asked for them so far, is
+ * made anew. CT_ENOMEM, CT_ECANCELED, CT_EIO.
  */
 int ct_index_open_selves(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                          struct ct_index **out, struct ct_diag *diag);

@@ -126,7 +126,7 @@ struct ct_index {
   size_t edge_count;
   enum ct_index_origin origin;
   bool is_piece;     /* of the trace: it is none of its file */
-  bool keeps_selves; /* it is made of the whole trace at once, and its statistics have self times */
+  bool keeps_selves; /* it is made of the whole trace at once, with self times */
   uint64_t file_bytes;
   uint8_t *file;        /* as it was read; parts lie in it until they grow */
   int fd;               /* what of it is read when it is asked for; -1: nothing */
@@ -214,7 +214,8 @@ enum ct_index_parts {
   CT_INDEX_LISTS = 2,
   CT_INDEX_BLOBS = 4 /* with the lists */,
   CT_INDEX_TREES = 8,
-  CT_INDEX_ALL = 15
+  CT_INDEX_ALL = 15,
+  CT_INDEX_SELVES = 16 /* with the sums: self times, if it has them */
 };
 int ct_index_load(struct ct_index *index, unsigned parts, struct ct_index_sums *kept);
 /* The bytes of a granule are where it says, as they were written. 0 or CT_EFORMAT: the file has become another one. */
@@ -265,9 +266,13 @@ int ct_growing_tree_keep(struct ct_growing_tree *growing, struct ct_spans *spans
 int ct_growing_tree_fold(struct ct_growing_tree *growing, struct ct_spans *spans, struct ct_index_job *job);
 int ct_growing_tree_add_edges(const struct ct_growing_tree *growing, struct ct_edge_table *edges);
 
-/* stats_bytes.c: statistics as bytes. */
+/* stats_bytes.c: statistics as bytes, without self times. */
 int ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes);
 /* Adds what is in the bytes; CT_EFORMAT. */
 int ct_stats_take(struct ct_stats *stats, const uint8_t *bytes, size_t size);
+/* The self times of the functions that these statistics have; where there are none kept, no bytes. */
+int ct_selves_put(const struct ct_stats *stats, struct ct_span_bytes *bytes);
+/* Into statistics that were taken, which keep self times then; CT_EFORMAT. */
+int ct_selves_take(struct ct_stats *stats, const uint8_t *bytes, size_t size);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics of functions as bytes: varints. Time in gaps, lost events, how many functions, whether self times are
- * kept; for each function: id, points,
+ * Statistics of functions as bytes: varints. Time in gaps, lost events, how many functions; for each function: id,
+ * points,
  * total, self, least and most duration, untimed, orphans, passed over, counted, off, partial, before; a word with a bit
  * for each way of ending that occurs, and how often each; sum of the durations, how many buckets are not empty, and for
- * each its distance from the one before and its count. Where self times are kept (span/selves.h): shift of the batches,
+ * each its distance from the one before and its count.
+ *
+ * Self times (span/selves.h), of the same functions in the same order, are bytes of their own: shift of the batches,
  * how many, calls and ticks of each; then their sum and buckets likewise.
  */
 #include "index/index_internal.h"
@@ -96,9 +98,6 @@ put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
     }
   }
   put_histogram(p, fn->histogram);
-  if (stats->selves != NULL) {
-    put_selves(p, stats->selves[id]);
-  }
 }
 
 int
@@ -108,9 +107,18 @@ ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes)
   put(&p, stats->gap_ticks);
   put(&p, stats->lost);
   put(&p, stats->touched_count);
-  put(&p, stats->selves != NULL);
   for (uint32_t i = 0; i < stats->touched_count && !p.failed; i++) {
     put_function(&p, stats, stats->touched[i]);
+  }
+  return p.failed ? CT_ENOMEM : 0;
+}
+
+int
+ct_selves_put(const struct ct_stats *stats, struct ct_span_bytes *bytes)
+{
+  struct putting p = {.bytes = bytes};
+  for (uint32_t i = 0; stats->selves != NULL && i < stats->touched_count && !p.failed; i++) {
+    put_selves(&p, stats->selves[stats->touched[i]]);
   }
   return p.failed ? CT_ENOMEM : 0;
 }
@@ -194,9 +202,6 @@ take_function(struct ct_taking *t, struct ct_stats *stats)
     }
   }
   take_histogram(t, fn->histogram);
-  if (stats->selves != NULL) {
-    take_selves(t, stats, (uint32_t)id);
-  }
 }
 
 int
@@ -206,15 +211,18 @@ ct_stats_take(struct ct_stats *stats, const uint8_t *bytes, size_t size)
   stats->gap_ticks += ct_take(&t);
   stats->lost += ct_take(&t);
   uint64_t functions = ct_take(&t);
-  bool has_selves = ct_take(&t) != 0;
-  if (t.code != 0) {
-    return t.code;
-  }
-  if (has_selves) {
-    t.code = ct_stats_keep_selves(stats);
-  }
   for (; functions > 0 && t.code == 0; functions--) {
     take_function(&t, stats);
+  }
+  return t.code != 0 ? t.code : t.at != t.end ? CT_EFORMAT : 0;
+}
+
+int
+ct_selves_take(struct ct_stats *stats, const uint8_t *bytes, size_t size)
+{
+  struct ct_taking t = {.at = bytes, .end = bytes + size, .code = ct_stats_keep_selves(stats)};
+  for (uint32_t i = 0; i < stats->touched_count && t.code == 0; i++) {
+    take_selves(&t, stats, stats->touched[i]);
   }
   return t.code != 0 ? t.code : t.at != t.end ? CT_EFORMAT : 0;
 }
