@@ -31,7 +31,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 9u
+#define FILE_VERSION 10u
 
 struct piece {
   uint64_t offset, bytes;

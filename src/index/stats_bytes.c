@@ -1,19 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics of functions as bytes: varints. Time in gaps, lost events, how many functions; for each function: id,
- * points,
- * total, self, least and most duration, untimed, orphans, passed over, counted, off, partial, before; a word with a bit
- * for each way of ending that occurs, and how often each; sum of the durations, how many buckets are not empty, and for
- * each its distance from the one before and its count.
+ * Statistics of functions as bytes. Three columns of varints, for what is alike packs better together: how long the
+ * first two are, then functions, distances of buckets, counts of buckets.
+ *
+ * Functions: time in gaps, lost events, how many; for each: id less that of the one before, folded; a word (below) that
+ * says what there is; points; untimed, orphans, passed over, counted, partial, before; bits of the ways of ending that
+ * occur, and how often each; off; the sum of the durations; that less self, folded; total less the sum, folded. Where
+ * it has more or less than one call that is timed: how many buckets are not empty; if there are any, the least
+ * duration; the greatest one less that, folded. One call has the sum for both.
+ *
+ * Distances: of each bucket from the one before, the first one from that of the least duration. Counts: of each.
  *
  * Self times (span/selves.h), of the same functions in the same order, are bytes of their own: shift of the batches,
- * how many, calls and ticks of each; then their sum and buckets likewise.
+ * how many, calls and ticks of each; then their sum, how many buckets, and distance and count of each.
  */
 #include "index/index_internal.h"
 #include "index/take.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+enum { HAS_POINTS = 1, HAS_REST = 2, HAS_ENDS = 4, HAS_OFF = 8, HAS_MORE_TOTAL = 16, HAS_RANGE = 32 };
+enum { REST = 6 };
+
 struct putting {
   struct ct_span_bytes *bytes;
+  struct ct_span_bytes *distances, *counts; /* of buckets: the same, or columns of their own */
   uint64_t buckets;
   unsigned last;
   bool failed;
@@ -37,19 +49,23 @@ static void
 put_bucket(void *arg, unsigned bucket, uint64_t count)
 {
   struct putting *p = arg;
-  put(p, bucket - p->last);
-  put(p, count);
+  p->failed |= ct_span_bytes_put(p->distances, bucket - p->last) != 0 || ct_span_bytes_put(p->counts, count) != 0;
   p->last = bucket;
 }
 
-static void
-put_histogram(struct putting *p, const struct ct_histogram *histogram)
+static uint64_t
+buckets_of(struct putting *p, const struct ct_histogram *histogram)
 {
-  put(p, histogram->sum);
-  p->buckets = p->last = 0;
+  p->buckets = 0;
   ct_histogram_each(histogram, count_bucket, p);
-  put(p, p->buckets);
-  ct_histogram_each(histogram, put_bucket, p);
+  return p->buckets;
+}
+
+static unsigned
+bucket_of(uint64_t value)
+{
+  unsigned block = ct_histogram_block(value);
+  return block * CT_HISTOGRAM_BUCKETS + ct_histogram_bucket(value, block);
 }
 
 static void
@@ -63,32 +79,18 @@ put_selves(struct putting *p, const struct ct_selves *selves)
     put(p, batches->list[i].calls);
     put(p, batches->list[i].ticks);
   }
-  put_histogram(p, selves != NULL ? &selves->histogram : &none.histogram);
+  const struct ct_histogram *histogram = selves != NULL ? &selves->histogram : &none.histogram;
+  put(p, histogram->sum);
+  put(p, buckets_of(p, histogram));
+  p->last = 0;
+  ct_histogram_each(histogram, put_bucket, p);
 }
 
 static void
-put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
+put_ends(struct putting *p, const uint64_t *unwound)
 {
-  const struct ct_fn_stats *fn = &stats->fns[id];
-  const uint64_t *unwound = stats->unwound[id];
-  const uint64_t numbers[] = {id < stats->fn_count ? id : UINT32_MAX,
-                              fn->points,
-                              fn->total_ticks,
-                              fn->self_ticks,
-                              fn->min_ticks,
-                              fn->max_ticks,
-                              fn->untimed,
-                              fn->orphans,
-                              stats->passed_over[id],
-                              stats->counted[id],
-                              stats->off[id],
-                              stats->partial[id],
-                              stats->before[id]};
-  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-    put(p, numbers[i]);
-  }
   uint64_t ends = 0;
-  for (int end = 0; unwound != NULL && end < CT_SPAN_ENDS; end++) {
+  for (int end = 0; end < CT_SPAN_ENDS; end++) {
     ends |= unwound[end] != 0 ? 1ull << end : 0;
   }
   put(p, ends);
@@ -97,26 +99,101 @@ put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
       put(p, unwound[end]);
     }
   }
-  put_histogram(p, fn->histogram);
+}
+
+/* The durations of a function, where they are not one. */
+static void
+put_durations(struct putting *p, const struct ct_fn_stats *fn)
+{
+  uint64_t buckets = buckets_of(p, fn->histogram), least = buckets != 0 ? fn->min_ticks : 0;
+  put(p, buckets);
+  if (buckets != 0) {
+    put(p, least);
+  }
+  put(p, ct_folded(fn->max_ticks - least));
+  p->last = bucket_of(least);
+  ct_histogram_each(fn->histogram, put_bucket, p);
+}
+
+static void
+put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
+{
+  const struct ct_fn_stats *fn = &stats->fns[id];
+  const uint64_t *unwound = stats->unwound[id];
+  const uint64_t rest[REST] = {fn->untimed,        fn->orphans,        stats->passed_over[id],
+                               stats->counted[id], stats->partial[id], stats->before[id]};
+  uint64_t sum = fn->histogram->sum;
+  bool is_one = fn->histogram->count == 1 && fn->min_ticks == sum && fn->max_ticks == sum;
+  unsigned word = (fn->points != 0 ? HAS_POINTS : 0u) | (unwound != NULL ? HAS_ENDS : 0u) |
+                  (stats->off[id] != 0 ? HAS_OFF : 0u) | (fn->total_ticks != sum ? HAS_MORE_TOTAL : 0u) |
+                  (is_one ? 0u : HAS_RANGE);
+  for (int i = 0; i < REST; i++) {
+    word |= rest[i] != 0 ? HAS_REST : 0u;
+  }
+  put(p, word);
+  if (word & HAS_POINTS) {
+    put(p, fn->points);
+  }
+  for (int i = 0; i < REST && word & HAS_REST; i++) {
+    put(p, rest[i]);
+  }
+  if (word & HAS_ENDS) {
+    put_ends(p, unwound);
+  }
+  if (word & HAS_OFF) {
+    put(p, stats->off[id]);
+  }
+  put(p, sum);
+  put(p, ct_folded(sum - fn->self_ticks));
+  if (word & HAS_MORE_TOTAL) {
+    put(p, ct_folded(fn->total_ticks - sum));
+  }
+  if (word & HAS_RANGE) {
+    put_durations(p, fn);
+  }
+}
+
+static bool
+append(struct ct_span_bytes *bytes, const struct ct_span_bytes *more)
+{
+  if (ct_span_bytes_reserve(bytes, more->size + 1) != 0) {
+    return false;
+  }
+  if (more->size != 0) {
+    memcpy(bytes->data + bytes->size, more->data, more->size);
+    bytes->size += more->size;
+  }
+  return true;
 }
 
 int
 ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes)
 {
-  struct putting p = {.bytes = bytes};
+  struct ct_span_bytes functions = {0}, distances = {0}, counts = {0};
+  struct putting p = {.bytes = &functions, .distances = &distances, .counts = &counts};
   put(&p, stats->gap_ticks);
   put(&p, stats->lost);
   put(&p, stats->touched_count);
-  for (uint32_t i = 0; i < stats->touched_count && !p.failed; i++) {
+  for (uint32_t i = 0, before = 0; i < stats->touched_count && !p.failed; i++) {
+    uint32_t id = stats->touched[i] < stats->fn_count ? stats->touched[i] : UINT32_MAX;
+    put(&p, ct_folded((uint64_t)id - before));
     put_function(&p, stats, stats->touched[i]);
+    before = id;
   }
+  p.bytes = bytes;
+  put(&p, functions.size);
+  put(&p, distances.size);
+  p.failed = p.failed || !append(bytes, &functions) || !append(bytes, &distances) || !append(bytes, &counts);
+  free(functions.data);
+  free(distances.data);
+  free(counts.data);
   return p.failed ? CT_ENOMEM : 0;
 }
 
 int
 ct_selves_put(const struct ct_stats *stats, struct ct_span_bytes *bytes)
 {
-  struct putting p = {.bytes = bytes};
+  struct putting p = {.bytes = bytes, .distances = bytes, .counts = bytes};
   for (uint32_t i = 0; stats->selves != NULL && i < stats->touched_count && !p.failed; i++) {
     put_selves(&p, stats->selves[stats->touched[i]]);
   }
@@ -125,16 +202,17 @@ ct_selves_put(const struct ct_stats *stats, struct ct_span_bytes *bytes)
 
 /* ---- and back ---- */
 
+/* So many buckets, the first one's distance from that one. */
 static void
-take_histogram(struct ct_taking *t, struct ct_histogram *histogram)
+take_buckets(struct ct_taking *distances, struct ct_taking *counts, uint64_t buckets, uint64_t bucket,
+             struct ct_histogram *histogram)
 {
-  histogram->sum += ct_take(t);
-  uint64_t bucket = 0;
-  for (uint64_t buckets = ct_take(t); buckets > 0 && t->code == 0; buckets--) {
-    bucket += ct_take(t);
-    uint64_t count = ct_take(t);
-    if (t->code == 0 && (bucket > UINT32_MAX || ct_histogram_add_many(histogram, (unsigned)bucket, count) != 0)) {
-      t->code = CT_EFORMAT;
+  for (; buckets > 0 && distances->code == 0 && counts->code == 0; buckets--) {
+    bucket += ct_take(distances);
+    uint64_t count = ct_take(counts);
+    bool ok = distances->code == 0 && counts->code == 0 && bucket <= UINT32_MAX;
+    if (!ok || ct_histogram_add_many(histogram, (unsigned)bucket, count) != 0) {
+      distances->code = CT_EFORMAT;
     }
   }
 }
@@ -160,39 +238,27 @@ take_selves(struct ct_taking *t, struct ct_stats *stats, uint32_t id)
     t->code = CT_ENOMEM;
     return;
   }
-  take_histogram(t, selves != NULL ? &selves->histogram : &none);
+  struct ct_histogram *histogram = selves != NULL ? &selves->histogram : &none;
+  histogram->sum += ct_take(t);
+  uint64_t buckets = ct_take(t);
+  take_buckets(t, t, buckets, 0, histogram);
   ct_histogram_destroy(&none);
   if (selves != NULL) {
     selves->batches = batches;
   }
 }
 
+struct taking_stats {
+  struct ct_taking functions, distances, counts;
+  struct ct_stats *stats;
+};
+
 static void
-take_function(struct ct_taking *t, struct ct_stats *stats)
+take_ends(struct ct_taking *t, struct ct_stats *stats, uint32_t id)
 {
-  uint64_t id = ct_take(t);
-  id = id == UINT32_MAX ? stats->fn_count : id; /* of all that are not in the table */
-  struct ct_fn_stats *fn = t->code == 0 && id <= stats->fn_count ? ct_stats_touch(stats, (uint32_t)id) : NULL;
-  if (fn == NULL) {
-    t->code = t->code != 0 ? t->code : CT_EFORMAT;
-    return;
-  }
-  fn->points += ct_take(t);
-  fn->total_ticks += ct_take(t);
-  fn->self_ticks += ct_take(t);
-  uint64_t min = ct_take(t), max = ct_take(t);
-  fn->min_ticks = min < fn->min_ticks ? min : fn->min_ticks;
-  fn->max_ticks = max > fn->max_ticks ? max : fn->max_ticks;
-  fn->untimed += ct_take(t);
-  fn->orphans += ct_take(t);
-  stats->passed_over[id] += ct_take(t);
-  stats->counted[id] += ct_take(t);
-  stats->off[id] += ct_take(t);
-  stats->partial[id] += ct_take(t);
-  stats->before[id] += ct_take(t);
   uint64_t ends = ct_take(t);
-  uint64_t *unwound = ends != 0 ? ct_stats_unwound(stats, (uint32_t)id) : NULL;
-  if (ends >> CT_SPAN_ENDS != 0 || (ends != 0 && unwound == NULL)) {
+  uint64_t *unwound = t->code == 0 ? ct_stats_unwound(stats, id) : NULL;
+  if (ends >> CT_SPAN_ENDS != 0 || unwound == NULL) {
     t->code = CT_EFORMAT;
     return;
   }
@@ -201,20 +267,84 @@ take_function(struct ct_taking *t, struct ct_stats *stats)
       unwound[end] += ct_take(t);
     }
   }
-  take_histogram(t, fn->histogram);
+}
+
+/* Its durations: of one call the sum, or as put_durations has them. */
+static void
+take_durations(struct taking_stats *s, struct ct_fn_stats *fn, uint64_t word, uint64_t sum)
+{
+  struct ct_taking *t = &s->functions;
+  uint64_t buckets = word & HAS_RANGE ? ct_take(t) : 1, least = 0, greatest = sum;
+  if (word & HAS_RANGE) {
+    least = buckets != 0 ? ct_take(t) : 0;
+    greatest = least + ct_unfolded(ct_take(t));
+    take_buckets(&s->distances, &s->counts, buckets, bucket_of(least), fn->histogram);
+  } else {
+    least = sum;
+    t->code = t->code == 0 ? ct_histogram_add_many(fn->histogram, bucket_of(sum), 1) : t->code;
+  }
+  fn->histogram->sum += sum;
+  fn->min_ticks = buckets != 0 && least < fn->min_ticks ? least : fn->min_ticks;
+  fn->max_ticks = greatest > fn->max_ticks ? greatest : fn->max_ticks;
+}
+
+static void
+take_function(struct taking_stats *s, uint64_t id)
+{
+  struct ct_taking *t = &s->functions;
+  struct ct_stats *stats = s->stats;
+  struct ct_fn_stats *fn = t->code == 0 && id <= stats->fn_count ? ct_stats_touch(stats, (uint32_t)id) : NULL;
+  if (fn == NULL) {
+    t->code = t->code != 0 ? t->code : CT_EFORMAT;
+    return;
+  }
+  uint64_t word = ct_take(t), rest[REST] = {0};
+  fn->points += word & HAS_POINTS ? ct_take(t) : 0;
+  for (int i = 0; i < REST && word & HAS_REST; i++) {
+    rest[i] = ct_take(t);
+  }
+  fn->untimed += rest[0];
+  fn->orphans += rest[1];
+  stats->passed_over[id] += rest[2];
+  stats->counted[id] += rest[3];
+  stats->partial[id] += rest[4];
+  stats->before[id] += rest[5];
+  if (word & HAS_ENDS) {
+    take_ends(t, stats, (uint32_t)id);
+  }
+  stats->off[id] += word & HAS_OFF ? ct_take(t) : 0;
+  uint64_t sum = ct_take(t);
+  fn->self_ticks += sum - ct_unfolded(ct_take(t));
+  fn->total_ticks += sum + (word & HAS_MORE_TOTAL ? ct_unfolded(ct_take(t)) : 0);
+  take_durations(s, fn, word, sum);
+}
+
+static bool
+is_at_end(const struct ct_taking *t)
+{
+  return t->code == 0 && t->at == t->end;
 }
 
 int
 ct_stats_take(struct ct_stats *stats, const uint8_t *bytes, size_t size)
 {
-  struct ct_taking t = {.at = bytes, .end = bytes + size};
-  stats->gap_ticks += ct_take(&t);
-  stats->lost += ct_take(&t);
-  uint64_t functions = ct_take(&t);
-  for (; functions > 0 && t.code == 0; functions--) {
-    take_function(&t, stats);
+  struct ct_taking head = {.at = bytes, .end = bytes + size};
+  uint64_t first = ct_take(&head), second = ct_take(&head), id = 0;
+  size_t left = (size_t)(head.end - head.at);
+  if (head.code != 0 || first > left || second > left - first) {
+    return CT_EFORMAT;
   }
-  return t.code != 0 ? t.code : t.at != t.end ? CT_EFORMAT : 0;
+  struct taking_stats s = {.functions = {.at = head.at, .end = head.at + first},
+                           .distances = {.at = head.at + first, .end = head.at + first + second},
+                           .counts = {.at = head.at + first + second, .end = head.end},
+                           .stats = stats};
+  stats->gap_ticks += ct_take(&s.functions);
+  stats->lost += ct_take(&s.functions);
+  for (uint64_t functions = ct_take(&s.functions); functions > 0 && s.functions.code == 0; functions--) {
+    id += ct_unfolded(ct_take(&s.functions));
+    take_function(&s, id != UINT32_MAX ? id : stats->fn_count); /* of all that are not in the table */
+  }
+  return is_at_end(&s.functions) && is_at_end(&s.distances) && is_at_end(&s.counts) ? 0 : CT_EFORMAT;
 }
 
 int
