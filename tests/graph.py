@@ -417,7 +417,7 @@ QUESTIONS = (("graph", "--min-share", "0", "--depth", "0"), ("graph", "--per-thr
              *(("report", "--by", what, "--limit", "0") for what in ("function", "module", "file", "thread", "process", "class")),
              ("report", "--by", "module", "--sort", "off", "--module", "graph"), ("graph", "--module", "libc*"))
 BLOCK_FILE_HEADER, BLOCK_HEADER = 64, 128  # of a thread's events (docs/format.md)
-TREE_BYTES = (144, 160, 152)  # of the threads in spans.cti: where the first begins, how long each is, where in it this is
+TREE_BYTES = (144, 176, 152)  # of the threads in spans.cti: where the first begins, how long each is, where in it this is
 SUMS_ONLY = 4  # of the flags, at 4: what it has are the sums of a tree that was too large
 
 

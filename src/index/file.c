@@ -4,8 +4,9 @@
  * part begins at a multiple of 8. The granules' bytes have a CRC each, which is looked at when one is used.
  *
  *   header     below, 144 bytes
- *   threads    below, 160 bytes each
- *   and where these say: granules (index_internal.h, 80 bytes), crossings (16), bytes of granules, the builder's state;
+ *   threads    below, 176 bytes each
+ *   and where these say: granules (index_internal.h, 80 bytes), crossings (16), bytes of granules in frames,
+ *   frames (8), the builder's state;
  *   statistics and, where they were asked for, self times (stats_bytes.c), edges (edges.c) of threads without a tree,
  *   trees (trees.c)
  *
@@ -31,7 +32,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 10u
+#define FILE_VERSION 11u
 
 struct piece {
   uint64_t offset, bytes;
@@ -56,7 +57,11 @@ struct file_header {
 };
 static_assert(sizeof(struct file_header) == 144, "as in the file");
 
-enum { CHECKED_AT_ONCE = 128 << 10 };
+enum {
+  CHECKED_AT_ONCE = 128 << 10,
+  PACKED_MOST = 4 << 20, /* bytes of granules: of a thread that has more they are not packed, to be read sooner */
+  PACKS_TO = 1024,       /* and not to less than this part, or they are not of a granule */
+};
 enum { WHOLE = 1, DAMAGED = 2, TREE_IS_SUMS = 4, ZSTD_LEVEL = 3, SUMS_MOST = 1 << 30 };
 struct file_thread {
   uint32_t index; /* N of thread_N */
@@ -69,8 +74,15 @@ struct file_thread {
   uint64_t spans, events, lost;
   struct piece granules, crossings, blob, state;
   uint64_t tree_bytes;
+  uint32_t frames_crc, reserved;
+  uint64_t blob_bytes; /* of granules, unpacked */
 };
-static_assert(sizeof(struct file_thread) == 160, "as in the file");
+static_assert(sizeof(struct file_thread) == 176, "as in the file");
+
+/* Of CT_GRANULES_READ granules each, in front of them. */
+struct file_frame {
+  uint32_t bytes, crc; /* as they are in the file */
+};
 
 void
 ct_index_part_free(struct ct_index_part *part)
@@ -85,6 +97,7 @@ ct_index_part_free(struct ct_index_part *part)
     free(part->blob);
   }
   free((void *)part->is_read);
+  free(part->frames);
   *part = (struct ct_index_part){0};
 }
 
@@ -161,46 +174,87 @@ granules_ok(const struct ct_index_part *part)
   return true;
 }
 
-/* All bytes of the granules, through a buffer that a cache holds: to have them in memory costs several times as much.
- */
+static uint64_t
+frames_of(uint64_t granules)
+{
+  return (granules + CT_GRANULES_READ - 1) / CT_GRANULES_READ;
+}
+
+/* Where the frames are, whose table is in front of them in their piece. */
 static int
-check_blob(const struct ct_index *index, const struct ct_index_part *part)
+load_frames(const struct ct_index *index, struct ct_index_part *part, const struct file_thread *record)
+{
+  uint64_t count = frames_of(part->granule_count), table = count * sizeof(struct file_frame), stored;
+  if (piece_of(index, &record->blob, 1, &stored) == NULL || table > stored ||
+      record->blob_bytes / PACKS_TO > stored - table) {
+    return CT_EFORMAT;
+  }
+  struct file_frame *frames = malloc(table + 1);
+  part->frames = calloc(count + 1, sizeof(*part->frames));
+  part->is_read = calloc(count + 1, sizeof(*part->is_read));
+  part->blob = malloc(record->blob_bytes + 1);
+  part->blob_capacity = part->blob != NULL ? record->blob_bytes + 1 : 0;
+  int code = frames == NULL || part->frames == NULL || part->is_read == NULL || part->blob == NULL ? CT_ENOMEM : 0;
+  if (code == 0 && (ct_read_at(index->fd, frames, table, record->blob.offset) != table ||
+                    ct_crc32c(0, frames, table) != record->frames_crc)) {
+    code = CT_EFORMAT;
+  }
+  uint64_t at = table;
+  for (uint64_t i = 0; i < count && code == 0; i++) {
+    part->frames[i] = (struct ct_index_frame){record->blob.offset + at, frames[i].bytes, frames[i].crc};
+    at += frames[i].bytes;
+    code = at <= stored ? 0 : CT_EFORMAT;
+  }
+  free(frames);
+  return code;
+}
+
+/* All frames, through a buffer that a cache holds: to have them in memory costs several times as much. */
+static int
+check_frames(const struct ct_index *index, const struct ct_index_part *part)
 {
   uint8_t *buffer = malloc(CHECKED_AT_ONCE);
-  uint64_t at = 0, offset = (uint64_t)(part->blob - index->file), granule = 0, left = 0;
-  uint32_t crc = 0;
   int code = buffer == NULL ? CT_ENOMEM : 0;
-  while (code == 0 && at < part->blob_bytes) {
-    uint64_t got = part->blob_bytes - at < CHECKED_AT_ONCE ? part->blob_bytes - at : CHECKED_AT_ONCE;
-    code = ct_read_at(index->fd, buffer, got, offset + at) == got ? 0 : CT_EFORMAT;
-    for (uint64_t i = 0; code == 0 && i < got && granule < part->granule_count;) {
-      const struct ct_granule *g = &part->granules[granule];
-      left = left != 0 ? left : (uint64_t)g->state_bytes + g->function_bytes + g->long_bytes;
-      uint64_t some = left < got - i ? left : got - i;
-      crc = ct_crc32c(crc, buffer + i, some);
-      left -= some;
-      i += some;
-      if (left == 0) {
-        code = crc == g->crc ? 0 : CT_EFORMAT;
-        crc = 0;
-        granule++;
-      }
+  for (uint64_t i = 0; i < frames_of(part->granule_count) && code == 0; i++) {
+    const struct ct_index_frame *frame = &part->frames[i];
+    uint32_t crc = 0;
+    for (uint64_t at = 0, some; at < frame->bytes && code == 0; at += some) {
+      some = frame->bytes - at < CHECKED_AT_ONCE ? frame->bytes - at : CHECKED_AT_ONCE;
+      code = ct_read_at(index->fd, buffer, some, frame->offset + at) == some ? 0 : CT_EFORMAT;
+      crc = ct_crc32c(crc, buffer, some);
     }
-    at += got;
+    code = code == 0 && crc != frame->crc ? CT_EFORMAT : code;
   }
   free(buffer);
   return code;
 }
 
+/* Of so many bytes, packed or not, into their place. */
+static int
+read_frame(int fd, const struct ct_index_frame *frame, uint8_t *to, uint64_t bytes)
+{
+  if (frame->bytes == bytes) {
+    return ct_read_at(fd, to, bytes, frame->offset) == bytes ? 0 : CT_EFORMAT;
+  }
+  uint8_t *packed = malloc((size_t)frame->bytes + 1);
+  if (packed == NULL) {
+    return CT_ENOMEM;
+  }
+  bool ok = ct_read_at(fd, packed, frame->bytes, frame->offset) == frame->bytes &&
+            ZSTD_decompress(to, bytes, packed, frame->bytes) == bytes;
+  free(packed);
+  return ok ? 0 : CT_EFORMAT;
+}
+
 /* They are as they were when the file was opened, or it is an error. */
 static int
-fetch(const struct ct_index *index, const struct ct_index_part *part, uint64_t first, uint64_t end)
+fetch(const struct ct_index *index, const struct ct_index_part *part, uint64_t number)
 {
+  uint64_t first = number * CT_GRANULES_READ, end = first + CT_GRANULES_READ;
   end = end < part->granule_count ? end : part->granule_count;
   uint64_t from = part->granules[first].blob,
            to = end < part->granule_count ? part->granules[end].blob : part->blob_bytes;
-  uint8_t *bytes = part->blob + from;
-  int code = ct_read_at(index->fd, bytes, to - from, (uint64_t)(bytes - index->file)) == to - from ? 0 : CT_EFORMAT;
+  int code = read_frame(index->fd, &part->frames[number], part->blob + from, to - from);
   for (uint64_t i = first; i < end && code == 0; i++) {
     const struct ct_granule *g = &part->granules[i];
     size_t size = (size_t)g->state_bytes + g->function_bytes + g->long_bytes;
@@ -220,7 +274,7 @@ ct_granule_fetch(const struct ct_index *index, const struct ct_index_part *part,
   pthread_mutex_lock(lock);
   int code = 0;
   if (atomic_load_explicit(&part->is_read[number], memory_order_relaxed) == 0) { /* relaxed: written under the lock */
-    code = fetch(index, part, number * CT_GRANULES_READ, (number + 1) * CT_GRANULES_READ);
+    code = fetch(index, part, number);
     atomic_store_explicit(&part->is_read[number], code == 0, memory_order_release);
   }
   pthread_mutex_unlock(lock);
@@ -233,8 +287,8 @@ ct_index_fetch_all(struct ct_index *index)
   int code = 0;
   for (uint32_t i = 0; i < index->thread_count && code == 0; i++) {
     struct ct_index_part *part = &index->threads[i].part;
-    if (part->is_read != NULL && part->granule_count != 0) {
-      code = fetch(index, part, 0, part->granule_count);
+    for (uint64_t k = 0; part->is_read != NULL && k < frames_of(part->granule_count) && code == 0; k++) {
+      code = fetch(index, part, k);
     }
     free((void *)part->is_read);
     part->is_read = NULL;
@@ -272,9 +326,9 @@ load_lists(const struct ct_index *index, struct ct_index_thread *thread, unsigne
   uint64_t state_bytes;
   part->granules = (void *)piece_of(index, &record->granules, sizeof(*part->granules), &part->granule_count);
   part->crossings = (void *)piece_of(index, &record->crossings, sizeof(*part->crossings), &part->crossing_count);
-  part->blob = piece_of(index, &record->blob, 1, &part->blob_bytes);
+  part->blob_bytes = record->blob_bytes;
   const uint8_t *state = piece_of(index, &record->state, 1, &state_bytes);
-  if (part->granules == NULL || part->crossings == NULL || part->blob == NULL || state == NULL) {
+  if (part->granules == NULL || part->crossings == NULL || state == NULL) {
     return CT_EFORMAT;
   }
   uint32_t crc = ct_crc32c(0, part->granules, record->granules.bytes);
@@ -284,8 +338,8 @@ load_lists(const struct ct_index *index, struct ct_index_thread *thread, unsigne
     return CT_EFORMAT;
   }
   if (parts & CT_INDEX_BLOBS) {
-    part->is_read = calloc(part->granule_count / CT_GRANULES_READ + 1, sizeof(*part->is_read));
-    int code = part->is_read == NULL ? CT_ENOMEM : check_blob(index, part);
+    int code = load_frames(index, part, record);
+    code = code == 0 ? check_frames(index, part) : code;
     if (code != 0) {
       return code;
     }
@@ -535,6 +589,55 @@ put_piece(struct storing *s, const void *data, uint64_t bytes)
   return piece;
 }
 
+/* Bytes of granules, packed where that is asked for and makes them fewer. */
+static struct file_frame
+put_frame(struct storing *s, const uint8_t *bytes, size_t size, bool packs)
+{
+  size_t most = ZSTD_compressBound(size), stored = size;
+  void *packed = packs ? malloc(most) : NULL;
+  if (packed != NULL) {
+    stored = ZSTD_compress(packed, most, bytes, size, ZSTD_LEVEL);
+  }
+  bool is_packed = packed != NULL && !ZSTD_isError(stored) && stored < size;
+  const void *data = is_packed ? packed : bytes;
+  stored = is_packed ? stored : size;
+  struct file_frame frame = {(uint32_t)stored, ct_crc32c(0, data, stored)};
+  s->failed |= stored > UINT32_MAX || (stored != 0 && fwrite(data, 1, stored, s->out) != stored);
+  s->at += stored;
+  free(packed);
+  return frame;
+}
+
+/* The bytes of granules that are for good: a table of frames, and these, one after the other. */
+static void
+put_blob(struct storing *s, const struct ct_index_thread *thread, struct file_thread *record)
+{
+  const struct ct_index_part *part = &thread->part;
+  uint64_t count = frames_of(thread->kept_granules), table = count * sizeof(struct file_frame), begin = s->at;
+  struct file_frame *frames = calloc(count + 1, sizeof(*frames));
+  if (frames == NULL || s->failed) {
+    s->failed = true;
+    free(frames);
+    return;
+  }
+  put_piece(s, frames, table); /* room for it */
+  for (uint64_t i = 0; i < count && !s->failed; i++) {
+    uint64_t end = (i + 1) * CT_GRANULES_READ, from = part->granules[i * CT_GRANULES_READ].blob;
+    uint64_t to = end < thread->kept_granules ? part->granules[end].blob : thread->kept_blob;
+    frames[i] = put_frame(s, part->blob + from, to - from, thread->kept_blob <= PACKED_MOST);
+  }
+  record->blob = (struct piece){begin, s->at - begin};
+  record->blob_bytes = thread->kept_blob;
+  record->frames_crc = ct_crc32c(0, frames, table);
+  static const uint8_t zeros[8];
+  uint64_t padding = (0 - s->at) & 7;
+  s->failed |= fwrite(zeros, 1, padding, s->out) != padding;
+  s->at += padding;
+  s->failed |= fseeko(s->out, (off_t)begin, SEEK_SET) != 0 || fwrite(frames, 1, table, s->out) != table ||
+               fseeko(s->out, (off_t)s->at, SEEK_SET) != 0;
+  free(frames);
+}
+
 static void
 put_thread(struct storing *s, const struct ct_index *index, uint32_t number, struct file_thread *record)
 {
@@ -556,7 +659,7 @@ put_thread(struct storing *s, const struct ct_index *index, uint32_t number, str
                                  .preempted = index->keeps_selves ? thread->preempted : 0};
   record->granules = put_piece(s, part->granules, thread->kept_granules * sizeof(*part->granules));
   record->crossings = put_piece(s, part->crossings, thread->kept_crossings * sizeof(*part->crossings));
-  record->blob = put_piece(s, part->blob, thread->kept_blob);
+  put_blob(s, thread, record);
   record->state = put_piece(s, thread->end_state.data, thread->end_state.size);
   uint32_t crc = ct_crc32c(0, part->granules, record->granules.bytes);
   crc = ct_crc32c(crc, part->crossings, record->crossings.bytes);

@@ -78,6 +78,13 @@ struct ct_crossing {
 };
 static_assert(sizeof(struct ct_crossing) == 16, "as in the file");
 
+/* The bytes of CT_GRANULES_READ granules in the file: as they are if that is how many they are, or one zstd frame. */
+struct ct_index_frame {
+  uint64_t offset;
+  uint32_t bytes;
+  uint32_t crc;
+};
+
 /* Arrays that grow, or lie in the file as it was read (capacity 0). */
 struct ct_index_part {
   struct ct_granule *granules;
@@ -87,6 +94,7 @@ struct ct_index_part {
   uint64_t granule_capacity, crossing_capacity, blob_capacity;
   /* Of the blob's granules, CT_GRANULES_READ at a time: they have been read from the file. NULL: all are there. */
   _Atomic uint8_t *is_read;
+  struct ct_index_frame *frames; /* where they are in it */
 };
 
 struct ct_index_thread {
