@@ -482,7 +482,7 @@ def steps_cancelled_while_waiting(scene):
     end, and do not make the rest."""
     client = Client(scene, environment={"CONTRAIL_TEST_SHARE_MS": "1500"})  # the others are slower by that, for each block
     made = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=50000"), limit_s=60)
-    question = {"action": "last_write", "what": "0x1000:8", "recording": made["recording"]}
+    question = {"action": "steps", "function": "flush_all", "recording": made["recording"]}
     threads, spent, ticks = (lambda: len(os.listdir(f"/proc/{client.server.pid}/task"))), [], []
     for is_cancelled in (False, True):
         for index in glob.glob(os.path.join(made["recording"], "*.index")):

@@ -292,16 +292,6 @@ take_event(struct ct_steps_cursor *c, const struct ct_record *record)
   }
 }
 
-static void
-forget_all(struct ct_steps_state *state)
-{
-  state->unknown = 0xffff;
-  state->cpu.unknown = CT_FLAGS_SIX;
-  state->rip_unknown = true;
-  state->masks_known = 0;
-  memset(state->vectors_known, 0, sizeof(state->vectors_known));
-}
-
 /* An instruction that was executed where it is; the state after it follows. */
 static const struct ct_steps_step *
 take_step(struct ct_steps_cursor *c, const struct ct_record *record)
@@ -338,7 +328,7 @@ take_step(struct ct_steps_cursor *c, const struct ct_record *record)
     c->where.at += after.bytes;
   } while (!known);
   if (!known) {
-    forget_all(state);
+    ct_steps_forget_all(state);
   }
   return step;
 }

@@ -167,13 +167,18 @@ ct_steps_index_open(struct ct_steps_reader *reader, struct ct_steps_index **out)
   return 0;
 }
 
+bool
+ct_steps_index_is_due(const struct ct_steps_reader *reader, size_t block, uint64_t read)
+{
+  enum { MANY = 30000, LONG_BLOCK = 4 * CT_INDEX_CHUNK };
+  return read > MANY || ct_steps_reader_place(reader, block)->steps > LONG_BLOCK;
+}
+
 int
 ct_steps_index_want(struct ct_steps_reader *reader, size_t block, uint64_t read, uint64_t most,
                     struct ct_steps_index **index)
 {
-  enum { MANY = 30000, LONG_BLOCK = 4 * CT_INDEX_CHUNK };
-  bool is_long = ct_steps_reader_place(reader, block)->steps > LONG_BLOCK;
-  if (*index != NULL || (read <= MANY && !is_long) || ct_steps_index_load(reader, index)) {
+  if (*index != NULL || !ct_steps_index_is_due(reader, block, read) || ct_steps_index_load(reader, index)) {
     return 0;
   }
   return read > most ? ct_steps_index_open(reader, index) : 0;

@@ -30,6 +30,8 @@ bool ct_steps_index_load(struct ct_steps_reader *reader, struct ct_steps_index *
  */
 int ct_steps_index_want(struct ct_steps_reader *reader, size_t block, uint64_t read, uint64_t most,
                         struct ct_steps_index **index);
+/* Is it sooner? */
+bool ct_steps_index_is_due(const struct ct_steps_reader *reader, size_t block, uint64_t read);
 
 /* Whether a question about some of the steps is answered sooner with an index than without. */
 bool ct_steps_index_is_worth(const struct ct_steps_reader *reader);

@@ -3,15 +3,15 @@
  * Who last wrote a register or some bytes of memory: blocks are read backwards. What was written a moment ago is in
  * the last ones; then the index says which blocks can be left out.
  */
-#include "steps/view.h"
+#include "steps/sweep.h"
 
 #include "base/branch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* So many steps are read without an index that is not there; registers are written all the time, most of them. */
-enum { MANY = 30000, VERY_MANY = 20000000 };
+/* So many steps are read for a register without an index that is not there: most are written all the time. */
+enum { VERY_MANY = 20000000 };
 
 struct search {
   const struct ct_steps_target *target;
@@ -54,13 +54,6 @@ ct_steps_parse_target(const char *text, struct ct_steps_target *target)
 }
 
 static bool
-overlaps(const struct ct_steps_target *target, uint64_t address, uint64_t bytes)
-{
-  uint64_t last = address + bytes - 1 < address ? UINT64_MAX : address + bytes - 1;
-  return bytes != 0 && address <= target->address + target->size - 1 && target->address <= last;
-}
-
-static bool
 writes(const struct ct_steps_step *step, const struct ct_steps_target *target)
 {
   const struct ct_effects *e = step->effects;
@@ -74,7 +67,7 @@ writes(const struct ct_steps_step *step, const struct ct_steps_target *target)
   default:
     for (unsigned i = 0; i < step->did.store_count; i++) {
       const struct ct_mem_store *store = &step->did.stores[i];
-      if (overlaps(target, store->address, ct_mem_store_bytes(store))) {
+      if (ct_steps_target_meets(target, store->address, ct_mem_store_bytes(store))) {
         return true;
       }
     }
@@ -95,14 +88,6 @@ visit_step(void *context, const struct ct_steps_step *step, const struct ct_step
 }
 
 static void
-note_gap(struct search *search, uint64_t step)
-{
-  struct ct_steps_write *found = &search->found;
-  found->gap = !found->has_gap || step > found->gap ? step : found->gap;
-  found->has_gap = true;
-}
-
-static void
 visit_event(void *context, const struct ct_steps_event *event)
 {
   struct search *search = context;
@@ -113,7 +98,7 @@ visit_event(void *context, const struct ct_steps_event *event)
   }
   if (event->kind == CT_STREAM_MEMORY && search->target->kind == CT_STEPS_MEMORY_BYTES && event->step > 0) {
     memcpy(&memory, event->data, sizeof(memory));
-    if (overlaps(search->target, memory.address, memory.size)) {
+    if (ct_steps_target_meets(search->target, memory.address, memory.size)) {
       search->found.kind = CT_STEPS_WRITE_KERNEL;
       search->found.step = event->step - 1;
     }
@@ -121,7 +106,7 @@ visit_event(void *context, const struct ct_steps_event *event)
   bool is_memory = search->target->kind == CT_STEPS_MEMORY_BYTES, comes_with_context = false;
   if (ct_steps_is_gap(event)) {
     comes_with_context = true; /* the context follows at once */
-    note_gap(search, event->step);
+    ct_steps_write_gap(&search->found, event->step);
   } else if (event->kind == CT_STREAM_CONTEXT) {
     memcpy(&state, event->data, sizeof(state));
     comes_with_context =
@@ -166,10 +151,23 @@ search_chunks(struct search *search, const struct ct_steps_reader *reader, const
       ct_steps_cursor_scan_from(cursor, block, begin, to < search->before ? to : search->before, visit_step, search);
       ct_steps_cursor_pass_events(cursor);
     } else if (ct_steps_index_chunk_gap(index, chunk, &gap) && place->first_step + gap <= search->before) {
-      note_gap(search, place->first_step + gap);
+      ct_steps_write_gap(&search->found, place->first_step + gap);
     }
     end = begin;
   }
+}
+
+/* Without an index; *block becomes the last one that was read. */
+static void
+search_block(struct search *search, struct ct_steps_reader *reader, size_t *block, bool is_far,
+             struct ct_steps_cursor *cursor)
+{
+  if (is_far && search->target->kind == CT_STEPS_MEMORY_BYTES &&
+      ct_steps_sweep_back(reader, block, search->target, search->before, &search->found)) {
+    return;
+  }
+  ct_steps_cursor_scan(cursor, *block, search->before, visit_step, search);
+  ct_steps_cursor_pass_events(cursor);
 }
 
 int
@@ -178,17 +176,20 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
 {
   struct search search = {.target = target, .before = before};
   struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
+  bool is_memory = target->kind == CT_STEPS_MEMORY_BYTES;
   int code = 0;
   if (cursor == NULL) {
     return CT_ENOMEM;
   }
-  uint64_t read = 0; /* steps of blocks */
+  uint64_t end = 0; /* of the steps that are looked at */
   size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, before) + 1 : 0;
   ct_steps_cursor_events(cursor, visit_event, &search);
-  while (block > 0 && search.found.kind == CT_STEPS_WRITE_NONE) {
+  while (block > 0 && search.found.kind == CT_STEPS_WRITE_NONE && !ct_steps_reader_is_over(reader)) {
     block--;
-    code = ct_steps_index_want(reader, block, read, target->kind == CT_STEPS_MEMORY_BYTES ? MANY : VERY_MANY, index);
-    read += ct_steps_reader_place(reader, block)->steps;
+    const struct ct_steps_place *place = ct_steps_reader_place(reader, block);
+    end = end != 0 ? end : place->first_step + place->steps;
+    uint64_t read = end - (place->first_step + place->steps);
+    code = ct_steps_index_want(reader, block, read, is_memory ? UINT64_MAX : VERY_MANY, index);
     ct_steps_cursor_use_index(cursor, *index);
     if (code != 0) {
       break;
@@ -196,10 +197,10 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
     if (*index != NULL) {
       search_chunks(&search, reader, *index, block, cursor);
     } else {
-      ct_steps_cursor_scan(cursor, block, before, visit_step, &search);
-      ct_steps_cursor_pass_events(cursor);
+      search_block(&search, reader, &block, ct_steps_index_is_due(reader, block, read), cursor);
     }
   }
+  code = code == 0 && ct_steps_reader_is_over(reader) ? CT_ECANCELED : code;
   ct_steps_cursor_close(cursor);
   *write = search.found;
   write->has_gap = write->has_gap && (write->kind == CT_STEPS_WRITE_NONE || write->gap > write->step);

@@ -306,6 +306,16 @@ ct_steps_take_context(struct ct_steps_state *state, const uint8_t *data)
   }
 }
 
+void
+ct_steps_forget_all(struct ct_steps_state *state)
+{
+  state->unknown = 0xffff;
+  state->cpu.unknown = CT_FLAGS_SIX;
+  state->rip_unknown = true;
+  state->masks_known = 0;
+  memset(state->vectors_known, 0, sizeof(state->vectors_known));
+}
+
 bool
 ct_steps_agrees(const struct ct_steps_state *a, const struct ct_steps_state *b)
 {

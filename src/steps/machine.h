@@ -61,6 +61,8 @@ size_t ct_steps_stored(const struct ct_effects *effects, const struct ct_mem_sto
 
 /* The state that a context (ct_stream_context_is_good) tells, in place of what *state was. */
 void ct_steps_take_context(struct ct_steps_state *state, const uint8_t *data);
+/* Nothing of registers and flags is known any more. */
+void ct_steps_forget_all(struct ct_steps_state *state);
 /* Whether what both know of general registers, flags and rip is the same. */
 bool ct_steps_agrees(const struct ct_steps_state *a, const struct ct_steps_state *b);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A thread's file of steps (steps_file.h): reader, cursor, index and view. */
+/* A thread's file of steps (steps_file.h): reader, cursor, index, sweep and view. */
 #include "steps_file.h"
 
 #include "steps/cursor.h"
-#include "steps/view.h"
+#include "steps/sweep.h"
 
 static bool
 count_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
@@ -63,6 +63,77 @@ check_index(struct ct_steps_reader *reader)
   ct_steps_index_close(again);
 }
 
+/* The last writer of some bytes by a cursor. */
+struct writer {
+  const struct ct_steps_target *target;
+  uint64_t before;
+  struct ct_steps_write found;
+};
+
+static bool
+note_step(void *context, const struct ct_steps_step *step, const struct ct_steps_cursor *cursor)
+{
+  struct writer *writer = context;
+  (void)cursor;
+  for (unsigned i = 0; i < step->did.store_count; i++) {
+    const struct ct_mem_store *store = &step->did.stores[i];
+    if (ct_steps_target_meets(writer->target, store->address, ct_mem_store_bytes(store))) {
+      writer->found.kind = CT_STEPS_WRITE_STEP;
+      writer->found.step = step->number;
+    }
+  }
+  return true;
+}
+
+static void
+note_event(void *context, const struct ct_steps_event *event)
+{
+  struct writer *writer = context;
+  struct ct_stream_memory memory;
+  if (event->step > writer->before) {
+    return;
+  }
+  if (event->kind == CT_STREAM_MEMORY && event->step > 0) {
+    memcpy(&memory, event->data, sizeof(memory));
+    if (ct_steps_target_meets(writer->target, memory.address, memory.size)) {
+      writer->found.kind = CT_STEPS_WRITE_KERNEL;
+      writer->found.step = event->step - 1;
+    }
+  }
+  if (ct_steps_is_gap(event)) {
+    ct_steps_write_gap(&writer->found, event->step);
+  }
+}
+
+/* What a sweep says of a block is what a cursor says. */
+static void
+check_sweep(struct ct_steps_reader *reader)
+{
+  static const struct ct_steps_target targets[] = {{.kind = CT_STEPS_MEMORY_BYTES, .address = 0x11, .size = 16},
+                                                   {.kind = CT_STEPS_MEMORY_BYTES, .address = 0, .size = 4096},
+                                                   {.kind = CT_STEPS_MEMORY_BYTES, .address = 1ull << 63, .size = 64}};
+  struct ct_steps_cursor *cursor = ct_steps_cursor_open(reader);
+  struct ct_steps_sweep *sweep = ct_steps_sweep_open(reader);
+  CHECK(cursor != NULL && sweep != NULL);
+  for (size_t block = 0; block < ct_steps_reader_blocks(reader); block++) {
+    const struct ct_steps_place *place = ct_steps_reader_place(reader, block);
+    for (size_t i = 0; i < 2 * sizeof(targets) / sizeof(targets[0]); i++) {
+      struct ct_steps_write swept = {.kind = CT_STEPS_WRITE_NONE};
+      struct writer writer = {.target = &targets[i / 2],
+                              .before = i % 2 == 0 ? UINT64_MAX : place->first_step + place->steps / 2};
+      if (ct_steps_sweep_block(sweep, block, writer.target, writer.before, &swept)) {
+        ct_steps_cursor_events(cursor, note_event, &writer);
+        ct_steps_cursor_scan(cursor, block, writer.before, note_step, &writer);
+        ct_steps_cursor_pass_events(cursor);
+        CHECK(swept.kind == writer.found.kind && swept.step == writer.found.step);
+        CHECK(swept.has_gap == writer.found.has_gap && swept.gap == writer.found.gap);
+      }
+    }
+  }
+  ct_steps_sweep_close(sweep);
+  ct_steps_cursor_close(cursor);
+}
+
 static void
 check_view(uint8_t flags)
 {
@@ -96,6 +167,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   if (ct_steps_reader_open(path, &reader, &diag) == 0) {
     check_places(reader);
     check_index(reader);
+    check_sweep(reader);
     ct_steps_reader_close(reader);
   } else {
     CHECK(diag.text[0] != 0);

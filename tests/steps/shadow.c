@@ -3,20 +3,20 @@
  * Is every writer of memory in the records? Of a program with one thread: what stores and system calls wrote, by its
  * steps, is kept; what the program then loads from there must be that. A load of something else was written by
  * something that is missing. Then who last wrote some hundred of these bytes, and of those around them, before some
- * steps, is asked by the index: it must be who it was.
+ * steps, is asked by the index, and some of it without one: it must be who it was.
  *
  *   shadow FILE     1: there is such a load, or a wrong writer
  */
 #include "base/error.h"
 #include "steps/cursor.h"
-#include "steps/view.h"
+#include "steps/sweep.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 4096, SLOTS = 1 << 20, SHOWN = 10, ASKED = 150 };
+enum { PAGE = 4096, SLOTS = 1 << 20, SHOWN = 10, ASKED = 150, SWEPT_MAX = 40000000 /* steps, without an index */ };
 
 struct page {
   uint64_t number; /* plus 1 */
@@ -26,7 +26,7 @@ struct page {
 
 static struct page *pages[SLOTS];
 static struct ct_steps_cursor *cursor;
-static uint64_t loads, checked, wrong, kernel, asked;
+static uint64_t loads, checked, wrong, kernel, asked, swept;
 
 static struct page *
 page_of(uint64_t address, bool make)
@@ -184,6 +184,20 @@ ask(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t addr
            " (%d)\n",
            address, size, before, found.step, found.kind, last - 1, kind);
     wrong++;
+  }
+  size_t block = ct_steps_reader_find(reader, before), end = block;
+  if (swept < SWEPT_MAX) {
+    struct ct_steps_write without = {.kind = CT_STEPS_WRITE_NONE};
+    bool is_said = ct_steps_sweep_back(reader, &block, &target, before, &without);
+    for (size_t i = block; i <= end; i++) {
+      swept += ct_steps_reader_place(reader, i)->steps;
+    }
+    if (!is_said || without.kind != kind || (last != 0 && without.step != last - 1)) {
+      printf("0x%" PRIx64 ":%" PRIu64 " before step %" PRIu64 ": without an index step %" PRIu64 " (%d), not %" PRIu64
+             " (%d)\n",
+             address, size, before, without.step, without.kind, last - 1, kind);
+      wrong++;
+    }
   }
 }
 
