@@ -311,6 +311,21 @@ def loses_by_memory(scene):
 
 
 @case
+def more_threads_than_slots(scene):
+    """More live threads than contrail records at a time: the others go on at once, and what is missing is said to the call."""
+    program = scene.compile("programs/manythreads.c", "-O2", "-pthread")
+    done = subprocess.run([scene.contrail, "record", "-o", scene.trace, "--trace", "step", "--", program, "4300"], input="\n",
+                          text=True, capture_output=True, timeout=120)
+    calls = int(done.stdout.split()[-1])
+    expect(done.returncode == 0 and calls == 1 + 4300 * 500 and "more threads at a time" in done.stderr, f"{done}")
+    info = json.loads(scene.view("info", "--json"))
+    by = info["dropped_by_reason"]
+    expect(by["no_slot"] == info["dropped"] > 0, f"{by}")
+    expect(2 * scene.row("step")["calls"] + info["dropped"] == 2 * calls, f"{scene.row('step')}, {by}, {calls} calls in truth")
+    return f"{len(info['threads'])} of 4,301 threads, {info['dropped']:,} events lost"
+
+
+@case
 def skipped_in_the_agent(scene):
     """Hooks of a handler that has interrupted the agent, which blocks no signal under a seccomp filter: they are counted, and
     with what was recorded and lost they make up all calls."""

@@ -30,6 +30,12 @@ __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_c
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control_page agent_page_silent = {
     .mode = CT_MODE_OFF, .countdown = 1, .silent = 1};
 
+/* page_lookup, of threads that have found every slot taken. */
+__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control_page agent_page_no_slot = {
+    .mode = CT_MODE_NO_SLOT, .countdown = 1};
+/* What slots_freed was when all slots were last found taken, plus 1; and how many calls have not looked since. */
+__attribute__((section(".data"), visibility("hidden"))) uint32_t agent_no_slot_since, agent_no_slot_calls = 1;
+
 uint64_t agent_dead_drain __attribute__((section(".data"))) = ~0ull;
 uint64_t agent_dead_controller __attribute__((section(".data"))) = ~0ull;
 

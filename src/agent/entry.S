@@ -102,6 +102,24 @@ agent_restorer:
 72:
   .endm
 
+/* Events that are lost because the thread has no slot: of a call that is called through, its return's too. -96(%rsp):
+ * which half; -120: the descriptor. Clobbers rax, rcx, r11. */
+  .macro COUNT_NO_SLOT
+  cmpq $CT_HALF_REQUEST, -96(%rsp)
+  jae 73f
+  mov -120(%rsp), %r11
+  mov $1, %eax
+  cmpb $CT_HOOK_PASSTHROUGH, CT_DESC_MODE(%r11)
+  je 73f
+  cmpb $CT_HOOK_FULL, CT_DESC_MODE(%r11)
+  jne 72f
+  inc %eax
+72:
+  mov CFG(CT_CFG_RING), %rcx
+  lock addq %rax, CT_RING_DROPPED_NO_SLOT(%rcx)
+73:
+  .endm
+
 /* Appends an event as trampolines do. r10d: its word without the tag. Clobbers rax, rdx, r10, what is at -40(%rsp). */
   .macro RECORD
   rdtsc
@@ -588,6 +606,8 @@ slow_common:
   jne no_syscalls
   cmpl $0, %gs:CT_GS_SILENT
   jne no_syscalls
+  cmpl $CT_MODE_NO_SLOT, %gs:CT_GS_MODE
+  je no_slot
 
 block:
   mov $SYS_rt_sigprocmask, %eax
@@ -642,6 +662,26 @@ no_syscalls:
   mov $1, %eax
   jmp on_agent_stack_silently
 
+/*
+ * Every slot is taken. A search takes a system call for each, so the call goes on at once, until the controller has given
+ * a slot back, and but for one call in as many as a search has steps: we may be a child of fork, or there is no
+ * controller any more.
+ */
+no_slot:
+  cmpq $CT_HALF_REQUEST, -96(%rsp)
+  jae block
+  mov CFG(CT_CFG_RING), %rcx
+  mov CT_RING_SLOTS_FREED(%rcx), %eax
+  inc %eax
+  cmp %eax, agent_no_slot_since(%rip)
+  jne block
+  incl agent_no_slot_calls(%rip)
+  testl $(CT_SLOT_COUNT - 1), agent_no_slot_calls(%rip)
+  jz block
+  COUNT_NO_SLOT
+  movq $0, %gs:CT_GS_CURSOR /* as in `off` */
+  jmp leave_skip
+
 /* Nobody records by this page. Its cursor must not be counted up to an address that looks like one. */
 off:
   cmpq $2, -96(%rsp)
@@ -671,9 +711,12 @@ busy:
  */
 find_slot:
   cmpl $CT_MODE_LOOKUP, %gs:CT_GS_MODE
-  jne 1f
-  movq $0, %gs:CT_GS_CURSOR /* as in `off` */
+  je 1f
+  cmpl $CT_MODE_NO_SLOT, %gs:CT_GS_MODE
+  jne 2f
 1:
+  movq $0, %gs:CT_GS_CURSOR /* as in `off` */
+2:
   mov $SYS_getpid, %eax
   syscall
   cmp CFG(CT_CFG_PID), %eax
@@ -694,6 +737,10 @@ find_slot:
   and $(CT_SLOT_COUNT - 1), %ecx
   dec %r9d
   jnz 1b
+  mov CFG(CT_CFG_RING), %rdi
+  mov CT_RING_SLOTS_FREED(%rdi), %edi
+  inc %edi
+  mov %edi, -128(%rsp) /* before the look: what is given back meanwhile is looked for */
   mov $CT_SLOT_COUNT, %r9d
 2: /* a free one */
   xor %eax, %eax
@@ -706,6 +753,11 @@ find_slot:
   and $(CT_SLOT_COUNT - 1), %ecx
   dec %r9d
   jnz 2b
+  cmp agent_no_slot_since(%rip), %edi
+  jne 6f
+  testl $(CT_SLOT_COUNT - 1), agent_no_slot_calls(%rip)
+  jnz none_is_free /* others have looked already */
+6:
   mov %ecx, %ebx
   mov $CT_SLOT_COUNT, %r9d
 4: /* one of a thread that is dead */
@@ -725,8 +777,13 @@ find_slot:
   and $(CT_SLOT_COUNT - 1), %ebx
   dec %r9d
   jnz 4b
-  mov CFG(CT_CFG_RING), %rcx
-  lock incq CT_RING_DROPPED_NO_SLOT(%rcx)
+  mov -128(%rsp), %eax
+  mov %eax, agent_no_slot_since(%rip)
+  incl agent_no_slot_calls(%rip)
+none_is_free:
+  COUNT_NO_SLOT
+  lea agent_page_no_slot(%rip), %rdi
+  SET_GS
   movq $CT_VERDICT_SKIP, -96(%rsp)
   jmp unblock
 
@@ -1228,7 +1285,10 @@ agent_watch_back:
   .globl agent_callout_park
 agent_callout_park:
   cmpl $CT_MODE_ON, %gs:CT_GS_MODE
+  je 3f
+  cmpl $CT_MODE_NO_SLOT, %gs:CT_GS_MODE /* the child may be one that is followed */
   jne leave_callout
+3:
   mov %rcx, -40(%rsp)
   mov %rsi, -48(%rsp)
   mov %rdi, -56(%rsp)

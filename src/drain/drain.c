@@ -436,6 +436,7 @@ reap(struct ct_drain *drain)
     }
     end_thread(drain, slot, UINT64_MAX, drain->alive_tsc);
     __atomic_store_n(&drain->tids[slot], 0, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&drain->ring->slots_freed, 1, __ATOMIC_RELEASE); /* after the slot: who sees it finds one */
   }
   drain->alive_tsc = now;
   __atomic_fetch_add(&drain->ring->reap_passes, 1, __ATOMIC_RELEASE);

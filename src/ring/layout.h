@@ -382,7 +382,9 @@ struct ct_ring_header {
   uint32_t handshakes_waiting;  /* atomic: how many wait for one */
   uint32_t handshakes_end;      /* atomic: by the controller, nobody is followed any more */
   uint32_t handshakes_lost;     /* atomic: children that were not answered in time, or found no page */
-  uint64_t pad2[3];
+  uint32_t slots_freed;         /* by the controller: how many slots of dead threads it has given back */
+  uint32_t pad4;
+  uint64_t pad2[2];
   uint64_t segment_seq; /* atomic: next activation sequence number */
   uint64_t
       request_map[CT_SLOT_COUNT / 64]; /* atomic bits: the slot has made a request; cleared before it is looked at */
@@ -773,6 +775,7 @@ _Static_assert(CT_CONTROL_OWN >= sizeof(struct ct_control_page) && CT_CONTROL_OW
 _Static_assert(offsetof(struct ct_handshake, owner) == 0 && sizeof(struct ct_handshake) < CT_HANDSHAKE_BYTES / 4,
                "handshake");
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
+_Static_assert(offsetof(struct ct_ring_header, slots_freed) == CT_RING_SLOTS_FREED, "header");
 _Static_assert(offsetof(struct ct_control_page, busy) == CT_GS_BUSY, "gs");
 _Static_assert(offsetof(struct ct_control_page, busy_skips) == CT_GS_BUSY_SKIPS, "gs");
 _Static_assert(offsetof(struct ct_control_page, detail_tag) == CT_GS_DETAIL_TAG, "gs");

@@ -91,14 +91,16 @@
 #define CT_RING_DROPPED_NO_SLOT    200
 #define CT_RING_HANDSHAKE_DOORBELL 216
 #define CT_RING_HANDSHAKES_WAITING 220
+#define CT_RING_SLOTS_FREED        232
 #define CT_RING_ITRACE             2480
 #define CT_ITRACE_PROBE_SHIFT      4
 
 /* enum ct_control_mode */
-#define CT_MODE_NONE   0
-#define CT_MODE_ON     1
-#define CT_MODE_LOOKUP 2
-#define CT_MODE_OFF    3
+#define CT_MODE_NONE    0
+#define CT_MODE_ON      1
+#define CT_MODE_LOOKUP  2
+#define CT_MODE_OFF     3
+#define CT_MODE_NO_SLOT 4 /* every slot is taken: as LOOKUP, but the look is made when one has been given back */
 
 /* enum ct_hook_mode */
 #define CT_HOOK_FULL        0 /* called through: enter and return */
