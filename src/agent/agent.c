@@ -16,7 +16,9 @@
 /* Steps are of 10 ms. */
 #define FIRST_SEGMENT_STEPS 100  /* how long a new thread waits for its first segment at most */
 #define HOPELESS_PASSES     1000 /* of the drain, while each segment is the active one of a thread that records */
-#define SILENT_STEPS        20   /* drain_liveness stood still for so long: is the controller there? */
+#define CROWD               128 /* of threads that wait; for each as many a step is longer by one, they take turns ... */
+#define CROWD_STEPS_MAX     8   /* ... up to that: each look costs, and most find nothing */
+#define SILENT_STEPS        20  /* drain_liveness stood still for so long: is the controller there? */
 #define SILENT_STEPS_MAX    1000 /* it is, and still nothing */
 #define AWAY_TICKS_MIN      4096 /* a microsecond or two */
 
@@ -190,24 +192,29 @@ drain_patience_now(void)
 }
 
 /*
- * One step until the drain frees a segment. Nobody waits again for a drain that stood still for long. One that frees
- * segments is at work, be it for minutes in one round, for the disk; and where many wait most get none of them.
+ * One step until the drain frees a segment, or some at once; returns how many. Nobody waits again for a drain that
+ * stood still for long. One that frees segments is at work, be it for minutes in one round, for the disk; and where
+ * many wait most get none of them.
  */
-static void
+static uint32_t
 wait_for_drain(uint32_t doorbell, struct drain_patience *patience)
 {
   struct ct_ring_header *r = agent_ring();
-  struct agent_timespec wait = {0, 10 * 1000 * 1000};
+  uint32_t steps = 1 + __atomic_load_n(&r->free_waiters, __ATOMIC_RELAXED) / CROWD;
+  steps = steps < CROWD_STEPS_MAX ? steps : CROWD_STEPS_MAX;
+  struct agent_timespec wait = {0, (long)steps * 10 * 1000 * 1000};
   agent_wake_drain();
   agent_syscall(SYS_futex, (long)&r->free_doorbell, FUTEX_WAIT, doorbell, (long)&wait, 0, 0);
   uint64_t now = __atomic_load_n(&r->drain_liveness, __ATOMIC_RELAXED);
   int is_silent = now == patience->last && __atomic_load_n(&r->free_doorbell, __ATOMIC_RELAXED) == doorbell;
-  patience->silent = is_silent ? patience->silent + 1 : 0;
+  uint32_t before = patience->silent;
+  patience->silent = is_silent ? before + steps : 0;
   patience->last = now;
   if (patience->silent >= SILENT_STEPS_MAX ||
-      (patience->silent >= SILENT_STEPS && patience->silent % SILENT_STEPS == 0 && controller_is_gone())) {
+      (patience->silent / SILENT_STEPS > before / SILENT_STEPS && controller_is_gone())) {
     __atomic_store_n(&agent_dead_drain, now, __ATOMIC_RELAXED);
   }
+  return steps;
 }
 
 /*
@@ -221,8 +228,9 @@ wait_for_free(uint32_t (*take)(struct ct_ring_header *), uint32_t steps, int unt
   struct ct_ring_header *r = agent_ring();
   struct drain_patience patience = drain_patience_now();
   uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED), hopeful = passes;
-  while (steps-- > 0 && __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - hopeful < HOPELESS_PASSES &&
+  while (steps > 0 && __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - hopeful < HOPELESS_PASSES &&
          controller_lives() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
+    uint32_t waited = 1;
     uint32_t doorbell = __atomic_load_n(&r->free_doorbell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
     uint32_t index = take(r);
@@ -230,9 +238,10 @@ wait_for_free(uint32_t (*take)(struct ct_ring_header *), uint32_t steps, int unt
       if (take == take_free ? agent_relieve() : 1) {
         hopeful = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
       }
-      wait_for_drain(doorbell, &patience);
+      waited = wait_for_drain(doorbell, &patience);
       index = take(r);
     }
+    steps -= waited < steps ? waited : steps;
     __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
     if (index != CT_SEGMENT_NONE) {
       return index;
@@ -274,12 +283,13 @@ wait_for_reaper(uint32_t steps)
   struct ct_ring_header *r = agent_ring();
   struct drain_patience patience = drain_patience_now();
   uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
-  while (steps-- > 0 && controller_lives() && few_are_free() &&
+  while (steps > 0 && controller_lives() && few_are_free() &&
          __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - passes < 2) {
     uint32_t doorbell = __atomic_load_n(&r->free_doorbell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
-    wait_for_drain(doorbell, &patience);
+    uint32_t waited = wait_for_drain(doorbell, &patience);
     __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
+    steps -= waited < steps ? waited : steps;
   }
 }
 

@@ -20,9 +20,15 @@
 #define SYS_membarrier       324
 #define MEMBARRIER_EXPEDITED 8 /* MEMBARRIER_CMD_PRIVATE_EXPEDITED, linux/membarrier.h */
 #define MEMBARRIER_REGISTER  16
-#define COUNT_MAX            16u /* segments at a time */
+#define COUNT_MAX            64u /* segments at a time */
+#define LOOK_PASSES          64u /* a look that has begun so long ago is nobody's: of before a fork */
 #define PASSES_MIN           2u  /* of the drain's search for dead threads, without an event */
 #define PASS_SHIFT           48
+
+#define LOOKING 0x80000000u
+
+/* The pass in which a look has begun, with LOOKING; 0: nobody looks. */
+static uint32_t looking __attribute__((section(".data")));
 
 struct taken {
   uint32_t index;
@@ -117,13 +123,27 @@ fence(void)
   return agent_syscall(SYS_membarrier, MEMBARRIER_EXPEDITED, 0, 0, 0, 0, 0) == 0;
 }
 
-int
-agent_relieve(void)
+/* One thread looks for all that wait. Is it us? */
+static int
+begin_look(void)
+{
+  uint32_t now = __atomic_load_n(&agent_ring()->reap_passes, __ATOMIC_RELAXED) & ~LOOKING;
+  uint32_t since = __atomic_load_n(&looking, __ATOMIC_RELAXED);
+  if (since != 0 && ((now - since) & ~LOOKING) < LOOK_PASSES) {
+    return 0;
+  }
+  return __atomic_compare_exchange_n(&looking, &since, now | LOOKING, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+/* As many as wait, or as fit. */
+static int
+relieve(void)
 {
   static uint32_t last __attribute__((section(".data"))); /* where the search goes on */
   struct ct_ring_header *r = agent_ring();
   struct taken taken[COUNT_MAX];
-  uint32_t count = 0, given = 0;
+  uint32_t count = 0, given = 0, most = __atomic_load_n(&r->free_waiters, __ATOMIC_RELAXED);
+  most = most == 0 ? 1 : most < COUNT_MAX ? most : COUNT_MAX;
   if (any_comes()) {
     return 1;
   }
@@ -131,7 +151,7 @@ agent_relieve(void)
     return 0;
   }
   uint32_t index = __atomic_load_n(&last, __ATOMIC_RELAXED);
-  for (uint32_t looked = 0; looked < r->segment_count && count < COUNT_MAX; looked++) {
+  for (uint32_t looked = 0; looked < r->segment_count && count < most; looked++) {
     index = index + 1 < r->segment_count ? index + 1 : 0;
     count += (uint32_t)take_cursor(index, &taken[count]);
   }
@@ -143,4 +163,15 @@ agent_relieve(void)
     given += (uint32_t)give(&taken[i]);
   }
   return given != 0;
+}
+
+int
+agent_relieve(void)
+{
+  static int is_hopeful __attribute__((section(".data"))) = 1; /* as the last look has found */
+  if (begin_look()) {
+    __atomic_store_n(&is_hopeful, relieve(), __ATOMIC_RELAXED);
+    __atomic_store_n(&looking, 0, __ATOMIC_RELEASE);
+  }
+  return __atomic_load_n(&is_hopeful, __ATOMIC_RELAXED);
 }

@@ -228,7 +228,7 @@ give_back(struct drain_details *details, uint32_t index, uint64_t word)
     __atomic_fetch_or(&details->ring->detail_free_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
     __atomic_fetch_add(&details->ring->free_doorbell, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&details->ring->free_waiters, __ATOMIC_SEQ_CST) != 0) {
-      syscall(SYS_futex, &details->ring->free_doorbell, FUTEX_WAKE, 64, NULL, NULL, 0);
+      syscall(SYS_futex, &details->ring->free_doorbell, FUTEX_WAKE, DRAIN_WOKEN, NULL, NULL, 0);
     }
   }
 }

@@ -17,6 +17,7 @@
 #define NO_SEGMENT_SEQ UINT64_MAX
 #define BLOCK_AGE_NS   (40 * 1000 * 1000) /* a block in progress is written when it is older */
 #define NAMES_NS       (500 * 1000 * 1000)
+#define DRAIN_WOKEN    4 /* for a segment that is free: one can take it, some may wait for another kind */
 #define SLOT_DROPS     (CT_DROP_NO_STACK + 1) /* the reasons that the target counts for each slot */
 
 /* A segment that is given back late, and which of its entries have been given up. */

@@ -11,16 +11,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CHECK_NS    (4 * 1000 * 1000)  /* between two peeks into active segments ... */
-#define IDLE_ROUNDS 16                 /* ... and when so many have found nothing ... */
-#define IDLE_NS     (16 * 1000 * 1000) /* ... this */
-#define REST_ROUNDS 80                 /* a second or so */
-#define REST_NS     (48 * 1000 * 1000)
-#define THRIFTY_NS  BLOCK_AGE_NS
-#define REAP_NS     (20 * 1000 * 1000)
-#define REAP_MOST   (250 * 1000 * 1000)
-#define REAP_SHARE  200 /* a look at each of very many threads takes no more than this part of the time */
-#define SCARCE_NS   (1000 * 1000)
+#define CHECK_NS     (4 * 1000 * 1000)  /* between two peeks into active segments ... */
+#define IDLE_ROUNDS  16                 /* ... and when so many have found nothing ... */
+#define IDLE_NS      (16 * 1000 * 1000) /* ... this */
+#define REST_ROUNDS  80                 /* a second or so */
+#define REST_NS      (48 * 1000 * 1000)
+#define THRIFTY_NS   BLOCK_AGE_NS
+#define REAP_NS      (20 * 1000 * 1000)
+#define REAP_MOST    (250 * 1000 * 1000)
+#define REAP_SHARE   200 /* a look at each of very many threads takes no more than this part of the time */
+#define SCARCE_NS    (1000 * 1000)
+#define SCARCE_SHARE 4 /* ... nor than this, however few segments there are */
 
 static long
 wait_ns(const struct ct_drain *drain)
@@ -68,5 +69,7 @@ drain_reap_is_due(const struct ct_drain *drain, uint64_t now)
 {
   uint64_t between = drain->reap.took_ns * REAP_SHARE;
   between = between < REAP_NS ? REAP_NS : between > REAP_MOST ? REAP_MOST : between;
-  return now - drain->reap.at_ns > between || (now - drain->reap.at_ns > SCARCE_NS && drain_is_short(drain));
+  uint64_t scarce = drain->reap.took_ns * SCARCE_SHARE;
+  scarce = scarce > SCARCE_NS ? scarce : SCARCE_NS;
+  return now - drain->reap.at_ns > between || (now - drain->reap.at_ns > scarce && drain_is_short(drain));
 }

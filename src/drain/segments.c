@@ -155,7 +155,7 @@ give_back(struct ct_drain *drain, uint32_t index)
   __atomic_fetch_or(&ring->free_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
   __atomic_fetch_add(&ring->free_doorbell, 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&ring->free_waiters, __ATOMIC_SEQ_CST) != 0) {
-    syscall(SYS_futex, &ring->free_doorbell, FUTEX_WAKE, 64, NULL, NULL, 0);
+    syscall(SYS_futex, &ring->free_doorbell, FUTEX_WAKE, DRAIN_WOKEN, NULL, NULL, 0);
   }
 }
 
