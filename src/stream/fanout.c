@@ -15,8 +15,10 @@ enum {
   LISTENERS_MAX = 1024, /* more are not distinguished from strangers: their messages are passed over */
   STALL_MS = 2000,      /* so long the slowest is waited for */
   TURN_MS = 20,
-  END_PING_MS = 200, /* after END, whose loss shows by what comes next */
-  GATHER_MS = 1000,  /* since the sender came: who listened before has said so by then */
+  END_PING_MS = 200,   /* after END, whose loss shows by what comes next */
+  HEAR_MS = 20,        /* of messages that come one after the other: more are heard next time */
+  ASKS_MAX = 64 << 20, /* bytes of what is asked and not answered yet, by all together */
+  GATHER_MS = 1000,    /* since the sender came: who listened before has said so by then */
 };
 
 struct listener {
@@ -38,6 +40,7 @@ struct ct_fanout {
   uint8_t *message;    /* CT_FANOUT_HEAD_BYTES + a frame */
   struct listener *listeners;
   size_t count;
+  size_t ask_bytes;        /* of all listeners' */
   bool is_asked, is_wrong; /* since the last look */
 };
 
@@ -125,11 +128,13 @@ listener_of(struct ct_fanout *fanout, uint64_t id)
 static void
 take_ask(struct ct_fanout *fanout, struct listener *listener, const uint8_t *payload, uint32_t bytes)
 {
-  uint8_t *copy = malloc(bytes + 1u);
+  size_t others = fanout->ask_bytes - (listener->ask != NULL ? listener->ask_bytes : 0);
+  uint8_t *copy = bytes <= CT_LINK_PAYLOAD_MAX && others + bytes <= ASKS_MAX ? malloc(bytes + 1u) : NULL;
   if (copy != NULL) { /* else it asks again */
     memcpy(copy, payload, bytes);
     free(listener->ask);
     listener->ask = copy;
+    fanout->ask_bytes = others + bytes;
     listener->ask_bytes = bytes;
     listener->is_following = listener->is_done = false;
     fanout->is_asked = true;
@@ -182,18 +187,22 @@ take_message(struct ct_sender *sender, const uint8_t *data, size_t size)
   }
 }
 
-/* Hears what receivers have said, for so long at most until there is something. False: the connection is lost. */
+/*
+ * Hears what receivers have said, for so long at most until there is something. False: the connection is lost. Whoever
+ * may publish there may do so without end, faster than it can be heard.
+ */
 static bool
 hear(struct ct_sender *sender, int timeout_ms)
 {
   const uint8_t *data;
   size_t size;
   int code;
-  while ((code = ct_broker_next(sender->fanout->broker, timeout_ms, &data, &size)) == CT_OK) {
+  uint64_t until = ct_now_ns() + (uint64_t)(timeout_ms + HEAR_MS) * 1000000;
+  while ((code = ct_broker_next(sender->fanout->broker, timeout_ms, &data, &size)) == CT_OK && ct_now_ns() < until) {
     take_message(sender, data, size);
     timeout_ms = 0;
   }
-  return code == CT_ETIMEOUT;
+  return code == CT_OK || code == CT_ETIMEOUT;
 }
 
 static bool
@@ -314,6 +323,7 @@ ct_fanout_answer(struct ct_sender *sender)
     }
     uint8_t *ask = listener->ask; /* another may come while this one is looked at */
     listener->ask = NULL;
+    fanout->ask_bytes -= listener->ask_bytes;
     bool is_good = go_back(sender, ask, listener->ask_bytes, count == 0 && !is_followed(fanout));
     free(ask);
     if (!is_good) {
