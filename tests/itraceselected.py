@@ -143,7 +143,8 @@ def only_some_calls(scene):
     expect(" 50 stretches " in told and selected[0][1] == "text" and "leaf" not in {step[1] for step in selected}, told)
     _, told = stretches(scene, "--function", "no_such", program)
     expect("no_such names no function" in told, told)
-    for words in (("--function", "leaf", "--when", "arg9 > 1"), ("--from", "leaf"), ("--limit", "3"), ("--from", "0x12x", "--to", "leaf")):
+    for words in (("--function", "leaf", "--when", "arg9 > 1"), ("--function", "leaf", "--when", "arg1 == 99999999999999999999"),
+                  ("--from", "leaf"), ("--limit", "3"), ("--from", "0x12x", "--to", "leaf")):
         wrong = scene.execute(scene.contrail, "itrace", "-o", scene.path("wrong"), *words, "--", program)
         expect(wrong.returncode in (2, 125) and wrong.stdout == "" and wrong.stderr.count("\n") <= 2, f"{words}: {wrong}")
 

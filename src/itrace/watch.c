@@ -8,6 +8,7 @@
 #include "x86/emit.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,11 +72,12 @@ ct_condition_parse(const char *text, struct ct_condition *out, struct ct_diag *d
   }
   if (sscanf(text, " %7[a-z0-9] %2[=!<>] %31s %c", word, op, number, &rest) == 3 && register_of(word, &out->reg)) {
     char *end;
+    errno = 0;
     for (uint8_t i = CT_EQUAL; i <= CT_MORE_EQUAL; i++) {
       out->op = strcmp(op, ops[i]) == 0 ? i : out->op;
     }
     out->value = number[0] == '-' ? strtoll(number, &end, 0) : (int64_t)strtoull(number, &end, 0);
-    if (*end == 0 && out->op != CT_ALWAYS) {
+    if (*end == 0 && errno == 0 && out->op != CT_ALWAYS) {
       return 0;
     }
   }
