@@ -435,7 +435,16 @@ def waits_go_on(scene):
             done = scene.execute(scene.contrail, "attach", "--for", "100ms", "-o", scene.path(f"waits{turn}"), str(process.pid))
             expect("hooked" in done.stderr, done.stderr)
         out = process.communicate(timeout=WAIT_S)[0]
-    expect((process.returncode, out) == (0, "epoll_wait 1, epoll_pwait 0, sigwaitinfo 0, semop 1\n"), f"{process.returncode}, {out}")
+    expect((process.returncode, out) == (0, "epoll_wait 1, epoll_pwait 0 and 0, sigwaitinfo 0, semop 1\n"), f"{process.returncode}, {out}")
+
+
+@case
+def waits_go_on_by_instructions(scene):
+    """So they do under itrace, which a signal that is ignored stops: natively it wakes nobody."""
+    program = scene.compile("programs/waits.c", "-O1", "-D_GNU_SOURCE", "-pthread")
+    natively = scene.execute(program, stdin=subprocess.DEVNULL).stdout
+    done = scene.execute(scene.contrail, "itrace", "-q", "-a", "-o", scene.path("trace"), "--", program, stdin=subprocess.DEVNULL)
+    expect((done.returncode, done.stdout) == (0, natively), f"{done.returncode}, {done.stdout!r}, natively {natively!r}: {done.stderr}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/test_point.h"
+#include "process/again.h"
 #include "x86/effects.h"
 
 #include <errno.h>
@@ -391,12 +392,6 @@ ct_tracer_call_made(struct ct_tracer *tracer)
 /* ---- signals ---- */
 
 static bool
-is_ignored_by_default(int signal)
-{
-  return signal == SIGCHLD || signal == SIGURG || signal == SIGWINCH || signal == SIGCONT;
-}
-
-static bool
 stops_by_default(int signal)
 {
   return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
@@ -494,8 +489,11 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
   enum ct_disposition does = ct_traced_disposition(tracer->process.pid, event->signal);
   struct user_regs_struct regs;
   bool spoilt, is_before, by_default = does == CT_DISPOSITION_DEFAULT;
-  bool ignored = does == CT_DISPOSITION_IGNORED || (by_default && is_ignored_by_default(event->signal));
-  if (ignored || (by_default && stops_by_default(event->signal)) || event->signal == SIGSTOP) {
+  if (does ==
+      CT_DISPOSITION_IGNORED) { /* it is reported only because the thread is traced, and has woken it for that */
+    ct_make_again(tracer->tid);
+  }
+  if (does == CT_DISPOSITION_IGNORED || (by_default && stops_by_default(event->signal)) || event->signal == SIGSTOP) {
     return ct_tracer_go_on(tracer, event->signal);
   }
   if (ct_traced_regs(tracer->tid, &regs) != 0) {

@@ -8,7 +8,8 @@
  * - What the kernel goes on with by restart_syscall, in a thread that is under a seccomp filter, which may kill for
  *   that. It makes its own system call once more, and waits all of its time.
  *
- * A signal that waits for the thread is what has woken it: then it is left alone.
+ * Both are given the result of poll: when the thread goes on, the kernel makes the call again if there is nothing to
+ * handle, a signal that is ignored included, or runs the handler, and the call ends with EINTR.
  */
 #include "process/again.h"
 
@@ -18,12 +19,11 @@
 #include <linux/io_uring.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 
-#define RESTART_BLOCK (-516) /* linux/errno.h */
+enum { RESTART_NO_HANDLER = -514, RESTART_BLOCK = -516 }; /* linux/errno.h */
 
 /* By ptrace, where that may tell (CAP_SYS_ADMIN): a file of /proc takes ten times as long. */
 static bool
@@ -34,26 +34,22 @@ is_filtered(pid_t tid)
   return got >= 0 || (errno != EINVAL && errno != ENOENT && ct_process_seccomp(tid) != 0);
 }
 
-/* It waits until something comes, however long that takes, with the signal mask that the thread has anyhow: a signal
- * that comes from here on runs its handler before the call, which with a mask of its own would not be the same. */
+/* It waits until something comes, however long that takes. */
 static bool
 has_no_time(const struct user_regs_struct *regs)
 {
   switch (regs->orig_rax) {
   case SYS_epoll_wait:
-    return (int32_t)regs->r10 < 0;
   case SYS_epoll_pwait:
-    return (int32_t)regs->r10 < 0 && regs->r8 == 0;
+    return (int32_t)regs->r10 < 0;
   case SYS_epoll_pwait2:
-    return regs->r10 == 0 && regs->r8 == 0;
   case SYS_semtimedop:
     return regs->r10 == 0;
   case SYS_rt_sigtimedwait:
     return regs->rdx == 0;
   case SYS_io_getevents:
-    return regs->r8 == 0;
   case SYS_io_pgetevents:
-    return regs->r8 == 0 && regs->r9 == 0;
+    return regs->r8 == 0;
   case SYS_io_uring_enter: /* what it has submitted it would have returned */
     return (regs->r10 & IORING_ENTER_EXT_ARG) == 0 && regs->r8 == 0;
   case SYS_semop:
@@ -61,27 +57,6 @@ has_no_time(const struct user_regs_struct *regs)
   default:
     return false;
   }
-}
-
-static bool
-has_signal(pid_t tid)
-{
-  char path[64], line[256];
-  uint64_t pending = 0, blocked = 0, mask;
-  ct_process_path(tid, "status", path, sizeof(path));
-  FILE *file = fopen(path, "re");
-  if (file == NULL) {
-    return true;
-  }
-  while (fgets(line, sizeof(line), file) != NULL) {
-    if (sscanf(line, "SigPnd: %lx", &mask) == 1 || sscanf(line, "ShdPnd: %lx", &mask) == 1) {
-      pending |= mask;
-    } else if (sscanf(line, "SigBlk: %lx", &mask) == 1) {
-      blocked = mask;
-    }
-  }
-  fclose(file);
-  return (pending & ~blocked) != 0;
 }
 
 void
@@ -92,10 +67,8 @@ ct_make_again(pid_t tid)
     return;
   }
   int64_t rax = (int64_t)regs.rax;
-  if ((rax == RESTART_BLOCK && is_filtered(tid)) || (rax == -EINTR && has_no_time(&regs) && !has_signal(tid))) {
-    regs.rax = regs.orig_rax;
-    regs.orig_rax = ~0ull;
-    regs.rip -= 2;
+  if ((rax == RESTART_BLOCK && is_filtered(tid)) || (rax == -EINTR && has_no_time(&regs))) {
+    regs.rax = (uint64_t)RESTART_NO_HANDLER;
     ptrace(PTRACE_SETREGS, tid, NULL, &regs);
   }
 }

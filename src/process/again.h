@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What a stop has interrupted goes on as if there had been none. Inside process/ only. */
+/* What a stop has interrupted goes on as if there had been none. */
 #ifndef CT_PROCESS_AGAIN_H
 #define CT_PROCESS_AGAIN_H
 
 #include <sys/types.h>
 
-/* The thread is stopped, not for a signal. When it goes on, it makes the system call again that the stop has ended. */
+/* The thread is stopped, for no signal but one that it ignores. When it goes on, it makes the system call again that
+ * the stop has ended. */
 void ct_make_again(pid_t tid);
 
 #endif

@@ -2,6 +2,7 @@
 /* See traced.h. */
 #include "process/traced.h"
 
+#include "process/again.h"
 #include "process/injection.h"
 
 #include <elf.h>
@@ -101,6 +102,9 @@ classify(pid_t tid, int status, struct ct_traced_event *event)
     return;
   case PTRACE_EVENT_STOP:
     event->stop = event->signal == SIGTRAP ? CT_TRACED_INTERRUPTED : CT_TRACED_GROUP_STOP;
+    if (event->stop == CT_TRACED_INTERRUPTED) {
+      ct_make_again(tid);
+    }
     return;
   case PTRACE_EVENT_CLONE:
   case PTRACE_EVENT_FORK:
@@ -385,6 +389,12 @@ ct_traced_return(struct ct_process *process)
   return code;
 }
 
+static bool
+is_ignored_by_default(int signal)
+{
+  return signal == SIGCHLD || signal == SIGURG || signal == SIGWINCH || signal == SIGCONT;
+}
+
 enum ct_disposition
 ct_traced_disposition(pid_t pid, int signal)
 {
@@ -399,7 +409,7 @@ ct_traced_disposition(pid_t pid, int signal)
   if (file != NULL) {
     fclose(file);
   }
-  return (caught & bit) != 0    ? CT_DISPOSITION_CAUGHT
-         : (ignored & bit) != 0 ? CT_DISPOSITION_IGNORED
-                                : CT_DISPOSITION_DEFAULT;
+  return (caught & bit) != 0                                     ? CT_DISPOSITION_CAUGHT
+         : (ignored & bit) != 0 || is_ignored_by_default(signal) ? CT_DISPOSITION_IGNORED
+                                                                 : CT_DISPOSITION_DEFAULT;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Threads that wait, without a time, by calls that return EINTR after each stop. A line "ready", then input: at its end
- * each of them is woken, some after a signal that a handler takes, and a line tells what each has got.
+ * each of them is woken, some after a signal that a handler takes, all after some that are ignored, and a line tells
+ * what each has got.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,7 +14,7 @@
 #include <sys/sem.h>
 #include <unistd.h>
 
-enum { EPOLL, EPOLL_PWAIT, SIGNAL, SEMAPHORE, COUNT };
+enum { EPOLL, EPOLL_PWAIT, MASKED, SIGNAL, SEMAPHORE, COUNT };
 
 static int event, semaphore;
 static int interrupted[COUNT];
@@ -34,6 +35,8 @@ wait_once(int kind, int queue, const sigset_t *wanted)
     return epoll_wait(queue, &got, 1, -1);
   case EPOLL_PWAIT:
     return epoll_pwait(queue, &got, 1, -1, NULL);
+  case MASKED:
+    return epoll_pwait(queue, &got, 1, -1, wanted);
   case SIGNAL:
     return sigwaitinfo(wanted, NULL);
   default:
@@ -80,6 +83,10 @@ main(void)
   }
   pthread_kill(threads[EPOLL], SIGUSR1);
   pthread_kill(threads[SEMAPHORE], SIGUSR1);
+  for (int i = 0; i < 20; i++) {
+    pthread_kill(threads[i % COUNT], SIGWINCH); /* is ignored */
+    usleep(2000);
+  }
   usleep(300000);
   pthread_kill(threads[SIGNAL], SIGUSR2);
   if (semop(semaphore, &give, 1) != 0 || write(event, &one, sizeof(one)) != sizeof(one)) {
@@ -89,7 +96,7 @@ main(void)
     pthread_join(threads[i], NULL);
   }
   semctl(semaphore, 0, IPC_RMID);
-  printf("epoll_wait %d, epoll_pwait %d, sigwaitinfo %d, semop %d\n", interrupted[EPOLL], interrupted[EPOLL_PWAIT],
-         interrupted[SIGNAL], interrupted[SEMAPHORE]);
+  printf("epoll_wait %d, epoll_pwait %d and %d, sigwaitinfo %d, semop %d\n", interrupted[EPOLL],
+         interrupted[EPOLL_PWAIT], interrupted[MASKED], interrupted[SIGNAL], interrupted[SEMAPHORE]);
   return 0;
 }
