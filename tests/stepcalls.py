@@ -256,6 +256,24 @@ def beside_the_steps(scene):
 
 
 @case
+def interrupted(scene):
+    """Calls that were being made when that was ended do not stay beside the steps; those that somebody is making do."""
+    program = scene.path("work")
+    subprocess.run(["gcc", "-O1", *FLAGS, "-o", program, scene.write("work.c", WORK)], check=True)
+    trace, _ = scene.itrace(program, "5")
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    others = [f"calls.{gone.pid}", f"calls.{os.getpid()}", f"calls.{gone.pid}x"]
+    for name in others:
+        os.makedirs(os.path.join(trace, name, "thread_0"))
+        with open(os.path.join(trace, name, "functions.tsv"), "w", encoding="utf-8") as file:
+            file.write("x")
+    scene.run(scene.contrail, "info", trace)
+    left = sorted(name for name in os.listdir(trace) if name.startswith("calls"))
+    expect(left == sorted(["calls", *others[1:]]), str(left))
+
+
+@case
 def damaged(scene):
     """Bytes are changed and the end is gone: what can be read is shown, what cannot is told, nothing else happens."""
     program = scene.compile(scene.write("work.c", WORK), "-O1", *FLAGS, "-static")

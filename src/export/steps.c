@@ -10,9 +10,11 @@
 #include "trace/tree.h"
 #include "trace/writer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +136,44 @@ is_of_now(const char *path, char *const *files, size_t count)
   return same;
 }
 
-/* What lies there under that name, if it is a directory. */
+/* Is it a directory like "calls.4711" of a process that is gone? */
+static bool
+is_left_over(int dir_fd, const char *name)
+{
+  char *end;
+  if (strncmp(name, "calls.", 6) != 0 || name[6] < '1' || name[6] > '9') {
+    return false;
+  }
+  long pid = strtol(name + 6, &end, 10);
+  if (*end != '\0' || pid > INT_MAX || kill((pid_t)pid, 0) == 0 || errno != ESRCH) {
+    return false;
+  }
+  int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  bool is = fd >= 0 && !ct_trace_is_held(fd); /* nor by one whose process is not to be seen from here */
+  if (fd >= 0) {
+    close(fd);
+  }
+  return is;
+}
+
+/* Calls that somebody was making, and was interrupted. */
+static void
+remove_left_over(const char *recording)
+{
+  char path[PATH_MAX];
+  DIR *dir = opendir(recording);
+  struct dirent *entry;
+  while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    if (is_left_over(dirfd(dir), entry->d_name) &&
+        snprintf(path, sizeof(path), "%s/%s", recording, entry->d_name) < (int)sizeof(path)) {
+      ct_trace_remove(path);
+    }
+  }
+  if (dir != NULL) {
+    closedir(dir);
+  }
+}
+
 /* Made under another name: two who ask at the same time do not meet, and half of one is never there. */
 static int
 make_calls(const char *recording, const char *path, char *const *files, size_t count, struct ct_diag *diag)
@@ -147,6 +186,7 @@ make_calls(const char *recording, const char *path, char *const *files, size_t c
     return ct_fail(diag, CT_EINVAL, "the name %.100s is too long", path);
   }
   ct_trace_remove(made);
+  remove_left_over(recording);
   int code = ct_export_steps_contrail(&job, diag);
   if (code != 0) {
     return code;
