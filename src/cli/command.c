@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the commands share; see command.h. */
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/quantity.h"
 
 #include <contrail/control.h>
@@ -126,12 +127,15 @@ static int
 open_calls(const char *dir, struct ct_trace **trace, struct ct_diag *diag)
 {
   char path[PATH_MAX];
+  struct ct_progress_alone progress;
   int code = ct_trace_open(dir, trace, diag);
   if (code == 0 || !ct_export_has_steps(dir)) {
     return code;
   }
   diag->text[0] = '\0';
+  ct_progress_alone_begin(&progress, "making the calls of the instructions, once");
   code = ct_export_steps_calls(dir, path, sizeof(path), diag);
+  ct_progress_alone_end(&progress);
   return code == 0 ? ct_trace_open(path, trace, diag) : code;
 }
 

@@ -61,3 +61,39 @@ ct_progress_end(void *arg)
   progress->visible = false;
   progress->enabled = false;
 }
+
+/* ---- alone ---- */
+
+static void *
+alone_main(void *context)
+{
+  struct ct_progress_alone *alone = context;
+  struct timespec until;
+  do {
+    ct_progress_update(&alone->line, 0, 0);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += SECOND_NS / 10;
+    until.tv_sec += until.tv_nsec / (long)SECOND_NS;
+    until.tv_nsec %= (long)SECOND_NS;
+  } while (sem_timedwait(&alone->over, &until) != 0);
+  return NULL;
+}
+
+void
+ct_progress_alone_begin(struct ct_progress_alone *alone, const char *what)
+{
+  ct_progress_start(&alone->line, what);
+  sem_init(&alone->over, 0, 0);
+  alone->has_thread = alone->line.enabled && pthread_create(&alone->thread, NULL, alone_main, alone) == 0;
+}
+
+void
+ct_progress_alone_end(struct ct_progress_alone *alone)
+{
+  sem_post(&alone->over);
+  if (alone->has_thread) {
+    pthread_join(alone->thread, NULL);
+  }
+  sem_destroy(&alone->over);
+  ct_progress_end(&alone->line);
+}
