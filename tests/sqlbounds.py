@@ -107,6 +107,30 @@ def grouped(scene):
 
 
 @case
+def grouped_unknown(scene):
+    """A damaged trace whose events name functions that it does not have: their calls are there once, with room for all or for some."""
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
+    scene.record("-q", "--", program, "1500")
+    table, manifest = (os.path.join(scene.trace, name) for name in ("functions.tsv", "manifest.json"))
+    with open(manifest, encoding="utf-8") as file:
+        told = json.load(file)
+    rows = scene.sql("SELECT function_id AS f, count(*) AS n FROM spans GROUP BY +function_id")
+    kept = min(row["f"] for row in rows) + 1
+    with open(table, "rb") as file:
+        lines = file.read().split(b"\n")[:kept]
+    with open(table, "wb") as file:
+        told["files"]["functions.tsv"] = file.write(b"\n".join(lines) + b"\n")
+    told["function_count"] = kept
+    with open(manifest, "w", encoding="utf-8") as file:
+        json.dump(told, file)
+    for room in (10**8, 20000, 9000, 4000, 1):
+        environment = dict(os.environ, CONTRAIL_TEST_SQL_GROUPED=str(room))
+        got = json.loads(scene.run(scene.contrail, "sql", "--json", scene.trace, "SELECT function_id AS f, count(*) AS n FROM spans GROUP BY 1",
+                                   env=environment))
+        expect(got == rows, f"room for {room}: {[(a, b) for a, b in zip(got, rows) if a != b][:3]}")
+
+
+@case
 def many_longest(scene):
     """The longest calls, few and so many that the index does not keep them all: the same order."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")

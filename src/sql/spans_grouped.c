@@ -65,6 +65,7 @@ struct group {
   uint32_t source, fn;
   enum state state;
   bool is_given;
+  uint32_t reading; /* the last one that it is gathered in */
   struct chunk *first, *last;
   struct ct_span before; /* the last one put, or taken */
 };
@@ -76,6 +77,7 @@ struct ct_sql_grouping {
   int keys[CT_SQL_KEYS], key_count;
   struct group *groups;
   uint32_t count, capacity;
+  uint32_t reading;   /* how often the stream has been begun; it may have spans of groups that are not asked for */
   uint32_t **numbers; /* of each source, NULL: none yet: the number of each function's group and 1; 0: it has none */
   uint32_t *order;    /* of the groups */
   uint32_t at;        /* in that: the group that is given */
@@ -290,7 +292,7 @@ group_of(struct ct_sql_grouping *g, uint32_t source, uint32_t fn)
     g->groups = groups;
     g->capacity = capacity;
   }
-  g->groups[g->count] = (struct group){.source = source, .fn = fn};
+  g->groups[g->count] = (struct group){.source = source, .fn = fn, .reading = g->reading};
   *number = ++g->count;
   return &g->groups[g->count - 1];
 }
@@ -331,7 +333,7 @@ gather(struct ct_sql_grouping *g)
     if (group == NULL) {
       return SQLITE_NOMEM;
     }
-    if (group->state != KEPT || group->is_given) {
+    if (group->state != KEPT || group->is_given || group->reading != g->reading) {
       continue;
     }
     code = put(g, group, span);
@@ -352,7 +354,7 @@ forget_wanted(struct ct_sql_grouping *g)
 }
 
 static int
-want(struct ct_sql_grouping *g, const struct group *group)
+want(struct ct_sql_grouping *g, struct group *group)
 {
   uint32_t functions = functions_of(g, group->source);
   uint8_t **flags = &g->wanted[group->source];
@@ -361,6 +363,7 @@ want(struct ct_sql_grouping *g, const struct group *group)
     return SQLITE_NOMEM;
   }
   (*flags)[group->fn < functions ? group->fn : functions] = 1;
+  group->reading = g->reading;
   return SQLITE_OK;
 }
 
@@ -371,6 +374,7 @@ read_again(struct ct_sql_grouping *g)
   struct group *first = &g->groups[g->order[g->at]];
   int code = SQLITE_OK;
   forget_wanted(g);
+  g->reading++;
   g->is_streaming = first->state == STREAMED;
   for (uint32_t i = g->at; i < g->count && code == SQLITE_OK; i++) {
     struct group *group = &g->groups[g->order[i]];
