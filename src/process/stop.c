@@ -32,6 +32,9 @@
 #define TRACE_OPTIONS PTRACE_O_TRACESYSGOOD
 #define ROUNDS_MAX    64
 #define LATE_MS       2000  /* for threads that did not stop in time, before others see to them */
+#define REST_SHARE    8     /* of the time that a stop has taken so far, between two looks ... */
+#define REST_MIN_NS   50000 /* ... within these */
+#define REST_MAX_NS   500000
 #define SLICE_MS      100   /* of the first attempt to stop all threads; further ones take twice as long ... */
 #define SLICE_MAX_MS  400   /* ... up to that */
 #define FIND_MS       10000 /* to look at all stacks ... */
@@ -86,6 +89,16 @@ add_thread(struct ct_stopped *stopped, pid_t tid)
   return 0;
 }
 
+/* A thread that runs stops within microseconds; one that waits for a processor is not looked at 10,000 times a second
+ * meanwhile. */
+static void
+rest_since(uint64_t since_ns)
+{
+  uint64_t rest = (ct_now_ns() - since_ns) / REST_SHARE;
+  struct timespec wait = {0, rest < REST_MIN_NS ? REST_MIN_NS : rest > REST_MAX_NS ? REST_MAX_NS : (long)rest};
+  nanosleep(&wait, NULL);
+}
+
 /*
  * Waits until the thread has stopped. CT_ESRCH: it has ended, which is as good. A stop is looked at and not taken: what
  * the thread gets when we are killed is what nobody has taken (current->exit_code), and so it gets its signal.
@@ -93,7 +106,7 @@ add_thread(struct ct_stopped *stopped, pid_t tid)
 static int
 await_stop(struct ct_stopped *stopped, struct ct_stopped_thread *thread, uint64_t deadline)
 {
-  for (;;) {
+  for (uint64_t since = ct_now_ns();;) {
     int status;
     siginfo_t info = {0};
     int failed = waitid(P_PID, (id_t)thread->tid, &info, __WALL | WSTOPPED | WEXITED | WNOHANG | WNOWAIT);
@@ -109,8 +122,7 @@ await_stop(struct ct_stopped *stopped, struct ct_stopped_thread *thread, uint64_
     if (now_ms() >= deadline) {
       return CT_ETIMEOUT;
     }
-    struct timespec wait = {0, 50 * 1000};
-    nanosleep(&wait, NULL);
+    rest_since(since);
   }
 }
 
@@ -704,13 +716,12 @@ ct_process_resume(struct ct_stopped *stopped)
   uint64_t pause_ns = ct_now_ns() - stopped->since_ns; /* before others get the processors again */
   ct_pause_request_end(stopped->pause_request);
   restore_priority(stopped);
-  uint64_t deadline = now_ms() + LATE_MS;
+  uint64_t since = ct_now_ns(), deadline = now_ms() + LATE_MS;
   while (!ct_process_release_late(process) && now_ms() < deadline) {
     if (process->meanwhile != NULL) { /* it may wait for a vfork child that waits for the caller */
       process->meanwhile(process->meanwhile_context);
     }
-    struct timespec wait = {0, 50 * 1000};
-    nanosleep(&wait, NULL);
+    rest_since(since);
   }
   free(stopped->threads);
   free(stopped->pcs);
