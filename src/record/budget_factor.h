@@ -31,7 +31,7 @@ bool ct_budget_factor_apart(struct ct_budget_factor *factor, struct ct_budget_fu
 /* The next tick, and the one after that, which ends the experiment. */
 void ct_budget_factor_again(struct ct_budget_factor *factor, struct ct_budget_function **functions, size_t count,
                             double cpu_ns);
-/* room: for count numbers. */
+/* room: for twice count numbers. */
 void ct_budget_factor_end(struct ct_budget_factor *factor, struct ct_budget_function **functions, size_t count,
                           double cpu_ns, uint64_t now_ns, double *room);
 /* The tick does not count: the process has waited. */

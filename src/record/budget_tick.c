@@ -662,7 +662,7 @@ experiment(struct ct_session *session, size_t count, double used, bool was_long,
     set_back(session);
     ct_budget_factor_again(factor, budget->sorted, count, at_least(used, 1));
   } else if (factor->phase == CT_BUDGET_AGAIN) {
-    double *room = suffices ? malloc((count + 1) * sizeof(*room)) : NULL;
+    double *room = suffices ? malloc((2 * count + 1) * sizeof(*room)) : NULL;
     if (room != NULL) {
       ct_budget_factor_end(factor, budget->sorted, count, used, now, room);
     }
