@@ -6,6 +6,7 @@
 
 #include <contrail/text.h>
 
+#include <math.h>
 #include <string.h>
 
 static const struct {
@@ -55,6 +56,19 @@ ct_cost_put(FILE *out, const struct ct_cost *cost)
   }
 }
 
+/* Rounded so that they add up to what is shown of the whole. */
+static void
+put_parts(FILE *out, const struct ct_budget_status *budget)
+{
+  double whole = round(1000 * budget->spent), hooks = round(1000 * budget->hooks);
+  double switches = round(1000 * budget->switches), recorder = whole - hooks - switches;
+  fprintf(out, " (hooks %.1f, the recorder %.1f", hooks / 10, recorder > 0 ? recorder / 10 : 0);
+  if (switches > 0) {
+    fprintf(out, ", reports of switches %.1f", switches / 10);
+  }
+  fputs(")", out);
+}
+
 void
 ct_budget_put(FILE *out, const struct ct_budget_status *budget)
 {
@@ -64,8 +78,11 @@ ct_budget_put(FILE *out, const struct ct_budget_status *budget)
             100 * budget->limit);
     return;
   }
-  fprintf(out, "%.3g %%, of late %.1f %% spent; functions: %s in full, %s sampled, %s counted, %s out; ",
-          100 * budget->limit, 100 * budget->spent, ct_format_count(a, budget->full),
+  fprintf(out, "%.3g %%, of late %.1f %% spent", 100 * budget->limit, 100 * budget->spent);
+  if (budget->hooks + budget->switches + budget->recorder > 0) { /* not in a trace of an earlier version */
+    put_parts(out, budget);
+  }
+  fprintf(out, "; functions: %s in full, %s sampled, %s counted, %s out; ", ct_format_count(a, budget->full),
           ct_format_count(b, budget->sampled), ct_format_count(c, budget->counted), ct_format_count(d, budget->out));
   fprintf(out, "%s step%s", ct_format_count(a, budget->steps), budget->steps == 1 ? "" : "s");
 }
@@ -73,7 +90,8 @@ ct_budget_put(FILE *out, const struct ct_budget_status *budget)
 json_t *
 ct_budget_json(const struct ct_budget_status *budget)
 {
-  return json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "limit", budget->limit, "spent", budget->spent, "full",
+  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "limit", budget->limit, "spent", budget->spent,
+                   "hooks", budget->hooks, "switches", budget->switches, "recorder", budget->recorder, "full",
                    (json_int_t)budget->full, "sampled", (json_int_t)budget->sampled, "counted",
                    (json_int_t)budget->counted, "out", (json_int_t)budget->out, "steps", (json_int_t)budget->steps);
 }
@@ -83,6 +101,9 @@ ct_budget_of_json(const json_t *json, struct ct_budget_status *budget)
 {
   *budget = (struct ct_budget_status){.limit = json_number_value(json_object_get(json, "limit")),
                                       .spent = json_number_value(json_object_get(json, "spent")),
+                                      .hooks = json_number_value(json_object_get(json, "hooks")),
+                                      .switches = json_number_value(json_object_get(json, "switches")),
+                                      .recorder = json_number_value(json_object_get(json, "recorder")),
                                       .full = (size_t)json_integer_value(json_object_get(json, "full")),
                                       .sampled = (size_t)json_integer_value(json_object_get(json, "sampled")),
                                       .counted = (size_t)json_integer_value(json_object_get(json, "counted")),

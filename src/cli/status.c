@@ -72,6 +72,9 @@ print_budget(const json_t *json)
 {
   struct ct_budget_status budget = {.limit = json_real_value(json_object_get(json, "limit")),
                                     .spent = json_real_value(json_object_get(json, "spent")),
+                                    .hooks = json_real_value(json_object_get(json, "hooks")),
+                                    .switches = json_real_value(json_object_get(json, "switches")),
+                                    .recorder = json_real_value(json_object_get(json, "recorder")),
                                     .full = ct_number_of(json, "full"),
                                     .sampled = ct_number_of(json, "sampled"),
                                     .counted = ct_number_of(json, "counted"),

@@ -34,7 +34,7 @@ session_begin_budget(struct ct_session *session)
     return;
   }
   budget->begun_ns = budget->tick_ns = ct_now_ns();
-  budget->cpu_ns = budget->drain_cpu_ns = 0;
+  budget->cpu_ns = budget->drain_cpu_ns = budget->thread_cpu_ns = 0;
   ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
   budget->drain_cpu_ns = ct_drain_cpu_ns(session->recording.drain);
   ct_budget_drain_begin(&budget->drain);
@@ -42,8 +42,8 @@ session_begin_budget(struct ct_session *session)
   budget->measure_ns = 0;
   budget->measured = 0;
   budget->is_measuring = false;
-  budget->modules_seen = budget->whole_ns = budget->tick_cpu_ns = 0;
-  budget->has_decided = budget->has_opened = budget->asked = false;
+  budget->modules_seen = budget->whole_ns = 0;
+  budget->has_decided = budget->has_opened = budget->asked = budget->was_once = false;
   budget->is_long = false;
   budget->switches = 0;
   budget->switch_share = 0;
@@ -91,7 +91,12 @@ sum_up(const struct ct_session *session)
     sums.out = budget->seen[CT_SEEN_OUT];
     /* Beside a program that had next to no processor time a recorder takes any number of times as much: that says
      * nothing. */
-    sums.spent = budget->own_ns > SPENT_OWN_NS_LEAST ? budget->spent_ns / budget->own_ns : 0;
+    if (budget->spent.own > SPENT_OWN_NS_LEAST) {
+      sums.spent = ct_budget_spent_share(&budget->spent);
+      sums.hooks = budget->spent.hooks / budget->spent.own;
+      sums.switches = budget->spent.switches / budget->spent.own;
+      sums.recorder = budget->spent.recorder / budget->spent.own;
+    }
     sums.steps = budget->steps;
   }
   return sums;

@@ -6,6 +6,7 @@
 #include "record/budget_cold.h"
 #include "record/budget_drain.h"
 #include "record/budget_factor.h"
+#include "record/budget_spent.h"
 #include "record/session_internal.h"
 
 #define BUDGET_STEPS_KEPT      1000u
@@ -35,16 +36,16 @@ struct session_budget {
   struct budget_gate *gates;
   size_t gate_count;
   uint64_t modules_seen; /* what of the modules the gates were made of */
-  uint64_t begun_ns, tick_ns, cpu_ns, drain_cpu_ns, events, stopped_ns;
-  uint64_t whole_ns;    /* all functions were looked at then; 0: that is due */
-  uint64_t tick_cpu_ns; /* what the last tick has taken of this thread's time */
+  uint64_t begun_ns, tick_ns, cpu_ns, drain_cpu_ns, thread_cpu_ns, events, stopped_ns;
+  uint64_t whole_ns; /* all functions were looked at then; 0: that is due */
   uint64_t switches;
   double switch_share;   /* of the process's time, of late, what reports of its threads' switches take */
   uint32_t switch_ticks; /* that this is the mean of; 0: it was given up */
   double points;         /* calls of functions without gates, in the last tick */
   struct ct_budget_drain drain;
-  double out_ns;           /* of a call of a function that is out, and patched */
-  double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
+  double out_ns;      /* of a call of a function that is out, and patched */
+  double recorder_ns; /* what the recorder has used in the last tick */
+  struct ct_budget_spent spent;
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;
   uint64_t measure_ns;         /* when own times are to be measured next */
@@ -55,12 +56,25 @@ struct session_budget {
   size_t last_steps;           /* of the last tick, but those of functions that went out */
   bool asked;                  /* the drain, for a tick */
   bool has_points;             /* functions that have no gate can go out: patches may be taken out */
+  bool was_once;               /* since the last tick something was done that is done once */
   bool has_decided;            /* once at least */
   bool has_opened;             /* what nobody has called is recorded when it is called */
   bool failed;                 /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
 };
+
+/* What calls cost as measured; and as they do in this program, with the drain's part. */
+struct ct_budget_costs ct_budget_measured_costs(const struct ct_session *session);
+struct ct_budget_costs ct_budget_costs_here(const struct ct_session *session);
+
+/* What the recorder has used since the last tick: before the costs of calls are asked for. */
+void ct_budget_read_recorder(struct ct_session *session, double used_ns, double seconds);
+
+/* Adds what the tick has spent, of count functions in budget->sorted. What is left for hooks, in ns a second of the
+ * process's time. */
+double ct_budget_account(struct ct_session *session, const struct ct_budget_costs *costs, size_t count, double used_ns,
+                         double seconds);
 
 /* With one stop of the process, if that is worth it: count functions are in budget->sorted, of a tick of used_ns. */
 void ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,

@@ -28,23 +28,16 @@
 #define FIRST_TICK_NS       10000000ull   /* the least; at the begin a tick takes half of the time until then */
 #define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
 #define IDLE_NS             1000000000ull /* ... until so long a time is over */
-#define FULL_NS_LEAST       15.0          /* of a hook, whatever was measured: two readings of the clock, ... */
-#define COUNTED_NS_LEAST    1.0
-#define OUT_NS_LEAST        0.7
 #define COUNTING_RUNS       (CT_COUNTERS / CT_DRAIN_COUNTING_RUN)
-#define ASKED_MS            20  /* until the drain has answered, should it not say so */
+#define ASKED_MS            200 /* until the drain has answered, should it not say so */
 #define SPARE               0.5 /* of the limit: with less spent, what is not called yet is to be recorded ... */
 #define SPARE_NS            50000000ull  /* ... from then on */
 #define RATE_LEAST          0.2          /* calls a second: with less it is not called */
 #define EXPERIMENT_NS_LEAST 20000000.0   /* of processor time in each of its ticks */
 #define COLD_NS_LEAST       10000000ull  /* ... of those with patches ... */
 #define COLD_NS_MOST        400000000ull /* ... which wait no longer for it */
-#define SMOOTH_SECONDS      2.0
-#define SWITCH_NS           3000.0 /* that a thread goes and comes again, and both are reported */
-#define SWITCH_MOST         0.25   /* of the limit, for such reports */
-#define SWITCH_TICKS        8u
-#define MEASURE_NS          20000000ull /* own times are measured for so long, ... */
-#define MEASURE_CPU_NS      5000000ull  /* ... and for so long of the process's time, ... */
+#define MEASURE_NS          20000000ull  /* own times are measured for so long, ... */
+#define MEASURE_CPU_NS      5000000ull   /* ... and for so long of the process's time, ... */
 #define MEASURE_NS_MOST     500000000ull
 #define MEASURE_COST        0.8           /* of that time it is what hooks take, which is to be within the limit ... */
 #define MEASURE_WAIT_NS     1000000000ull /* ... by then */
@@ -221,6 +214,7 @@ find_gates(struct ct_session *session)
     }
   }
   budget->modules_seen = signature;
+  budget->was_once = true;
   return true;
 }
 
@@ -368,7 +362,7 @@ open_uncalled(struct ct_session *session, uint64_t now)
   struct session_budget *budget = session->budget;
   uint64_t age = now - budget->begun_ns;
   bool is_time =
-      age >= IDLE_NS || (age >= SPARE_NS && budget->spent_ns < SPARE * session->options.budget * budget->own_ns);
+      age >= IDLE_NS || (age >= SPARE_NS && ct_budget_spent_share(&budget->spent) < SPARE * session->options.budget);
   if (budget->has_opened || !is_time) {
     return false;
   }
@@ -380,24 +374,6 @@ open_uncalled(struct ct_session *session, uint64_t now)
   }
   budget->has_opened = true;
   return true;
-}
-
-/* What hooks have cost in this tick, in ns; of that *drain_ns the drain. */
-static double
-sum_up_cost(const struct session_budget *budget, const struct ct_budget_costs *costs, size_t count, double used_ns,
-            double *drain_ns)
-{
-  double sum = 0, recorded = budget->points / 2;
-  for (size_t i = 0; i < count; i++) {
-    const struct ct_budget_function *function = budget->sorted[i];
-    recorded += function->calls - function->passed;
-    sum += function->passed * costs->counted + function->calls * function->cold;
-    if (function->seen == CT_SEEN_OUT && !function->is_unpatched && !function->is_point) {
-      sum += function->rate * (used_ns / 1e9) * (costs->out + function->cold);
-    }
-  }
-  *drain_ns = 2 * ct_budget_drain_event_ns(&budget->drain) * recorded;
-  return sum + recorded * costs->full;
 }
 
 static void
@@ -420,71 +396,6 @@ static double
 at_least(double x, double least)
 {
   return x > least ? x : least;
-}
-
-/* As measured, but on a machine that was busy that may be anything. */
-static struct ct_budget_costs
-measured_costs(const struct ct_session *session)
-{
-  const struct ct_hook_costs *c = &session->recording.manifest.costs;
-  double tick_ns = ct_manifest_tick_ns(&session->recording.manifest);
-  double full = (c->enter_before + c->enter_after + c->return_before + c->return_after) * tick_ns;
-  return (struct ct_budget_costs){.full = at_least(full, FULL_NS_LEAST),
-                                  .counted = at_least(c->counted * tick_ns, COUNTED_NS_LEAST),
-                                  .out = at_least(c->out * tick_ns, OUT_NS_LEAST)};
-}
-
-/* As they are in this program, with the drain's part. */
-static struct ct_budget_costs
-costs_of(const struct ct_session *session)
-{
-  double factor = ct_budget_factor(&session->budget->factor);
-  struct ct_budget_costs costs = measured_costs(session);
-  costs.full = costs.full * factor + 2 * ct_budget_drain_event_ns(&session->budget->drain);
-  costs.counted *= factor;
-  costs.out *= factor;
-  return costs;
-}
-
-/*
- * The kernel's reports of each switch cost the thread that goes or comes microseconds: what waits for requests of some
- * 100 us spends a tenth of its time for them. Where that is a good part of the limit they are given up.
- */
-static void
-weigh_switches(struct ct_session *session, double used_ns)
-{
-  struct session_budget *budget = session->budget;
-  struct ct_drain_numbers numbers;
-  ct_drain_numbers(session->recording.drain, &numbers);
-  double share = (double)(numbers.switches - budget->switches) * SWITCH_NS / used_ns;
-  budget->switches = numbers.switches;
-  if (budget->switch_ticks == 0) {
-    return;
-  }
-  double part = budget->switch_ticks < SWITCH_TICKS ? 1.0 / budget->switch_ticks : 1.0 / SWITCH_TICKS;
-  budget->switch_share += part * ((share < 1 ? share : 1) - budget->switch_share);
-  if (++budget->switch_ticks > SWITCH_TICKS && budget->switch_share > SWITCH_MOST * session->options.budget) {
-    ct_drain_end_switches(session->recording.drain);
-    budget->switch_share = 0;
-    budget->switch_ticks = 0;
-  }
-}
-
-/* What the drain has used since the last tick; not at the begin, when much is done once. */
-static void
-read_drain(struct ct_session *session, double used_ns, double seconds)
-{
-  struct session_budget *budget = session->budget;
-  struct ct_drain_numbers numbers;
-  ct_drain_numbers(session->recording.drain, &numbers);
-  uint64_t cpu = ct_drain_cpu_ns(session->recording.drain);
-  double used = cpu > budget->drain_cpu_ns ? (double)(cpu - budget->drain_cpu_ns) : 0;
-  double events = numbers.events > budget->events ? (double)(numbers.events - budget->events) : 0;
-  budget->drain_cpu_ns = cpu;
-  budget->events = numbers.events;
-  if (budget->has_decided || budget->is_measuring) {
-    ct_budget_drain_add(&budget->drain, events, used, (double)budget->tick_cpu_ns, used_ns, seconds);
-  }
 }
 
 /* All gates of a function. */
@@ -656,7 +567,7 @@ experiment(struct ct_session *session, size_t count, double used, bool was_long,
 {
   struct session_budget *budget = session->budget;
   struct ct_budget_factor *factor = &budget->factor;
-  struct ct_budget_costs costs = measured_costs(session);
+  struct ct_budget_costs costs = ct_budget_measured_costs(session);
   bool suffices = used >= EXPERIMENT_NS_LEAST;
   if (factor->phase == CT_BUDGET_APART) {
     set_back(session);
@@ -695,22 +606,15 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   budget->cpu_ns = cpu;
   bool was_long = budget->is_long;
   budget->is_long = false;
-  read_drain(session, used, seconds);
-  struct ct_budget_costs costs = costs_of(session);
+  ct_budget_read_recorder(session, used, seconds);
+  struct ct_budget_costs costs = ct_budget_costs_here(session);
   budget->out_ns = costs.out;
   bool has_idle;
   size_t count = read_rates(session, used, now, &has_idle);
-  double drain_ns, spent_ns = sum_up_cost(budget, &costs, count, used, &drain_ns);
-  weigh_switches(session, used);
-  spent_ns += budget->switch_share * used;
-  double own = at_least(1 - (spent_ns - drain_ns) / used, 0.1) * 1e9; /* of a second of the process's time */
-  double rest = ct_budget_drain_rest(&budget->drain), others = rest + budget->switch_share * 1e9;
-  double allowed = at_least(session->options.budget * own - others, session->options.budget * own / 4);
-  double left = SMOOTH_SECONDS / (SMOOTH_SECONDS + seconds); /* ... what is older weighs less */
-  budget->spent_ns = left * budget->spent_ns + spent_ns + rest * used / 1e9;
-  budget->own_ns = left * budget->own_ns + own * used / 1e9;
+  double allowed = ct_budget_account(session, &costs, count, used, seconds);
   if (open_uncalled(session, now)) {
     set_idle(session); /* whatever else is done now: nobody has called them */
+    budget->was_once = true;
   }
   if (budget->cold.goes_on) {
     ct_budget_cold_after(&budget->cold, budget->sorted, count, budget->points, used);
@@ -748,13 +652,6 @@ tick_length(const struct session_budget *budget, uint64_t now)
   return length < TICK_NS ? length : TICK_NS;
 }
 
-static uint64_t
-thread_cpu_ns(void)
-{
-  struct timespec t;
-  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
-}
-
 /* Until the tick is due; when it was, as long as the process needs for the rest of its time, at its rate so far. */
 static int
 wait_for_tick(const struct session_budget *budget, int ms, uint64_t each, uint64_t now, uint64_t used, uint64_t least)
@@ -787,10 +684,7 @@ session_serve_budget(struct ct_session *session, int ms)
   } else if (ct_drain_has_counts(session->recording.drain)) {
     budget->asked = false;
     if (find_gates(session)) {
-      uint64_t begin = thread_cpu_ns();
-      bool is_first = !budget->has_decided; /* it sets all levels, once */
       tick(session, now, cpu);
-      budget->tick_cpu_ns = is_first ? 0 : thread_cpu_ns() - begin;
     } else {
       budget->failed = true;
     }
