@@ -16,7 +16,7 @@
 #define IDLE_NS      (16 * 1000 * 1000) /* ... this */
 #define REST_ROUNDS  80                 /* a second or so */
 #define REST_NS      (48 * 1000 * 1000)
-#define THRIFTY_NS   (100 * 1000 * 1000) /* as often as counts are read */
+#define THRIFTY_NS   (125 * 1000 * 1000) /* counts are asked for ten times a second: these are the rounds */
 #define REAP_NS      (20 * 1000 * 1000)
 #define REAP_MOST    (250 * 1000 * 1000)
 #define REAP_SHARE   200 /* a look at each of very many threads takes no more than this part of the time */
