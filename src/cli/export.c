@@ -95,8 +95,8 @@ static const struct ct_option options[] = {
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, selected.from)},
     {.name = "by-instructions",
-     .help = "of instructions, to contrail: let a nanosecond of the trace stand for exactly one instruction "
-             "of the thread",
+     .help = "with --to contrail, for a recording of instructions: let a nanosecond of the trace stand for "
+             "exactly one instruction of the thread",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, by_instructions)},
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),

@@ -59,6 +59,34 @@ def usage(options):
         yield from (f"contrail help {command['name']}: long line: {line}" for line in text.splitlines() if len(line) > 100)
 
 
+def entries(section):
+    """The text of each option in a section of the page."""
+    found, names = {}, []
+    for line in section.split("\n"):
+        head = re.match(r"(?:-\w(?: [^,]*)?, )?--([\w-]+)(?:=.*)?$", line)
+        if head or line in (".TP", ".TQ"):
+            names = ([] if line == ".TP" else names) + ([head[1]] if head else [])
+        else:
+            for name in names:
+                found[name] = found.get(name, "") + line + "\n"
+    return found
+
+
+@check("an option says by itself what it does")
+def alone(options):
+    """Its help does not go on from that of the option before; a text of its own in the page says its default, too."""
+    plain = re.sub(r"\\f[BIR]", "", built(options, "contrail.1")).replace("\\-", "-").replace("\\&", "")
+    sections = {part.split("\n", 1)[0].split()[-1]: part for part in re.split(r"(?m)^\.SS (?=contrail )", plain)[1:]}
+    for command in commands(options):
+        texts = entries(sections.get(command["name"], ""))
+        for option in command["options"]:
+            help_text, text = option["help"], texts.get(option["name"], "")
+            if re.match(r"(?:and|the same|likewise|of|by|on|in|at) |without |.*\blikewise$|all in any", help_text):
+                yield f"contrail {command['name']}: --{option['name']} goes on from what is before it: {help_text}"
+            if "default" in help_text.lower() and text and not re.search(r"(?i)default|without|as for|as in", text):
+                yield f"the page of contrail {command['name']} does not tell the default of --{option['name']}"
+
+
 @check("a letter means one option everywhere")
 def letters(options):
     meant = {}
