@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import resource
 
 from filters import OWN
 from harness import NO_LOADER, case, expect, main
@@ -104,6 +105,41 @@ def grouped(scene):
         expect(sorted(int(row["id"]) for row in rows) == [int(row["id"]) for row in wanted], f"room for {room}: other calls")
     said = scene.execute(scene.contrail, "sql", scene.trace, "SELECT function, max(rowid) FROM spans WHERE depth > 1 GROUP BY function")
     expect(said.returncode == 1 and "no rowid" in said.stderr, str(said))
+
+
+def many_functions(count, turns):
+    """A program of so many functions, which are called one after the other."""
+    functions = "".join(f"OWN long f{i}(long x) {{ return x + {i}; }}\n" for i in range(count))
+    return (f"#define OWN __attribute__((noinline, noclone))\n{functions}long (*const all[])(long) = {{{', '.join(f'f{i}' for i in range(count))}}};\n"
+            f"int main(void) {{ long s = 0; for (long t = 0; t < {turns}; t++) {{ for (long i = 0; i < {count}; i++) {{ s += all[i](t); }} }} return s == 42; }}\n")
+
+
+@case
+def unknown_functions(scene):
+    """Calls of many functions that the trace does not know any more: in groups as before, and not each by a walk through all groups."""
+    program = scene.compile(scene.write("many.c", many_functions(3000, 60)), "-O1")
+    scene.record("-q", "--mode", "full", "--", program)
+    query = "SELECT function_id, count(*) AS n, sum(duration) AS t, sum(self) AS s FROM spans GROUP BY function_id"
+
+    def asked():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        rows = json.loads(scene.execute(scene.contrail, "sql", "--json", scene.trace, query).stdout)
+        return rows, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    asked()  # makes the index
+    rows, seconds = asked()
+    manifest = os.path.join(scene.trace, "manifest.json")
+    with open(manifest, encoding="utf-8") as file:
+        text = json.load(file)
+    text["function_count"] = 0
+    with open(manifest, "w", encoding="utf-8") as file:
+        json.dump(text, file)
+    os.truncate(os.path.join(scene.trace, "functions.tsv"), 0)
+    asked()
+    unknown, longer = asked()
+    expect(unknown == rows and len(rows) > 3000, f"{len(unknown)} groups, {len(rows)} with a table of functions")
+    expect(longer < 5 * seconds + 0.2, f"{longer:.2f} s of a processor, {seconds:.2f} where they are known")
+    return f"{len(rows)} functions: {longer:.2f} s of a processor, {seconds:.2f} where they are known"
 
 
 @case

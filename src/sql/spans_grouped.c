@@ -12,6 +12,7 @@
 
 /* Bytes of lists that are kept at a time. */
 #define ROOM_BYTES (96u << 20)
+enum { CHAINS_FIRST = 64 }; /* a power of two */
 enum { CHUNK_FIRST = 64, CHUNK_MOST = 32 << 10, ENTRY_MOST = 13 * 10, END_SHIFT = 5, SPANS_AT_ONCE = 4096 };
 static_assert(CT_SPAN_ENDS <= 1 << END_SHIFT, "how it ended is in so many bits");
 
@@ -63,6 +64,7 @@ enum state {
 /* The spans of one function of one source. */
 struct group {
   uint32_t source, fn;
+  uint32_t next; /* of an id that the trace does not have: number of another group in its chain; 0: it is the last */
   enum state state;
   bool is_given;
   uint32_t reading; /* the last one that it is gathered in */
@@ -79,10 +81,12 @@ struct ct_sql_grouping {
   uint32_t count, capacity;
   uint32_t reading;   /* how often the stream has been begun; it may have spans of groups that are not asked for */
   uint32_t **numbers; /* of each source, NULL: none yet: the number of each function's group and 1; 0: it has none */
-  uint32_t *order;    /* of the groups */
-  uint32_t at;        /* in that: the group that is given */
-  bool is_streaming;  /* that one */
-  bool is_taking;     /* that one, from its list: */
+  uint32_t *unknown;  /* the first one of each chain likewise, as ids that the trace does not have are hashed */
+  uint32_t unknown_count, chains;
+  uint32_t *order;   /* of the groups */
+  uint32_t at;       /* in that: the group that is given */
+  bool is_streaming; /* that one */
+  bool is_taking;    /* that one, from its list: */
   const uint8_t *from;
   size_t bytes, room; /* of lists; how many there may be */
   uint8_t **wanted;   /* of each source, for the stream: what is read */
@@ -265,25 +269,65 @@ functions_of(const struct ct_sql_grouping *g, uint32_t source)
   return ct_trace_function_count(g->sql->sources[source].trace);
 }
 
-/* That of a function, made where there is none; NULL: out of memory. Ids that the trace does not have are looked for.
- */
+static uint32_t *
+chain_of(const struct ct_sql_grouping *g, uint32_t source, uint32_t fn)
+{
+  uint64_t hash = ((uint64_t)source << 32 | fn) * UINT64_C(0x9E3779B97F4A7C15);
+  return &g->unknown[(hash >> 32) & (g->chains - 1)];
+}
+
+/* Twice as many chains, for there are as many groups as chains. */
+static bool
+grow_chains(struct ct_sql_grouping *g)
+{
+  uint32_t chains = g->chains == 0 ? CHAINS_FIRST : g->chains * 2;
+  uint32_t *unknown = calloc(chains, sizeof(*unknown));
+  if (unknown == NULL) {
+    return false;
+  }
+  free(g->unknown);
+  g->unknown = unknown;
+  g->chains = chains;
+  for (uint32_t i = 0; i < g->count; i++) {
+    struct group *group = &g->groups[i];
+    if (group->fn >= functions_of(g, group->source)) {
+      uint32_t *first = chain_of(g, group->source, group->fn);
+      group->next = *first;
+      *first = i + 1;
+    }
+  }
+  return true;
+}
+
+/* Where the number of the group of such a function is, or is to be. NULL: out of memory. */
+static uint32_t *
+unknown_number(struct ct_sql_grouping *g, uint32_t source, uint32_t fn)
+{
+  if (g->unknown_count == g->chains && !grow_chains(g)) {
+    return NULL;
+  }
+  uint32_t *number = chain_of(g, source, fn);
+  while (*number != 0 && (g->groups[*number - 1].source != source || g->groups[*number - 1].fn != fn)) {
+    number = &g->groups[*number - 1].next;
+  }
+  return number;
+}
+
+static uint32_t *
+known_number(struct ct_sql_grouping *g, uint32_t source, uint32_t fn)
+{
+  if (g->numbers[source] == NULL) {
+    g->numbers[source] = calloc((size_t)functions_of(g, source) + 1, sizeof(**g->numbers));
+  }
+  return g->numbers[source] != NULL ? &g->numbers[source][fn] : NULL;
+}
+
+/* That of a function, made where there is none; NULL: out of memory. */
 static struct group *
 group_of(struct ct_sql_grouping *g, uint32_t source, uint32_t fn)
 {
-  uint32_t functions = functions_of(g, source);
-  if (g->numbers[source] == NULL) {
-    g->numbers[source] = calloc((size_t)functions + 1, sizeof(**g->numbers));
-    if (g->numbers[source] == NULL) {
-      return NULL;
-    }
-  }
-  uint32_t *number = &g->numbers[source][fn < functions ? fn : functions];
-  for (uint32_t i = *number; i != 0; i = fn < functions ? i : i - 1) {
-    if (g->groups[i - 1].source == source && g->groups[i - 1].fn == fn) {
-      return &g->groups[i - 1];
-    }
-  }
-  if (g->count == g->capacity) {
+  bool is_unknown = fn >= functions_of(g, source);
+  if (g->count == g->capacity) { /* before the number's place is known, which may be in one of them */
     uint32_t capacity = g->capacity == 0 ? 256 : g->capacity * 2;
     struct group *groups = reallocarray(g->groups, capacity, sizeof(*groups));
     if (groups == NULL) {
@@ -292,9 +336,16 @@ group_of(struct ct_sql_grouping *g, uint32_t source, uint32_t fn)
     g->groups = groups;
     g->capacity = capacity;
   }
-  g->groups[g->count] = (struct group){.source = source, .fn = fn, .reading = g->reading};
-  *number = ++g->count;
-  return &g->groups[g->count - 1];
+  uint32_t *number = is_unknown ? unknown_number(g, source, fn) : known_number(g, source, fn);
+  if (number == NULL) {
+    return NULL;
+  }
+  if (*number == 0) {
+    g->groups[g->count] = (struct group){.source = source, .fn = fn, .reading = g->reading};
+    g->unknown_count += is_unknown;
+    *number = ++g->count;
+  }
+  return &g->groups[*number - 1];
 }
 
 /* Too much is kept: the last groups are forgotten until half of the room is free, but for the first one of all. */
@@ -434,6 +485,7 @@ ct_sql_grouping_end(struct ct_sql_grouping *g)
   }
   free(g->numbers);
   free(g->wanted);
+  free(g->unknown);
   free(g->groups);
   free(g->order);
   free(g);
