@@ -175,8 +175,10 @@ def last_writer(scene):
         expect(steps_only(found)[0]["step"] == expected, f"{address:#x}:{size} before {before}: {found}, not {expected}")
     result = scene.execute(scene.contrail, "steps", "--last-write", "0x10", scene.trace)  # asks all blocks
     expect(result.returncode == 1 and "nothing in the trace wrote that" in result.stderr, result.stderr)
+    expect(not os.path.exists(index), "an index was made of a short recording")
+    lines(scene, "--address", every[0]["pc"], "-n", "1")
     expect(os.path.exists(index), "no index was made")
-    with open(index, "r+b") as file:  # a spoiled one is made anew
+    with open(index, "r+b") as file:  # a spoiled one is not believed
         file.seek(3000)
         file.write(b"\x55" * 40)
     step, store = stores[100]

@@ -397,7 +397,7 @@ def chunks(scene):
     expect(last["m"] > 1000000, f"the largest block has {last['m']} steps")
     chance, seen = lot("chunks"), 0
     steps = [chance.randrange(last["n"]) for _ in range(scene.rounds(3, 6))]
-    asked = [("--step", str(step), "-n", "4", "--registers", *words) for step in steps for words in ((), ("--last-write", "rbx"), ("--last-write", "xmm0"))]
+    asked = [("--step", str(step), "-n", "4", "--registers", *words) for step in steps for words in ((), ("--last-write", "rbx"), ("--last-write", "xmm0"), ("--last-write", rare))]
     asked = [[word for word in words if "--last-write" not in words or word not in ("-n", "4")] for words in asked]
     without = [scene.told(*words) for words in asked]
     index = [name for name in os.listdir(scene.trace) if name.endswith(".index")]
@@ -406,7 +406,7 @@ def chunks(scene):
     stores = scene.sql(f"SELECT step, address, size FROM (SELECT step, address, size FROM writes LIMIT -1) WHERE address BETWEEN {low} AND "
                        f"{low + 1024} AND (address % 128 = {low % 128} OR address = {int(rare, 16)})")
     expect(len(stores) > 1000, f"{len(stores)} stores")
-    scene.told("--last-write", rare)
+    scene.told("-F", "main", "-n", "1")
     expect(any(name.endswith(".index") for name in os.listdir(scene.trace)), "no index was made")
     for words, told in zip(asked, without):
         found = scene.told(*words)

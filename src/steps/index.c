@@ -16,7 +16,7 @@
 /* ---- the file ---- */
 
 static struct ct_index_head
-head_of(const struct ct_steps_reader *reader)
+head_of(const struct ct_steps_reader *reader, bool has_writes_only)
 {
   size_t blocks = ct_steps_reader_blocks(reader);
   struct ct_index_head head = {.magic = CT_INDEX_MAGIC,
@@ -24,6 +24,9 @@ head_of(const struct ct_steps_reader *reader)
                                .steps = ct_steps_reader_steps(reader),
                                .blocks = blocks,
                                .blocks_check = ct_steps_reader_check(reader)};
+  if (has_writes_only) {
+    memcpy(head.magic, CT_INDEX_MAGIC_WRITES, sizeof(CT_INDEX_MAGIC_WRITES));
+  }
   return head;
 }
 
@@ -70,8 +73,8 @@ load(const char *path, const struct ct_index_head *wanted, struct ct_steps_index
   struct ct_index_head head;
   int fd = ct_open_regular(path);
   bool good = fd >= 0 && fstat(fd, &status) == 0 && ct_read_at(fd, &head, sizeof(head), 0) == sizeof(head) &&
-              memcmp(head.magic, CT_INDEX_MAGIC, sizeof(CT_INDEX_MAGIC)) == 0 &&
-              head.file_bytes == wanted->file_bytes && head.steps == wanted->steps && head.blocks == wanted->blocks &&
+              memcmp(head.magic, wanted->magic, sizeof(head.magic)) == 0 && head.file_bytes == wanted->file_bytes &&
+              head.steps == wanted->steps && head.blocks == wanted->blocks &&
               head.blocks_check == wanted->blocks_check && head.data_bytes <= (uint64_t)status.st_size &&
               head.chunks <= (uint64_t)status.st_size / sizeof(struct ct_index_chunk) &&
               (uint64_t)status.st_size == sizeof(head) + head.chunks * sizeof(struct ct_index_chunk) + head.data_bytes;
@@ -118,18 +121,18 @@ save(const char *path, const struct ct_steps_index *index)
 }
 
 static bool
-name_of(const struct ct_steps_reader *reader, char *path, size_t size)
+name_of(const struct ct_steps_reader *reader, bool has_writes_only, char *path, size_t size)
 {
-  return snprintf(path, size, "%s.index", ct_steps_reader_path(reader)) < (int)size;
+  return snprintf(path, size, "%s%s.index", ct_steps_reader_path(reader), has_writes_only ? ".writes" : "") < (int)size;
 }
 
-bool
-ct_steps_index_load(struct ct_steps_reader *reader, struct ct_steps_index **out)
+static bool
+load_file(struct ct_steps_reader *reader, bool has_writes_only, struct ct_steps_index **out)
 {
   char path[4096];
   struct ct_steps_index *index = calloc(1, sizeof(*index));
-  struct ct_index_head head = head_of(reader);
-  bool good = index != NULL && name_of(reader, path, sizeof(path)) && load(path, &head, index);
+  struct ct_index_head head = head_of(reader, has_writes_only);
+  bool good = index != NULL && name_of(reader, has_writes_only, path, sizeof(path)) && load(path, &head, index);
   if (good) {
     *out = index;
   } else {
@@ -138,18 +141,18 @@ ct_steps_index_load(struct ct_steps_reader *reader, struct ct_steps_index **out)
   return good;
 }
 
-int
-ct_steps_index_open(struct ct_steps_reader *reader, struct ct_steps_index **out)
+static int
+open_file(struct ct_steps_reader *reader, bool has_writes_only, struct ct_steps_index **out)
 {
   char path[4096];
-  if (ct_steps_index_load(reader, out)) {
+  if (load_file(reader, has_writes_only, out)) {
     return 0;
   }
   struct ct_steps_index *index = calloc(1, sizeof(*index));
-  int code = index != NULL ? ct_index_make(reader, index) : CT_ENOMEM;
+  int code = index != NULL ? ct_index_make(reader, has_writes_only, index) : CT_ENOMEM;
   code = code == 0 && ct_steps_reader_is_over(reader) ? CT_ECANCELED : code;
   if (code == 0) {
-    struct ct_index_head head = head_of(reader);
+    struct ct_index_head head = head_of(reader, has_writes_only);
     head.chunks = index->head.chunks;
     head.data_bytes = index->head.data_bytes;
     head.check = ct_crc32c(0, index->bytes, index->size);
@@ -160,11 +163,35 @@ ct_steps_index_open(struct ct_steps_reader *reader, struct ct_steps_index **out)
     ct_steps_index_close(index);
     return code;
   }
-  if (name_of(reader, path, sizeof(path))) {
+  if (name_of(reader, has_writes_only, path, sizeof(path))) {
     save(path, index);
   }
   *out = index;
   return 0;
+}
+
+bool
+ct_steps_index_load(struct ct_steps_reader *reader, struct ct_steps_index **out)
+{
+  return load_file(reader, false, out);
+}
+
+int
+ct_steps_index_open(struct ct_steps_reader *reader, struct ct_steps_index **out)
+{
+  return open_file(reader, false, out);
+}
+
+bool
+ct_steps_index_load_writes(struct ct_steps_reader *reader, struct ct_steps_index **out)
+{
+  return load_file(reader, true, out);
+}
+
+int
+ct_steps_index_open_writes(struct ct_steps_reader *reader, struct ct_steps_index **out)
+{
+  return open_file(reader, true, out);
 }
 
 bool

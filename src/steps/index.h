@@ -25,6 +25,13 @@ void ct_steps_index_close(struct ct_steps_index *index); /* accepts NULL */
 bool ct_steps_index_load(struct ct_steps_reader *reader, struct ct_steps_index **out);
 
 /*
+ * One of which only ct_steps_index_chunk_writes and ct_steps_index_chunk_gap are of use, and blocks have one chunk:
+ * made some four times as soon, by a sweep (sweep.h). In a file of its own.
+ */
+int ct_steps_index_open_writes(struct ct_steps_reader *reader, struct ct_steps_index **out);
+bool ct_steps_index_load_writes(struct ct_steps_reader *reader, struct ct_steps_index **out);
+
+/*
  * For a search backwards that comes to a block after `read` steps: loads the index when that is sooner than to go on
  * without, and makes it when more than `most` have been read. 0 or CT_ENOMEM.
  */

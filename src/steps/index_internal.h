@@ -13,7 +13,8 @@
 #include "steps/index.h"
 #include "steps/keys.h"
 
-#define CT_INDEX_MAGIC "ctsidx7"
+#define CT_INDEX_MAGIC        "ctsidx7"
+#define CT_INDEX_MAGIC_WRITES "ctswri1" /* of one that knows of writes only: a chunk is a block */
 enum { CT_INDEX_CHUNK = 1 << 17 };
 
 struct ct_index_head {
@@ -57,6 +58,6 @@ struct ct_steps_index {
 };
 
 /* Reads all of the blocks, by a thread for each processor: index->bytes, head.chunks, head.data_bytes. 0, CT_ENOMEM. */
-int ct_index_make(struct ct_steps_reader *reader, struct ct_steps_index *index);
+int ct_index_make(struct ct_steps_reader *reader, bool has_writes_only, struct ct_steps_index *index);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/branch.h"
 #include "base/test_point.h"
 #include "steps/cursor.h"
+#include "steps/sweep.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LONG_STORE = 512, THREADS_MAX = 8 };
+enum { LONG_STORE = 512, THREADS_MAX = 8, RECENT = 1024 };
 
 /* What a chunk does, while it is read. */
 struct maker {
@@ -27,6 +28,7 @@ struct maker {
   uint64_t first_step; /* of the block */
   const struct ct_steps_plan *last;
   bool failed;
+  uint64_t recent[RECENT]; /* stores of this chunk that are noted: word << 8 | which of its bytes */
 };
 
 /* ---- long stores ---- */
@@ -240,12 +242,43 @@ index_block(struct maker *m, struct ct_steps_cursor *cursor, size_t block, const
   return good;
 }
 
+/* Of writes only. Most are those of a moment ago again. */
+static void
+visit_bytes(void *context, uint64_t address, uint64_t bytes)
+{
+  struct maker *m = context;
+  unsigned first = address & 7;
+  if (first + bytes <= 8 && address >> 56 == 0) {
+    uint64_t which = (uint64_t)(UINT8_MAX >> (8 - bytes)) << first, word = address >> 3;
+    uint64_t *recent = &m->recent[word % RECENT];
+    if (*recent >> 8 == word && (*recent & which) == which) {
+      return;
+    }
+    *recent = (*recent >> 8 == word ? *recent : word << 8) | which;
+  }
+  note_write(m, address, bytes);
+}
+
+static bool
+sweep_block(struct maker *m, struct ct_steps_sweep *sweep, size_t block, const struct ct_steps_place *place)
+{
+  struct ct_steps_write gap;
+  begin_chunk(m, block, place->first_step);
+  memset(m->recent, 0, sizeof(m->recent));
+  m->chunk.is_unread = !ct_steps_sweep_stores(sweep, block, visit_bytes, m, &gap);
+  m->chunk.registers = UINT64_MAX;
+  m->chunk.has_alone = 1;
+  m->chunk.gap = gap.has_gap ? (uint32_t)(gap.gap - place->first_step) + 1 : 0;
+  return put_chunk(m);
+}
+
 /* ---- shares ---- */
 
 /* A share of the blocks, by a thread with a reader of its own. */
 struct share {
   struct ct_steps_reader *reader; /* of the caller: its path */
   size_t first, end;
+  bool has_writes_only;
   struct ct_steps_index part; /* their data */
   struct ct_index_chunk *chunks;
   size_t chunk_count;
@@ -265,26 +298,38 @@ dawdle(const struct share *share)
   }
 }
 
+/* By one of the two; false: out of memory. */
+static bool
+make_blocks(struct share *share, struct maker *m, struct ct_steps_reader *reader, struct ct_steps_cursor *cursor,
+            struct ct_steps_sweep *sweep)
+{
+  bool good = ct_steps_reader_blocks(reader) >= share->end;
+  ct_steps_reader_set_watch(reader, ct_steps_reader_watch(share->reader));
+  m->part = &share->part;
+  if (cursor != NULL) {
+    ct_steps_cursor_events(cursor, visit_event, m);
+    ct_steps_cursor_checkpoints(cursor, CT_INDEX_CHUNK, visit_checkpoint, m);
+  }
+  for (size_t block = share->first; block < share->end && good && !ct_steps_reader_is_over(reader); block++) {
+    const struct ct_steps_place *place = ct_steps_reader_place(reader, block);
+    dawdle(share);
+    good = cursor != NULL ? index_block(m, cursor, block, place) : sweep_block(m, sweep, block, place);
+  }
+  return good;
+}
+
 static void *
 make_share(void *argument)
 {
   struct share *share = argument;
   struct ct_steps_reader *reader = NULL;
   struct maker *m = calloc(1, sizeof(*m));
-  share->code = m != NULL ? ct_steps_reader_open(ct_steps_reader_path(share->reader), &reader, NULL) : CT_ENOMEM;
-  struct ct_steps_cursor *cursor = share->code == 0 ? ct_steps_cursor_open(reader) : NULL;
-  bool good = cursor != NULL && ct_steps_reader_blocks(reader) >= share->end;
-  if (good) {
-    ct_steps_reader_set_watch(reader, ct_steps_reader_watch(share->reader));
-    m->part = &share->part;
-    ct_steps_cursor_events(cursor, visit_event, m);
-    ct_steps_cursor_checkpoints(cursor, CT_INDEX_CHUNK, visit_checkpoint, m);
-  }
-  for (size_t block = share->first; block < share->end && good && !ct_steps_reader_is_over(reader); block++) {
-    dawdle(share);
-    good = index_block(m, cursor, block, ct_steps_reader_place(reader, block));
-  }
+  bool good = m != NULL && ct_steps_reader_open(ct_steps_reader_path(share->reader), &reader, NULL) == 0;
+  struct ct_steps_cursor *cursor = good && !share->has_writes_only ? ct_steps_cursor_open(reader) : NULL;
+  struct ct_steps_sweep *sweep = good && share->has_writes_only ? ct_steps_sweep_open(reader) : NULL;
+  good = (cursor != NULL || sweep != NULL) && make_blocks(share, m, reader, cursor, sweep);
   ct_steps_cursor_close(cursor);
+  ct_steps_sweep_close(sweep);
   ct_steps_reader_close(reader);
   if (m != NULL) {
     for (int i = 0; i < CT_INDEX_SETS; i++) {
@@ -346,7 +391,7 @@ await_share(struct share *share)
 }
 
 int
-ct_index_make(struct ct_steps_reader *reader, struct ct_steps_index *index)
+ct_index_make(struct ct_steps_reader *reader, bool has_writes_only, struct ct_steps_index *index)
 {
   struct share shares[THREADS_MAX] = {0};
   size_t blocks = ct_steps_reader_blocks(reader);
@@ -355,6 +400,7 @@ ct_index_make(struct ct_steps_reader *reader, struct ct_steps_index *index)
   count = blocks < 2 * (size_t)count ? 1 : count;
   for (unsigned i = 0; i < count; i++) {
     shares[i].reader = reader;
+    shares[i].has_writes_only = has_writes_only;
     shares[i].first = blocks * i / count;
     shares[i].end = blocks * (i + 1) / count;
     shares[i].is_started = i > 0 && pthread_create(&shares[i].thread, NULL, make_share, &shares[i]) == 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Who last wrote a register or some bytes of memory: blocks are read backwards. What was written a moment ago is in
- * the last ones; then the index says which blocks can be left out.
+ * the last ones; then an index says which blocks can be left out.
  */
 #include "steps/sweep.h"
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many steps are read for a register without an index that is not there: most are written all the time. */
-enum { VERY_MANY = 20000000 };
+/* So many steps are read without an index that is not there; registers are written all the time, most of them. */
+enum { MANY = 20000000 };
 
 struct search {
   const struct ct_steps_target *target;
@@ -157,17 +157,56 @@ search_chunks(struct search *search, const struct ct_steps_reader *reader, const
   }
 }
 
-/* Without an index; *block becomes the last one that was read. */
 static void
-search_block(struct search *search, struct ct_steps_reader *reader, size_t *block, bool is_far,
-             struct ct_steps_cursor *cursor)
+scan_block(struct search *search, size_t block, struct ct_steps_cursor *cursor)
 {
-  if (is_far && search->target->kind == CT_STEPS_MEMORY_BYTES &&
-      ct_steps_sweep_back(reader, block, search->target, search->before, &search->found)) {
-    return;
-  }
-  ct_steps_cursor_scan(cursor, *block, search->before, visit_step, search);
+  ct_steps_cursor_scan(cursor, block, search->before, visit_step, search);
   ct_steps_cursor_pass_events(cursor);
+}
+
+/*
+ * Memory, from *block backwards, without the index: by sweeps, over so many steps. After these, by an index of writes,
+ * which takes not much longer than to sweep all the rest, and is there for the next question. *block becomes the last
+ * one that was read.
+ */
+static int
+search_memory(struct search *search, struct ct_steps_reader *reader, size_t *block, struct ct_steps_cursor *cursor)
+{
+  struct ct_steps_index *writes = NULL;
+  size_t end = *block;
+  uint64_t gap, last = ct_steps_reader_place(reader, *block)->first_step;
+  while (end > 0 && last - ct_steps_reader_place(reader, end)->first_step < MANY) {
+    end--;
+  }
+  if (end == 0 || !ct_steps_index_load_writes(reader, &writes)) {
+    if (!ct_steps_sweep_back(reader, block, end, search->target, search->before, &search->found)) {
+      scan_block(search, *block, cursor);
+      return 0;
+    }
+    int code =
+        *block == 0 || search->found.kind != CT_STEPS_WRITE_NONE ? 0 : ct_steps_index_open_writes(reader, &writes);
+    if (writes == NULL) {
+      return code;
+    }
+    --*block;
+  }
+  for (;; --*block) {
+    size_t chunk;
+    ct_steps_index_chunks(writes, *block, &chunk);
+    const struct ct_steps_place *place = ct_steps_reader_place(reader, *block);
+    if (ct_steps_index_chunk_writes(writes, chunk, search->target->address, search->target->size)) {
+      if (!ct_steps_sweep_back(reader, block, *block, search->target, search->before, &search->found)) {
+        scan_block(search, *block, cursor);
+      }
+    } else if (ct_steps_index_chunk_gap(writes, chunk, &gap) && place->first_step + gap <= search->before) {
+      ct_steps_write_gap(&search->found, place->first_step + gap);
+    }
+    if (*block == 0 || search->found.kind != CT_STEPS_WRITE_NONE) {
+      break;
+    }
+  }
+  ct_steps_index_close(writes);
+  return 0;
 }
 
 int
@@ -184,20 +223,22 @@ ct_steps_last_write(struct ct_steps_reader *reader, struct ct_steps_index **inde
   uint64_t end = 0; /* of the steps that are looked at */
   size_t block = ct_steps_reader_blocks(reader) != 0 ? ct_steps_reader_find(reader, before) + 1 : 0;
   ct_steps_cursor_events(cursor, visit_event, &search);
-  while (block > 0 && search.found.kind == CT_STEPS_WRITE_NONE && !ct_steps_reader_is_over(reader)) {
+  while (block > 0 && search.found.kind == CT_STEPS_WRITE_NONE && code == 0 && !ct_steps_reader_is_over(reader)) {
     block--;
     const struct ct_steps_place *place = ct_steps_reader_place(reader, block);
     end = end != 0 ? end : place->first_step + place->steps;
     uint64_t read = end - (place->first_step + place->steps);
-    code = ct_steps_index_want(reader, block, read, is_memory ? UINT64_MAX : VERY_MANY, index);
+    code = ct_steps_index_want(reader, block, read, is_memory ? UINT64_MAX : MANY, index);
     ct_steps_cursor_use_index(cursor, *index);
     if (code != 0) {
       break;
     }
     if (*index != NULL) {
       search_chunks(&search, reader, *index, block, cursor);
+    } else if (is_memory && ct_steps_index_is_due(reader, block, read)) {
+      code = search_memory(&search, reader, &block, cursor);
     } else {
-      search_block(&search, reader, &block, ct_steps_index_is_due(reader, block, read), cursor);
+      scan_block(&search, block, cursor);
     }
   }
   code = code == 0 && ct_steps_reader_is_over(reader) ? CT_ECANCELED : code;

@@ -40,6 +40,9 @@ struct ct_steps_sweep {
   const struct ct_steps_target *target;
   uint64_t before, number, left; /* steps of it that follow number */
   struct ct_steps_write found;
+  /* Who sees all stores, of whom target is NULL: */
+  ct_steps_visit_bytes *visit;
+  void *context;
 };
 
 struct ct_steps_sweep *
@@ -175,6 +178,19 @@ note_step(struct ct_steps_sweep *sweep, uint64_t step)
   }
 }
 
+/* Is that one of the bytes that are asked for? */
+static bool
+meets(struct ct_steps_sweep *sweep, uint64_t address, uint64_t bytes)
+{
+  if (sweep->target != NULL) {
+    return ct_steps_target_meets(sweep->target, address, bytes);
+  }
+  if (bytes != 0) {
+    sweep->visit(sweep->context, address, bytes);
+  }
+  return false;
+}
+
 /* As a cursor does it. Does it write there? */
 static bool
 execute_whole(struct ct_steps_sweep *sweep, const struct ct_steps_insn *insn, const uint8_t *values)
@@ -183,7 +199,7 @@ execute_whole(struct ct_steps_sweep *sweep, const struct ct_steps_insn *insn, co
   bool writes = false;
   ct_steps_execute(&sweep->state, insn, values + insn->at, false, 0, &did);
   for (unsigned i = 0; i < did.store_count; i++) {
-    writes |= ct_steps_target_meets(sweep->target, did.stores[i].address, ct_mem_store_bytes(&did.stores[i]));
+    writes |= meets(sweep, did.stores[i].address, ct_mem_store_bytes(&did.stores[i]));
   }
   return writes;
 }
@@ -225,6 +241,29 @@ execute_list(struct ct_steps_sweep *sweep, const struct ct_steps_plan *plan, con
   }
 }
 
+/* The same for who sees all stores. */
+static void
+visit_list(struct ct_steps_sweep *sweep, const struct ct_steps_plan *plan, const struct ct_gist *list,
+           const uint8_t *values)
+{
+  struct ct_gist_store stores[2 * (UINT8_MAX + 1)], *end;
+  for (const struct ct_gist *op = list;; op++) {
+    end = stores;
+    op = ct_gist_stores(op, &sweep->state.cpu, values, &end);
+    for (const struct ct_gist_store *store = stores; store < end; store++) {
+      sweep->visit(sweep->context, store->address, store->size);
+    }
+    if (op->kind != CT_GIST_WHOLE) {
+      return;
+    }
+    execute_whole(sweep, &plan->insn[op->nth], values);
+    if (CT_UNLIKELY(sweep->state.unknown != 0)) {
+      execute_each(sweep, plan, op->nth + 1u, plan->insns, values, sweep->number);
+      return;
+    }
+  }
+}
+
 /* A whole unit; next: what comes after it, NULL: no unit. False: out of memory. */
 static inline bool
 execute_unit(struct ct_steps_sweep *sweep, struct slice *slice, const struct slice *next, const uint8_t *values)
@@ -239,6 +278,8 @@ execute_unit(struct ct_steps_sweep *sweep, struct slice *slice, const struct sli
   }
   if (CT_UNLIKELY(sweep->state.unknown != 0 || slice->insns > sweep->before - sweep->number)) {
     execute_each(sweep, slice->plan, 0, slice->insns, values, sweep->number);
+  } else if (CT_UNLIKELY(sweep->target == NULL)) {
+    visit_list(sweep, slice->plan, *list, values);
   } else {
     execute_list(sweep, slice->plan, *list, values);
   }
@@ -261,7 +302,7 @@ take_event(struct ct_steps_sweep *sweep, const struct ct_record *record)
   }
   if (event.kind == CT_STREAM_MEMORY && event.step > 0) {
     memcpy(&memory, event.data, sizeof(memory));
-    if (ct_steps_target_meets(sweep->target, memory.address, memory.size)) {
+    if (meets(sweep, memory.address, memory.size)) {
       sweep->found.kind = CT_STEPS_WRITE_KERNEL;
       sweep->found.step = event.step - 1;
     }
@@ -305,7 +346,7 @@ take_step(struct ct_steps_sweep *sweep, const struct ct_record *record, const ui
     ct_steps_forget_all(state);
   }
   for (unsigned i = 0; i < count; i++) {
-    if (ct_steps_target_meets(sweep->target, stores[i].address, ct_mem_store_bytes(&stores[i]))) {
+    if (meets(sweep, stores[i].address, ct_mem_store_bytes(&stores[i]))) {
       note_step(sweep, number);
     }
   }
@@ -370,9 +411,8 @@ read_all(struct ct_steps_sweep *sweep, const uint8_t *at, const uint8_t *end)
   return sweep->left == 0;
 }
 
-bool
-ct_steps_sweep_block(struct ct_steps_sweep *sweep, size_t block, const struct ct_steps_target *target, uint64_t before,
-                     struct ct_steps_write *write)
+static bool
+read_block(struct ct_steps_sweep *sweep, size_t block, const struct ct_steps_target *target, uint64_t before)
 {
   const struct ct_steps_place *place = ct_steps_reader_place(sweep->reader, block);
   struct ct_steps_unpacked *unpacked = &sweep->unpacked;
@@ -388,9 +428,26 @@ ct_steps_sweep_block(struct ct_steps_sweep *sweep, size_t block, const struct ct
   if (place->after_hole && place->first_step <= before) {
     ct_steps_write_gap(&sweep->found, place->first_step);
   }
-  if (!read_all(sweep, unpacked->bytes, unpacked->bytes + unpacked->size)) {
-    return false;
-  }
-  *write = sweep->found;
-  return true;
+  return read_all(sweep, unpacked->bytes, unpacked->bytes + unpacked->size);
+}
+
+bool
+ct_steps_sweep_block(struct ct_steps_sweep *sweep, size_t block, const struct ct_steps_target *target, uint64_t before,
+                     struct ct_steps_write *write)
+{
+  bool is_said = read_block(sweep, block, target, before);
+  *write = is_said ? sweep->found : *write;
+  return is_said;
+}
+
+bool
+ct_steps_sweep_stores(struct ct_steps_sweep *sweep, size_t block, ct_steps_visit_bytes *visit, void *context,
+                      struct ct_steps_write *gap)
+{
+  sweep->visit = visit;
+  sweep->context = context;
+  bool is_said = read_block(sweep, block, NULL, UINT64_MAX);
+  gap->has_gap = sweep->found.has_gap;
+  gap->gap = sweep->found.gap;
+  return is_said;
 }

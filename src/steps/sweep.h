@@ -22,12 +22,20 @@ bool ct_steps_sweep_block(struct ct_steps_sweep *sweep, size_t block, const stru
                           uint64_t before, struct ct_steps_write *write);
 
 /*
- * From that block on backwards, by a thread for each processor: up to the first one with a writer, or that cannot be
- * said. *block becomes that one, or the first of the file; *write is of all up to there, without that one if it could
- * not be said (false).
+ * All stores of a block, and what the kernel wrote, in their order: visit sees the bytes of each. gap: of it only the
+ * last gap is filled in. False: as above, but visit has seen some already.
  */
-bool ct_steps_sweep_back(struct ct_steps_reader *reader, size_t *block, const struct ct_steps_target *target,
-                         uint64_t before, struct ct_steps_write *write);
+typedef void ct_steps_visit_bytes(void *context, uint64_t address, uint64_t bytes);
+bool ct_steps_sweep_stores(struct ct_steps_sweep *sweep, size_t block, ct_steps_visit_bytes *visit, void *context,
+                           struct ct_steps_write *gap);
+
+/*
+ * From that block on backwards, by a thread for each processor: up to the first one with a writer, or that cannot be
+ * said, or to block `end`. *block becomes that one; *write is of all up to there, without that one if it could not be
+ * said (false).
+ */
+bool ct_steps_sweep_back(struct ct_steps_reader *reader, size_t *block, size_t end,
+                         const struct ct_steps_target *target, uint64_t before, struct ct_steps_write *write);
 
 /* Do these bytes have one of the target's? */
 static inline bool

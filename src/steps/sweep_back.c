@@ -25,7 +25,8 @@ struct hunt {
   struct ct_steps_reader *reader; /* the caller's */
   const struct ct_steps_target *target;
   uint64_t before;
-  struct result *results; /* by block */
+  size_t end;             /* the last block */
+  struct result *results; /* by block, from that on */
   atomic_size_t next;     /* blocks below it are taken by nobody; relaxed: it is only a number */
   atomic_bool is_over;    /* a hint: no more is wanted */
 };
@@ -36,12 +37,12 @@ sweep_next(struct hunt *hunt, struct ct_steps_sweep *sweep)
 {
   size_t next = atomic_load_explicit(&hunt->next, memory_order_relaxed);
   do {
-    if (next == 0) {
+    if (next == hunt->end) {
       return false;
     }
   } while (
       !atomic_compare_exchange_weak_explicit(&hunt->next, &next, next - 1, memory_order_relaxed, memory_order_relaxed));
-  struct result *result = &hunt->results[next - 1];
+  struct result *result = &hunt->results[next - 1 - hunt->end];
   bool is_said = ct_steps_sweep_block(sweep, next - 1, hunt->target, hunt->before, &result->write);
   /* release: pairs with the acquire in gather */
   atomic_store_explicit(&result->state, is_said ? SAID : NOT_SAID, memory_order_release);
@@ -83,8 +84,8 @@ call_helpers(struct hunt *hunt, pthread_t helpers[HELPERS_MAX])
 static bool
 gather(struct hunt *hunt, size_t *block, struct ct_steps_write *write, bool *is_said)
 {
-  while (*block > 0) {
-    struct result *result = &hunt->results[*block - 1];
+  while (*block > hunt->end) {
+    struct result *result = &hunt->results[*block - 1 - hunt->end];
     uint8_t state = atomic_load_explicit(&result->state, memory_order_acquire); /* of sweep_next */
     if (state == OPEN) {
       return false;
@@ -107,16 +108,16 @@ gather(struct hunt *hunt, size_t *block, struct ct_steps_write *write, bool *is_
 }
 
 bool
-ct_steps_sweep_back(struct ct_steps_reader *reader, size_t *block, const struct ct_steps_target *target,
+ct_steps_sweep_back(struct ct_steps_reader *reader, size_t *block, size_t end, const struct ct_steps_target *target,
                     uint64_t before, struct ct_steps_write *write)
 {
-  struct hunt hunt = {.reader = reader, .target = target, .before = before};
+  struct hunt hunt = {.reader = reader, .target = target, .before = before, .end = end};
   struct ct_steps_sweep *sweep = ct_steps_sweep_open(reader);
   pthread_t helpers[HELPERS_MAX];
   unsigned helper_count = 0;
   size_t below = *block + 1, first = below;
   bool is_said = false, is_done = false;
-  hunt.results = calloc(below, sizeof(*hunt.results));
+  hunt.results = calloc(below - end, sizeof(*hunt.results));
   atomic_init(&hunt.next, below);
   while (sweep != NULL && hunt.results != NULL && !is_done) {
     bool is_last = !sweep_next(&hunt, sweep);

@@ -388,13 +388,25 @@ writes(uint64_t address, unsigned size, struct ct_gist_bytes wanted)
   return address <= wanted.first + wanted.size - 1 && wanted.first <= last;
 }
 
+/* Who asks: for some bytes, or for all stores. */
+struct asking {
+  struct ct_gist_bytes wanted;
+  int *hit;
+  struct ct_gist_store **stores; /* NULL: for bytes */
+};
+
 static inline void
-note_store(const struct ct_gist *op, uint64_t address, struct ct_gist_bytes wanted, int *hit)
+note_store(const struct ct_gist *op, uint64_t address, const struct asking *asking)
 {
+  struct ct_gist_bytes wanted = asking->wanted;
+  if (asking->stores != NULL) {
+    *(*asking->stores)++ = (struct ct_gist_store){address, op->size};
+    return;
+  }
   /* From size - 1 bytes before the first one wanted to the last one; addresses may go round. */
   unsigned more = op->size - 1u;
   if (CT_UNLIKELY(address - wanted.first + more < wanted.size + more) && writes(address, op->size, wanted)) {
-    *hit = op->nth;
+    *asking->hit = op->nth;
   }
 }
 
@@ -438,8 +450,8 @@ shifted(const struct ct_gist *op, const uint64_t *r)
   return op->is_four ? (uint32_t)((int32_t)value >> by) : (uint64_t)((int64_t)value >> by);
 }
 
-const struct ct_gist *
-ct_gist_run(const struct ct_gist *op, struct ct_cpu *cpu, const uint8_t *values, struct ct_gist_bytes wanted, int *hit)
+static inline __attribute__((always_inline)) const struct ct_gist *
+run(const struct ct_gist *op, struct ct_cpu *cpu, const uint8_t *values, const struct asking *asking)
 {
   uint64_t *r = (uint64_t *)cpu, address;
   r[CT_GIST_ZERO] = 0;
@@ -447,11 +459,11 @@ ct_gist_run(const struct ct_gist *op, struct ct_cpu *cpu, const uint8_t *values,
     switch (op->kind) {
     case CT_GIST_STORE:
       address = r[op->base] + (r[op->index] << op->scale) + (uint64_t)op->disp;
-      note_store(op, address, wanted, hit);
+      note_store(op, address, asking);
       break;
     case CT_GIST_PUSH:
       r[CT_RSP] -= op->size;
-      note_store(op, r[CT_RSP], wanted, hit);
+      note_store(op, r[CT_RSP], asking);
       break;
     case CT_GIST_ADDRESS:
       r[op->out] = r[op->base] + (r[op->index] << op->scale) + (uint64_t)op->disp;
@@ -504,4 +516,18 @@ ct_gist_run(const struct ct_gist *op, struct ct_cpu *cpu, const uint8_t *values,
       return op;
     }
   }
+}
+
+const struct ct_gist *
+ct_gist_run(const struct ct_gist *ops, struct ct_cpu *cpu, const uint8_t *values, struct ct_gist_bytes wanted, int *hit)
+{
+  const struct asking asking = {.wanted = wanted, .hit = hit};
+  return run(ops, cpu, values, &asking);
+}
+
+const struct ct_gist *
+ct_gist_stores(const struct ct_gist *ops, struct ct_cpu *cpu, const uint8_t *values, struct ct_gist_store **stores)
+{
+  const struct asking asking = {.stores = stores};
+  return run(ops, cpu, values, &asking);
 }

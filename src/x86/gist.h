@@ -72,4 +72,11 @@ struct ct_gist_bytes {
 const struct ct_gist *ct_gist_run(const struct ct_gist *ops, struct ct_cpu *cpu, const uint8_t *values,
                                   struct ct_gist_bytes wanted, int *hit);
 
+/* The same for one who wants all stores: they are put to *stores, which is moved on, one for each operation at most. */
+struct ct_gist_store {
+  uint64_t address, size;
+};
+const struct ct_gist *ct_gist_stores(const struct ct_gist *ops, struct ct_cpu *cpu, const uint8_t *values,
+                                     struct ct_gist_store **stores);
+
 #endif

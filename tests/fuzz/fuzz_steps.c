@@ -59,6 +59,18 @@ check_index(struct ct_steps_reader *reader)
       CHECK(ct_steps_index_may_touch(index, block, address, 8) == ct_steps_index_may_touch(again, block, address, 8));
     }
   }
+  unlink(writes_path);
+  struct ct_steps_index *writes = NULL;
+  CHECK(ct_steps_index_open_writes(reader, &writes) == 0);
+  for (size_t block = 0; block < ct_steps_reader_blocks(reader); block++) {
+    size_t chunk;
+    CHECK(ct_steps_index_chunks(writes, block, &chunk) == 1);
+    for (uint64_t address = 0; address < 400; address += 56) {
+      CHECK(!ct_steps_index_may_write(index, block, address, 8) ||
+            ct_steps_index_chunk_writes(writes, chunk, address, 8));
+    }
+  }
+  ct_steps_index_close(writes);
   ct_steps_index_close(index);
   ct_steps_index_close(again);
 }

@@ -23,7 +23,7 @@
 
 enum { FILE_MAX = 1 << 21 };
 
-static char folder[64], path[96], index_path[112];
+static char folder[64], path[96], index_path[112], writes_path[112];
 static uint8_t file[FILE_MAX];
 static size_t file_bytes;
 static uint64_t steps;
@@ -34,6 +34,7 @@ leave(void)
 {
   unlink(path);
   unlink(index_path);
+  unlink(writes_path);
   rmdir(folder);
 }
 
@@ -44,6 +45,7 @@ enter(void)
   CHECK(mkdtemp(folder) != NULL);
   snprintf(path, sizeof(path), "%s/steps.7", folder);
   snprintf(index_path, sizeof(index_path), "%s/steps.7.index", folder);
+  snprintf(writes_path, sizeof(writes_path), "%s/steps.7.writes.index", folder);
   atexit(leave);
 }
 

@@ -160,6 +160,27 @@ random_number(void)
   return chance >> 11;
 }
 
+/* The index of writes says exactly in which blocks: last is that of the last writer before `end`, or the one after it.
+ */
+static bool
+is_indexed(struct ct_steps_reader *reader, uint64_t address, uint64_t size, uint64_t step, bool is_written, size_t end)
+{
+  static struct ct_steps_index *writes;
+  bool is_there = !is_written, is_later = false;
+  if (writes == NULL && ct_steps_index_open_writes(reader, &writes) != 0) {
+    abort();
+  }
+  size_t first = is_written ? ct_steps_reader_find(reader, step) : 0;
+  size_t last = is_written ? ct_steps_reader_find(reader, step + 1) : 0; /* the kernel's is told before the next step */
+  for (size_t block = first; block <= last || block < end; block++) {
+    size_t chunk, count = ct_steps_index_chunks(writes, block, &chunk);
+    bool is_one = count == 1 && ct_steps_index_chunk_writes(writes, chunk, address, size);
+    is_there |= is_one && block <= last;
+    is_later |= is_one && (block > last || !is_written) && block < end;
+  }
+  return is_there && !is_later;
+}
+
 static void
 ask(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t address, uint64_t size, uint64_t before)
 {
@@ -188,11 +209,12 @@ ask(struct ct_steps_reader *reader, struct ct_steps_index **index, uint64_t addr
   size_t block = ct_steps_reader_find(reader, before), end = block;
   if (swept < SWEPT_MAX) {
     struct ct_steps_write without = {.kind = CT_STEPS_WRITE_NONE};
-    bool is_said = ct_steps_sweep_back(reader, &block, &target, before, &without);
+    bool is_said = ct_steps_sweep_back(reader, &block, 0, &target, before, &without);
     for (size_t i = block; i <= end; i++) {
       swept += ct_steps_reader_place(reader, i)->steps;
     }
-    if (!is_said || without.kind != kind || (last != 0 && without.step != last - 1)) {
+    bool is_right = is_said && without.kind == kind && (last == 0 || without.step == last - 1);
+    if (!is_right || !is_indexed(reader, address, size, last - 1, last != 0, end)) {
       printf("0x%" PRIx64 ":%" PRIu64 " before step %" PRIu64 ": without an index step %" PRIu64 " (%d), not %" PRIu64
              " (%d)\n",
              address, size, before, without.step, without.kind, last - 1, kind);
