@@ -141,6 +141,8 @@ def only_some_calls(scene):
     expect(" 3 calls " in told and {step[1] for step in selected} == {"leaf"}, told)
     selected, told = stretches(scene, "--from", "text", "--to", "leaf", program)
     expect(" 50 stretches " in told and selected[0][1] == "text" and "leaf" not in {step[1] for step in selected}, told)
+    _, told = stretches(scene, "--from", "text", "--to", "leaf", "--limit", "1", program)
+    expect(" of 1 stretch in " in told, told)
     _, told = stretches(scene, "--function", "no_such", program)
     expect("no_such names no function" in told, told)
     for words in (("--function", "leaf", "--when", "arg9 > 1"), ("--function", "leaf", "--when", "arg1 == 99999999999999999999"),

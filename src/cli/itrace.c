@@ -201,8 +201,10 @@ report(const struct itrace *wanted, const struct ct_itrace_summary *s)
   }
   fprintf(stderr, "contrail: %s instructions", ct_format_count(steps, s->recorded));
   if (selected) {
-    fprintf(stderr, " of %s %s", ct_format_count(calls, s->stretches),
-            wanted->function != NULL ? (s->stretches == 1 ? "call" : "calls") : "stretches");
+    fprintf(stderr, " of %s %s%s", ct_format_count(calls, s->stretches), wanted->function != NULL ? "call" : "stretch",
+            s->stretches == 1          ? ""
+            : wanted->function != NULL ? "s"
+                                       : "es");
   }
   if (s->threads > 1) {
     fprintf(stderr, " of %s threads", ct_format_count(calls, s->threads));
