@@ -4,6 +4,9 @@
 
     tests/usage.py [--filter PATTERN] [--build DIR]
 """
+import os
+import shutil
+
 from harness import Scene, case, main
 
 
@@ -33,6 +36,17 @@ def said_otherwise(scene):
     usage_error(scene, ["replay", "--thread", "main", trace], "contrail report --by thread shows them")
     told = scene.execute(scene.contrail, "sql", trace, ".schema spans")
     assert told.returncode == 0 and "duration" in told.stdout, told
+    told = scene.execute(scene.contrail, "sql", trace, "SELECT name FROM spans")
+    assert told.returncode != 0 and "no such column: name; .tables" in told.stderr, told
+    usage_error(scene, ["export", "--to", "perfeto", trace], "there is no format 'perfeto': folded chrome perfetto")
+    for word, instead in (("callers", "report --callers FUNCTION"), ("flamegraph", "--to flamegraph"), ("ls", "contrail sessions")):
+        told = scene.execute(scene.contrail, word, "x")
+        assert told.returncode == 2 and instead in told.stderr, told
+    os.symlink(trace, scene.path("contrail.out"))
+    shutil.copy("/bin/true", scene.path("here-only"))
+    usage_error(scene, ["graph", "main"], "contrail graph main contrail.out")
+    told = scene.execute(scene.contrail, "record", "-o", scene.path("u"), "here-only")
+    assert told.returncode == 127 and "not found in PATH; here: ./here-only" in told.stderr, told
     told = scene.execute(scene.contrail, "sql", trace, ".nosuch")
     assert told.returncode != 0 and ".tables, .schema TABLE" in told.stderr, told
     scene.execute(scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--", "/bin/sh", "-c", "kill -SEGV $$")

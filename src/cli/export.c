@@ -44,7 +44,7 @@ apply_to(const struct ct_applied *applied)
   bool is_time = (value[0] >= '0' && value[0] <= '9') || value[0] == '.';
   const char **where = is_time ? &wanted->selected.to : &wanted->format;
   if (!is_time && format_of(value) == NULL && strcmp(value, STEPS_FORMAT) != 0) {
-    return ct_usage_error(applied->command, "there is no format '%.64s'", value);
+    return ct_usage_error(applied->command, "there is no format '%.64s': %s", value, FORMATS);
   }
   if (*where != NULL) {
     return ct_usage_error(applied->command, "--to has two %s, %.64s and %.64s", is_time ? "times" : "formats", *where,
@@ -264,6 +264,9 @@ run(int argc, char **argv)
     code = ct_usage_error(&ct_command_export, "which format? --to FORMAT");
   } else if (dir != NULL && wanted.path == NULL && needs_path(wanted.format)) {
     code = ct_usage_error(&ct_command_export, "where to? -o PATH");
+  } else if (dir != NULL && wanted.path == NULL && isatty(STDOUT_FILENO) == 1 &&
+             (strcmp(wanted.format, "perfetto") == 0 || strcmp(wanted.format, "pprof") == 0)) {
+    code = ct_usage_error(&ct_command_export, "%s is nothing for a terminal: -o FILE", wanted.format);
   } else if (dir != NULL && wanted.selected.window != 0 && wanted.selected.to != NULL) {
     code = ct_usage_error(&ct_command_export, "--window and --to %s contradict each other", wanted.selected.to);
   } else if (is_difference) {

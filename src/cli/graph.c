@@ -129,6 +129,10 @@ run(int argc, char **argv)
     }
     wanted.selected.filter.function = argv[optind++];
   }
+  if (code == -1 && argc - optind == 1 && access(argv[optind], F_OK) != 0 && access(CT_DEFAULT_TRACE, F_OK) == 0) {
+    code = ct_usage_error(&ct_command_graph, "there is no trace '%s'; a function: contrail graph %s %s", argv[optind],
+                          argv[optind], CT_DEFAULT_TRACE);
+  }
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_graph, argc, argv) : NULL;
   wanted.selected.many_processes = wanted.family;
   if (dir != NULL) {

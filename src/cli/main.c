@@ -32,9 +32,30 @@ ct_command_find(const char *name)
   return NULL;
 }
 
+/* What other tools call it, or what is an option here. */
+static const struct {
+  const char *name, *instead;
+} otherwise[] = {
+    {"callers", "contrail report --callers FUNCTION"},
+    {"callees", "contrail report --callees FUNCTION"},
+    {"flamegraph", "contrail export --to flamegraph -o FILE"},
+    {"list", "contrail sessions, of recordings that run; contrail report, of functions"},
+    {"ls", "contrail sessions, of recordings that run; contrail report, of functions"},
+    {"script", "contrail replay"},
+    {"show", "contrail report, replay or tui"},
+    {"stat", "contrail report, or info"},
+    {"view", "contrail report, replay or tui"},
+};
+
 int
 ct_unknown_command(const char *name)
 {
+  for (size_t i = 0; i < sizeof(otherwise) / sizeof(otherwise[0]); i++) {
+    if (strcmp(name, otherwise[i].name) == 0) {
+      fprintf(stderr, "contrail: unknown command '%s'; that is: %s\n", name, otherwise[i].instead);
+      return CT_EXIT_USAGE;
+    }
+  }
   const char *names[sizeof(ct_commands) / sizeof(ct_commands[0])];
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     names[i] = ct_commands[i] != NULL ? ct_commands[i]->name : NULL;

@@ -131,7 +131,9 @@ run_query(const char *text)
     return CT_EXIT_OK;
   }
   if (code != 0) {
-    return ct_command_failed(&ct_command_sql, "%s", diag.text);
+    bool is_name = strncmp(diag.text, "no such column", 14) == 0 || strncmp(diag.text, "no such table", 13) == 0;
+    return ct_command_failed(&ct_command_sql, "%s%s", diag.text,
+                             is_name ? "; .tables lists tables, .schema TABLE columns, given as the query" : "");
   }
   if (result.index_rebuilt) {
     fprintf(stderr, "contrail sql: the index did not fit the trace, or was damaged: it was made again\n");

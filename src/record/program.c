@@ -77,7 +77,9 @@ ct_program_check(const char *name, int *exec_errno, struct ct_diag *diag)
   }
   *exec_errno = denied ? EACCES : ENOENT;
   return denied ? ct_fail(diag, CT_EACCES, "%s in PATH is not executable", name)
-                : ct_fail(diag, CT_ENOENT, "%s: not found in PATH", name);
+         : access(name, X_OK) == 0 && name[0] != '\0'
+             ? ct_fail(diag, CT_ENOENT, "%s: not found in PATH; here: ./%s", name, name)
+             : ct_fail(diag, CT_ENOENT, "%s: not found in PATH", name);
 }
 
 int
