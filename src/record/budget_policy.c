@@ -10,14 +10,16 @@
 
 #include <math.h>
 
-#define AIM           0.85 /* of the limit: what a decision is made for */
-#define TOO_MUCH      0.95 /* of the limit: from there on a decision is due */
-#define LONG_MOST     0.6  /* of what is aimed at: for functions with long own times, ... */
-#define LONG_TIMES    3.0  /* ... so much longer than recording a call takes */
-#define LONG_STEPS    24   /* to find from where on, up to 2^LONG_STEPS times that */
-#define COUNTED_MOST  0.5  /* of the rest: for counting */
-#define SAMPLED_MOST  0.5  /* of the rest: for samples */
-#define PROMOTE_RATE  1.3  /* a function is seen better when one that is called so much more would be too ... */
+#define AIM        0.85 /* of the limit: what a decision is made for */
+#define TOO_MUCH   0.95 /* of the limit: from there on a decision is due */
+#define LONG_MOST  0.6  /* of what is aimed at: for functions with long own times, ... */
+#define LONG_TIMES 3.0  /* ... so much longer than recording a call takes */
+#define SEEN_MOST  1.5  /* of the process's time: what own times of calls that are seen may come to, or they are wrong \
+                         */
+#define LONG_STEPS    24  /* to find from where on, up to 2^LONG_STEPS times that */
+#define COUNTED_MOST  0.5 /* of the rest: for counting */
+#define SAMPLED_MOST  0.5 /* of the rest: for samples */
+#define PROMOTE_RATE  1.3 /* a function is seen better when one that is called so much more would be too ... */
 #define PROMOTE_NS    1000000000ull /* ... and so long after its last step */
 #define SETTLED_NS    10000000000ull
 #define RETRY_NS      4000000000ull /* the first time; each time in a row that it fails twice as long */
@@ -57,28 +59,61 @@ spent(const struct ct_budget_costs *costs, const struct ct_budget_function *func
 
 struct thresholds {
   double own_ns;                 /* of a call: what takes so long is recorded, and the next ones are of the others */
+  double own_ns_stale;           /* the same, of functions that nobody sees now */
   size_t full, sampled, counted; /* of the sorted functions the first one that is not seen so well */
+};
+
+/* Nobody sees how it is called now: its rate is what it was. */
+static bool
+is_stale(const struct ct_budget_function *function)
+{
+  return function->seen == CT_SEEN_OUT && function->is_unpatched;
+}
+
+/*
+ * How much of what functions cost that nobody sees is to be kept for them. All own times together are at most the
+ * process's time. Where a program does one thing after another, what was called a minute ago and went out then would
+ * keep for ever what it took then: beside redis these were two and a half times the process's time.
+ */
+static double
+stale_part(struct ct_budget_function *const *functions, size_t count)
+{
+  double seen = 0, stale = 0;
+  for (size_t i = 0; i < count; i++) {
+    double share = functions[i]->rate * functions[i]->own_ns / 1e9;
+    *(is_stale(functions[i]) ? &stale : &seen) += share;
+  }
+  double rest = seen < 1 ? 1 - seen : 0;
+  return stale > rest && seen < SEEN_MOST ? rest / stale : 1;
+}
+
+struct long_ones {
+  struct ct_budget_function *const *functions;
+  size_t count;
+  const struct ct_budget_costs *costs;
+  double stale_part;
 };
 
 /* What it takes to record those that take so long. */
 static double
-price_of_long(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs,
-              double own_ns)
+price_of_long(const struct long_ones *of, double own_ns)
 {
   double sum = 0;
-  for (size_t i = 0; i < count; i++) {
-    sum += functions[i]->own_ns >= own_ns ? functions[i]->rate * (costs->full + functions[i]->cold) : 0;
+  for (size_t i = 0; i < of->count; i++) {
+    const struct ct_budget_function *function = of->functions[i];
+    double price = function->own_ns >= own_ns ? function->rate * (of->costs->full + function->cold) : 0;
+    sum += price * (is_stale(function) ? of->stale_part : 1);
   }
   return sum;
 }
 
 /* The least one that leaves it within what is allowed for that, to a few per cent. */
 static double
-find_long(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs, double aim)
+find_long(const struct long_ones *of, double most)
 {
-  double low = LONG_TIMES * costs->full, high = low;
+  double low = LONG_TIMES * of->costs->full, high = low;
   int step = 0;
-  while (price_of_long(functions, count, costs, high) > aim * LONG_MOST) {
+  while (price_of_long(of, high) > most) {
     low = high;
     high *= 2;
     if (++step == LONG_STEPS) {
@@ -87,7 +122,7 @@ find_long(struct ct_budget_function *const *functions, size_t count, const struc
   }
   for (step = 0; step < 6 && high > low; step++) {
     double middle = (low + high) / 2;
-    if (price_of_long(functions, count, costs, middle) > aim * LONG_MOST) {
+    if (price_of_long(of, middle) > most) {
       low = middle;
     } else {
       high = middle;
@@ -96,17 +131,31 @@ find_long(struct ct_budget_function *const *functions, size_t count, const struc
   return high;
 }
 
+static double
+long_from(const struct ct_budget_function *function, const struct thresholds *to)
+{
+  return is_stale(function) ? to->own_ns_stale : to->own_ns;
+}
+
+static bool
+is_long(const struct ct_budget_function *function, const struct thresholds *to)
+{
+  return function->own_ns >= long_from(function, to);
+}
+
 /* A function without a counter is recorded, or out. */
 static struct thresholds
 find_thresholds(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs,
                 double aim)
 {
   double counting = 0, extra, rest;
-  struct thresholds to = {.own_ns = find_long(functions, count, costs, aim)};
-  aim -= price_of_long(functions, count, costs, to.own_ns);
+  const struct long_ones of = {functions, count, costs, stale_part(functions, count)};
+  const struct long_ones all = {functions, count, costs, 1};
+  struct thresholds to = {.own_ns = find_long(&of, aim * LONG_MOST), .own_ns_stale = find_long(&all, aim * LONG_MOST)};
+  aim -= price_of_long(&of, to.own_ns);
   while (to.counted < count) {
     const struct ct_budget_function *function = functions[to.counted];
-    if (function->own_ns >= to.own_ns) {
+    if (is_long(function, &to)) {
       to.counted++;
       continue;
     }
@@ -120,7 +169,7 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
   rest = aim - counting;
   double sampling = 0;
   while (to.sampled < to.counted) {
-    bool is_sampled = functions[to.sampled]->has_counter && functions[to.sampled]->own_ns < to.own_ns;
+    bool is_sampled = functions[to.sampled]->has_counter && !is_long(functions[to.sampled], &to);
     extra = is_sampled ? functions[to.sampled]->rate * (costs->full / CT_SEEN_SAMPLED_CALLS) : 0;
     if (sampling + extra > rest * SAMPLED_MOST) {
       break;
@@ -134,7 +183,7 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
     double instead = !function->has_counter ? -function->cold
                      : to.full < to.sampled ? ct_budget_call_cost(costs, CT_SEEN_SAMPLED)
                                             : costs->counted;
-    extra = function->own_ns >= to.own_ns ? 0 : function->rate * (costs->full - instead);
+    extra = is_long(function, &to) ? 0 : function->rate * (costs->full - instead);
     if (recording + extra > rest - sampling) {
       break;
     }
@@ -148,7 +197,7 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
 static uint8_t
 by_thresholds(const struct ct_budget_function *function, size_t at, const struct thresholds *to)
 {
-  if (at < to->full || function->own_ns >= to->own_ns) {
+  if (at < to->full || is_long(function, to)) {
     return CT_SEEN_FULL;
   }
   return !function->has_counter || at >= to->counted ? CT_SEEN_OUT
@@ -161,8 +210,9 @@ static bool
 has_room(struct ct_budget_function *const *functions, size_t count, size_t at, uint8_t seen,
          const struct thresholds *to, const struct ct_budget_costs *costs)
 {
-  if (functions[at]->own_ns >= to->own_ns) {
-    return functions[at]->own_ns >= to->own_ns * PROMOTE_RATE || to->own_ns <= LONG_TIMES * costs->full;
+  if (is_long(functions[at], to)) {
+    double from = long_from(functions[at], to);
+    return functions[at]->own_ns >= from * PROMOTE_RATE || from <= LONG_TIMES * costs->full;
   }
   size_t end = seen == CT_SEEN_FULL ? to->full : seen == CT_SEEN_SAMPLED ? to->sampled : to->counted;
   return end == count || functions[at]->rate * PROMOTE_RATE <= functions[end]->rate;

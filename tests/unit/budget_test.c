@@ -275,12 +275,37 @@ test_all_long(void **state)
   (void)state;
 }
 
+/* What took all the time before, and went out, keeps nothing for itself when other functions take it now. */
+static void
+test_phases(void **state)
+{
+  struct ct_budget_function functions[22], *all[22];
+  for (size_t i = 0; i < 22; i++) { /* 20 that took 208 % of the time; two that take 48 % each now */
+    bool is_earlier = i > 0 && i < 21;
+    functions[i] = (struct ct_budget_function){.rate = i == 21 ? 4.8e5 : 8e4,
+                                               .own_ns = is_earlier ? 1300
+                                                         : i == 0   ? 6000
+                                                                    : 1000,
+                                               .seen = is_earlier ? CT_SEEN_OUT : CT_SEEN_COUNTED,
+                                               .is_unpatched = is_earlier,
+                                               .has_gate = true,
+                                               .has_counter = true,
+                                               .since_ns = 100 * SECOND,
+                                               .retry_ns = 200 * SECOND};
+    all[i] = &functions[i];
+  }
+  ct_budget_choose(all, 22, &costs, 8e7, 102 * SECOND, false, false);
+  assert_int_equal(functions[0].wanted, CT_SEEN_FULL);
+  assert_int_equal(functions[21].wanted, CT_SEEN_FULL);
+  (void)state;
+}
+
 int
 main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_settles), cmocka_unit_test(test_order),
-                                     cmocka_unit_test(test_jump),    cmocka_unit_test(test_enough),
-                                     cmocka_unit_test(test_nothing), cmocka_unit_test(test_kept),
-                                     cmocka_unit_test(test_long),    cmocka_unit_test(test_all_long)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_phases), cmocka_unit_test(test_settles), cmocka_unit_test(test_order),
+      cmocka_unit_test(test_jump),   cmocka_unit_test(test_enough),  cmocka_unit_test(test_nothing),
+      cmocka_unit_test(test_kept),   cmocka_unit_test(test_long),    cmocka_unit_test(test_all_long)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
