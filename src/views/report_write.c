@@ -574,7 +574,7 @@ put_notices(FILE *out, struct ct_trace *trace, const struct ct_report_row *rows,
   }
   if (source != NULL && strcmp(source, "totals") == 0) {
     fputs("time off the processor is not known for each call (contrail info says why), but how much it was at most, by "
-          "the time on it between two readings of /proc, some 40 ms apart\n",
+          "the time on it between two readings of /proc, some 40 ms apart (125 with --budget)\n",
           out);
   }
 }
