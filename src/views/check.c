@@ -548,12 +548,12 @@ write_answers(const struct checking *checking, const struct ct_checks *checks, F
     fprintf(out, "],\n\"holds\":%zu,\"fails\":%zu,\"unanswered\":%zu}\n", counts[CT_CHECK_HOLDS],
             counts[CT_CHECK_FAILS], counts[CT_CHECK_UNANSWERED]);
   }
-  if (code != 0 || fflush(out) != 0 || ferror(out)) {
-    return ct_fail(diag, code != 0 ? code : CT_EIO, "cannot write the answers: %s", strerror(errno));
-  }
   *result = counts[CT_CHECK_FAILS] != 0        ? CT_CHECK_FAILS
             : counts[CT_CHECK_UNANSWERED] != 0 ? CT_CHECK_UNANSWERED
                                                : CT_CHECK_HOLDS;
+  if (code != 0 || fflush(out) != 0 || ferror(out)) {
+    return ct_fail(diag, code != 0 ? code : CT_EIO, "cannot write the answers: %s", strerror(errno));
+  }
   return 0;
 }
 
