@@ -4,7 +4,8 @@
  * thread, function, disassembly, the registers and memory that it changed, with values. What is not known is shown as
  * such, never guessed. Also who last wrote a register or some bytes of memory before a step.
  *
- * The first question about a large file of steps makes an index, which is kept beside it (steps.TID.index).
+ * The first question about a large file of steps makes an index, which is kept beside it (steps.TID.index; for the last
+ * writer of memory, which is sooner made, steps.TID.writes.index).
  */
 #ifndef CONTRAIL_STEPS_H
 #define CONTRAIL_STEPS_H
