@@ -210,23 +210,33 @@ load_frames(const struct ct_index *index, struct ct_index_part *part, const stru
 }
 
 /* All frames, through a buffer that a cache holds: to have them in memory costs several times as much. */
+static bool
+frame_is_whole(int fd, const struct ct_index_frame *frame, uint8_t *buffer)
+{
+  uint32_t crc = 0;
+  for (uint64_t at = 0, some; at < frame->bytes; at += some) {
+    some = frame->bytes - at < CHECKED_AT_ONCE ? frame->bytes - at : CHECKED_AT_ONCE;
+    if (ct_read_at(fd, buffer, some, frame->offset + at) != some) {
+      return false;
+    }
+    crc = ct_crc32c(crc, buffer, some);
+  }
+  return crc == frame->crc;
+}
+
 static int
 check_frames(const struct ct_index *index, const struct ct_index_part *part)
 {
   uint8_t *buffer = malloc(CHECKED_AT_ONCE);
-  int code = buffer == NULL ? CT_ENOMEM : 0;
-  for (uint64_t i = 0; i < frames_of(part->granule_count) && code == 0; i++) {
-    const struct ct_index_frame *frame = &part->frames[i];
-    uint32_t crc = 0;
-    for (uint64_t at = 0, some; at < frame->bytes && code == 0; at += some) {
-      some = frame->bytes - at < CHECKED_AT_ONCE ? frame->bytes - at : CHECKED_AT_ONCE;
-      code = ct_read_at(index->fd, buffer, some, frame->offset + at) == some ? 0 : CT_EFORMAT;
-      crc = ct_crc32c(crc, buffer, some);
-    }
-    code = code == 0 && crc != frame->crc ? CT_EFORMAT : code;
+  if (buffer == NULL) {
+    return CT_ENOMEM;
+  }
+  uint64_t i = 0, count = frames_of(part->granule_count);
+  while (i < count && frame_is_whole(index->fd, &part->frames[i], buffer)) {
+    i++;
   }
   free(buffer);
-  return code;
+  return i == count ? 0 : CT_EFORMAT;
 }
 
 /* Of so many bytes, packed or not, into their place. */

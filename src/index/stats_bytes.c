@@ -207,12 +207,13 @@ static void
 take_buckets(struct ct_taking *distances, struct ct_taking *counts, uint64_t buckets, uint64_t bucket,
              struct ct_histogram *histogram)
 {
-  for (; buckets > 0 && distances->code == 0 && counts->code == 0; buckets--) {
+  for (; buckets > 0; buckets--) {
     bucket += ct_take(distances);
     uint64_t count = ct_take(counts);
-    bool ok = distances->code == 0 && counts->code == 0 && bucket <= UINT32_MAX;
-    if (!ok || ct_histogram_add_many(histogram, (unsigned)bucket, count) != 0) {
+    bool ended = distances->code != 0 || counts->code != 0;
+    if (ended || bucket > UINT32_MAX || ct_histogram_add_many(histogram, (unsigned)bucket, count) != 0) {
       distances->code = CT_EFORMAT;
+      return;
     }
   }
 }
