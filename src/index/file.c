@@ -180,7 +180,22 @@ frames_of(uint64_t granules)
   return (granules + CT_GRANULES_READ - 1) / CT_GRANULES_READ;
 }
 
-/* Where the frames are, whose table is in front of them in their piece. */
+/* One after the other in the piece, behind their table. */
+static int
+place_frames(struct ct_index_part *part, const struct piece *piece, const struct file_frame *frames)
+{
+  uint64_t count = frames_of(part->granule_count), at = count * sizeof(*frames);
+  for (uint64_t i = 0; i < count; i++) {
+    part->frames[i] = (struct ct_index_frame){piece->offset + at, frames[i].bytes, frames[i].crc};
+    at += frames[i].bytes;
+    if (at > piece->bytes) {
+      return CT_EFORMAT;
+    }
+  }
+  return 0;
+}
+
+/* Where the frames are, and room for what is in them. */
 static int
 load_frames(const struct ct_index *index, struct ct_index_part *part, const struct file_thread *record)
 {
@@ -194,17 +209,14 @@ load_frames(const struct ct_index *index, struct ct_index_part *part, const stru
   part->is_read = calloc(count + 1, sizeof(*part->is_read));
   part->blob = malloc(record->blob_bytes + 1);
   part->blob_capacity = part->blob != NULL ? record->blob_bytes + 1 : 0;
-  int code = frames == NULL || part->frames == NULL || part->is_read == NULL || part->blob == NULL ? CT_ENOMEM : 0;
-  if (code == 0 && (ct_read_at(index->fd, frames, table, record->blob.offset) != table ||
-                    ct_crc32c(0, frames, table) != record->frames_crc)) {
-    code = CT_EFORMAT;
+  int code = CT_ENOMEM;
+  if (frames == NULL || part->frames == NULL || part->is_read == NULL || part->blob == NULL) {
+    goto free_frames;
   }
-  uint64_t at = table;
-  for (uint64_t i = 0; i < count && code == 0; i++) {
-    part->frames[i] = (struct ct_index_frame){record->blob.offset + at, frames[i].bytes, frames[i].crc};
-    at += frames[i].bytes;
-    code = at <= stored ? 0 : CT_EFORMAT;
-  }
+  bool is_there = ct_read_at(index->fd, frames, table, record->blob.offset) == table &&
+                  ct_crc32c(0, frames, table) == record->frames_crc;
+  code = is_there ? place_frames(part, &record->blob, frames) : CT_EFORMAT;
+free_frames:
   free(frames);
   return code;
 }
