@@ -70,7 +70,7 @@ ORDERLESS = re.compile(r"\b(?:atomic_(?:load|store|exchange|fetch_\w+?|compare_e
 LINES_MAX = 800
 LONG = re.compile(r"longer than (?:other files|others)", re.I)  # at the head, with the reason
 CODE = ("src", "include", "tests", "bench", "examples")
-CHAINS_MAX, CHAIN_LENGTH = 9, 3
+CHAINS_MAX, CHAIN_LENGTH = 8, 3
 ASKED = re.compile(r"\bcode == 0\b|\bcode != 0 \? code :")
 FUNCTION_LINES_MAX = 70
 OPENS = re.compile(r" *(?!if\b|for\b|while\b|switch\b|class\b|}).*(?:\)|=>) ?\{$")  # a function of JavaScript or of the shell
