@@ -96,18 +96,17 @@ give(const struct taken *taken)
   return __atomic_compare_exchange_n(&entry->state, &word, full, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-/* Is a segment on its way to the drain, or in its hands? */
-static int
-any_comes(void)
+/* How many segments are on their way to the drain, or in its hands; most: as many, or more. */
+static uint32_t
+count_coming(uint32_t most)
 {
   struct ct_ring_header *r = agent_ring();
-  for (uint32_t i = 0; i < r->segment_count; i++) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < r->segment_count && count < most; i++) {
     unsigned state = CT_SEG_STATE(__atomic_load_n(&segment_entry(i)->state, __ATOMIC_RELAXED));
-    if (state == CT_SEG_FULL || state == CT_SEG_DRAINING) {
-      return 1;
-    }
+    count += state == CT_SEG_FULL || state == CT_SEG_DRAINING;
   }
-  return 0;
+  return count;
 }
 
 static int
@@ -144,12 +143,11 @@ relieve(void)
   struct taken taken[COUNT_MAX];
   uint32_t count = 0, given = 0, most = __atomic_load_n(&r->free_waiters, __ATOMIC_RELAXED);
   most = most == 0 ? 1 : most < COUNT_MAX ? most : COUNT_MAX;
-  if (any_comes()) {
-    return 1;
+  uint32_t coming = count_coming(most);
+  if (coming >= most || !fence()) { /* nobody's cursor is touched where that cannot be */
+    return coming != 0;
   }
-  if (!fence()) { /* nobody's cursor is touched where that cannot be */
-    return 0;
-  }
+  most -= coming;
   uint32_t index = __atomic_load_n(&last, __ATOMIC_RELAXED);
   for (uint32_t looked = 0; looked < r->segment_count && count < most; looked++) {
     index = index + 1 < r->segment_count ? index + 1 : 0;
@@ -162,7 +160,7 @@ relieve(void)
   for (uint32_t i = 0; i < count; i++) {
     given += (uint32_t)give(&taken[i]);
   }
-  return given != 0;
+  return coming + given != 0;
 }
 
 int
