@@ -20,6 +20,7 @@
 #define CROWD_STEPS_MAX     8   /* ... up to that: each look costs, and most find nothing */
 #define SILENT_STEPS        20  /* drain_liveness stood still for so long: is the controller there? */
 #define SILENT_STEPS_MAX    1000 /* it is, and still nothing */
+#define ABANDONED_ASKED     16   /* threads, whether they are dead; a system call each */
 #define AWAY_TICKS_MIN      4096 /* a microsecond or two */
 
 __attribute__((section(".data"), visibility("hidden"))) struct ct_agent_config agent_config = {.signal_mask = ~0ull};
@@ -151,7 +152,7 @@ take_oldest(void)
 
 /*
  * Without a controller nobody finds out which threads are dead: takes the active segment of one that is. The look at
- * them goes on where the last one ended.
+ * them goes on where the last one ended, and asks for some of them only: it is made at each call where all are alive.
  */
 static uint32_t
 take_abandoned(void)
@@ -159,7 +160,8 @@ take_abandoned(void)
   static uint32_t last __attribute__((section(".data")));
   struct ct_ring_header *r = agent_ring();
   const struct ct_slot *slots = (const struct ct_slot *)(agent_config.ring + r->slots_offset);
-  for (uint32_t looked = 0; looked < r->segment_count; looked++) {
+  uint32_t asked = 0;
+  for (uint32_t looked = 0; looked < r->segment_count && asked < ABANDONED_ASKED; looked++) {
     uint32_t index = __atomic_fetch_add(&last, 1, __ATOMIC_RELAXED) % r->segment_count;
     struct ct_segment_entry *entry = segment_entry(index);
     uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
@@ -167,6 +169,7 @@ take_abandoned(void)
       continue;
     }
     const struct ct_slot *owner = &slots[CT_SEG_SLOT(word)];
+    asked++;
     if (owner->generation == entry->generation &&
         agent_syscall(SYS_tgkill, (long)r->target_pid, (long)owner->tid, 0, 0, 0, 0) != -3 /* ESRCH */) {
       continue;
