@@ -5,6 +5,7 @@
 #include "cli/signals.h"
 
 #include <contrail/itrace.h>
+#include <contrail/steps.h>
 #include <contrail/text.h>
 
 #include <dirent.h>
@@ -24,7 +25,7 @@ struct itrace {
   const char *directory;
   const char *thread; /* its id; NULL: the first one */
   double seconds;     /* 0: until it ends, or contrail is interrupted */
-  bool all_threads, is_lossy, is_live, no_vectors, quiet, in_session, json;
+  bool all_threads, is_lossy, is_live, no_vectors, quiet, in_session, json, index;
   const char *function, *from, *to, *condition;
   uint64_t stretches; /* 0: all */
 };
@@ -95,6 +96,11 @@ static const struct ct_option options[] = {
      .help = "record no vector and mask registers: smaller and faster",
      .apply = ct_apply_flag,
      .offset = offsetof(struct itrace, no_vectors)},
+    {.name = "index",
+     .help = "afterwards make the index by which steps --last-write finds the last writer of memory at once; else "
+             "the first question about what was written long ago makes it",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct itrace, index)},
     {.name = "session",
      .help = "with --function: record calls of a process that a session records, into the session's trace",
      .apply = ct_apply_flag,
@@ -220,6 +226,17 @@ report(const struct itrace *wanted, const struct ct_itrace_summary *s)
   report_missing(wanted, s);
 }
 
+/* What cannot be made now the first question makes, or says why it cannot be made. */
+static void
+make_index(const struct itrace *wanted)
+{
+  const struct ct_steps_options options = {.struct_size = sizeof(options), .index = true};
+  struct ct_diag diag = {""};
+  if (wanted->index && ct_steps_write(wanted->directory, &options, stderr, NULL, &diag) != CT_OK) {
+    ct_command_failed(&ct_command_itrace, "no index: %s", diag.text);
+  }
+}
+
 static void
 fill(const struct itrace *wanted, struct ct_itrace_options *begin)
 {
@@ -283,6 +300,7 @@ trace_thread(const struct itrace *wanted, const char *process)
     return failed(&diag);
   }
   report(wanted, &summary);
+  make_index(wanted);
   return CT_EXIT_OK;
 }
 
@@ -329,6 +347,7 @@ trace_program(const struct itrace *wanted, char **argv)
     return failed(&diag);
   }
   report(wanted, &summary);
+  make_index(wanted);
   if (WIFSIGNALED(summary.wait_status)) {
     ct_signals_die_of(signals, WTERMSIG(summary.wait_status));
     return 128 + WTERMSIG(summary.wait_status);
@@ -354,7 +373,7 @@ trace_in_session(const struct itrace *wanted, int count, char **words)
     return ct_usage_error(&ct_command_itrace, "--session goes with --function");
   }
   if (wanted->directory != NULL || wanted->thread != NULL || wanted->all_threads || wanted->from != NULL ||
-      wanted->to != NULL || wanted->is_lossy || wanted->is_live || wanted->no_vectors) {
+      wanted->to != NULL || wanted->is_lossy || wanted->is_live || wanted->no_vectors || wanted->index) {
     return ct_usage_error(&ct_command_itrace,
                           "with --session go --function, --when, --limit, --for, --json and --quiet");
   }

@@ -132,6 +132,11 @@ static const struct ct_option options[] = {
      .unit = " (KiB)",
      .apply = ct_apply_count64,
      .offset = offsetof(struct wanted, ring_size)},
+    {.name = "index",
+     .against = "ring stream live step limit tail back function address last-write memory registers source intel json",
+     .help = "show nothing, but make the index that --last-write ADDRESS uses, as itrace --index does",
+     .apply = ct_apply_flag,
+     MEMBER(index)},
     {.name = "json",
      .letter = 'j',
      .help = "print one JSON object for each step; the status is 1 when nothing matches",
@@ -258,7 +263,10 @@ show(const char *path, struct wanted *wanted)
   if (code == CT_EIO && saved == EPIPE) { /* the pager has been left, or a pipe */
     return was_shown ? CT_EXIT_OK : CT_EXIT_FAILED;
   }
-  return code != CT_OK ? ct_command_failed(&ct_command_steps, "%s", diag.text) : report(&wanted->steps, &notes);
+  if (code != CT_OK) {
+    return ct_command_failed(&ct_command_steps, "%s", diag.text);
+  }
+  return wanted->steps.index && notes.damage[0] == 0 ? CT_EXIT_OK : report(&wanted->steps, &notes);
 }
 
 static int

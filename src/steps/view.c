@@ -361,6 +361,12 @@ show(struct ct_steps_view *view, struct ct_diag *diag)
     return ct_fail(diag, CT_ERANGE, "thread %" PRId32 " has no step %" PRIu64 ": it has %" PRIu64,
                    ct_steps_reader_head(view->lines.reader)->tid, options->step, steps);
   }
+  if (options->index) {
+    struct ct_steps_index *writes = NULL;
+    int code = ct_steps_index_open_writes(view->lines.reader, &writes);
+    ct_steps_index_close(writes);
+    return code == 0 ? 0 : ct_fail(diag, code, "cannot make the index");
+  }
   if (options->last_write != NULL) {
     return show_last_write(view, diag);
   }
@@ -489,7 +495,8 @@ start_of(char **files, size_t count)
 static bool
 is_by_thread(const struct ct_steps_options *options)
 {
-  return options->has_step || options->back || options->tail || options->last_write != NULL || options->memory != NULL;
+  return options->has_step || options->back || options->tail || options->last_write != NULL ||
+         options->memory != NULL || options->index;
 }
 
 /* Those that are asked for; is_found: there was one. */
@@ -546,7 +553,7 @@ ct_steps_write(const char *path, const struct ct_steps_options *given, FILE *out
   if (code != 0) {
     return code;
   }
-  if (options.live && (options.back || options.last_write != NULL || options.memory != NULL)) {
+  if (options.live && (options.index || options.back || options.last_write != NULL || options.memory != NULL)) {
     return ct_fail(diag, CT_EINVAL, "what is asked of the end needs a recording that has ended: not with live");
   }
   code = options.live || options.stream ? ct_steps_follow(path, &options, out, &own, diag)
