@@ -226,7 +226,7 @@ def only_process(scene, into="atf"):
     return scene.path(into, folders[0])
 
 
-@case
+@case(some=("dear", 2))
 def every_event(scene):
     scene.record(*EXCLUDED, "--", scene.build())
     said = scene.export()
@@ -254,7 +254,7 @@ def coroutines(scene):
     scene.run(scene.contrail, "report", scene.path("atf"))
 
 
-@case
+@case(some=("dear", 2))
 def details(scene):
     scene.record("--detail", "deep", "--detail", "leaf", "--", scene.build())
     scene.export()
@@ -278,7 +278,7 @@ def details(scene):
             expect(mine == other, f"thread {tid}: {other}, not {mine}")
 
 
-@case
+@case(some=("dear", 2))
 def read_back(scene):
     """What contrail reads of its own export is what it reads of the trace, but for what ATF does not hold."""
     scene.record(*EXCLUDED, "--", scene.build())
@@ -300,7 +300,7 @@ def read_back(scene):
         expect(index.events == second.threads[number].events, f"thread {number}: an export of an export differs")
 
 
-@case
+@case(some=("dear", 2))
 def family(scene):
     scene.record("--follow", *EXCLUDED, "--", scene.build(), "fork")
     scene.export()

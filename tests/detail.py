@@ -95,7 +95,7 @@ def check_all(scene, trace, said, build=""):
     return found
 
 
-@case
+@case(some=("dear", 2))
 def agrees_with_the_program(scene):
     others = (("-O0",), ("-O3", "-fcf-protection=full"))
     for build in (("-O2",), *random.sample(others, scene.rounds(1, 2))):
@@ -105,7 +105,7 @@ def agrees_with_the_program(scene):
             check_all(scene, trace, said)
 
 
-@case
+@case(some=("dear", 2))
 def threads_and_signals(scene):
     trace, said = scene.recorded("--vectors", "--trace", "detail!**", "--detail", "detail!**", calls=str(scene.rounds(1500, 3000)), threads="4", more=["signals"])
     check_all(scene, trace, said)
@@ -131,7 +131,7 @@ def seen_by_gdb(scene, function, shown, result):
     return seen
 
 
-@case
+@case(some=("dear", 2))
 def as_gdb_sees_them(scene):
     need("gdb")
     trace, _ = scene.recorded("--detail", "mix", "--detail", "weigh", "--vectors", calls="400")
@@ -150,7 +150,7 @@ def as_gdb_sees_them(scene):
         expect(recorded == given and int(call[2][2], 16) == returned, f"{call} is not {given} = {returned}")
 
 
-@case
+@case(some=("dear", 2))
 def every_call_and_return(scene):
     """As many records as the trace has calls and returns of these functions; no more of the stack than there is."""
     for stack in ("0", *random.sample(("8", "64"), scene.rounds(1, 2)), "512"):

@@ -321,7 +321,7 @@ def pages(scene):
     expect("no cursor" in client.refused("query", cursor="r1") and "not kept" in client.refused("query", cursor="r999.0"), "cursors")
 
 
-@case
+@case(some=("dear", 1))
 def worst(scene):
     """What could make an answer too long: wide rows, many columns, many patterns, texts of which each character is a token."""
     client = Client(scene)
@@ -405,7 +405,7 @@ def disk(scene):
     expect(any("--max-size" in one for one in big["uncertain"]), str(big))
 
 
-@case
+@case(some=("dear", 1))
 def newcomer(scene):
     """What one stumbles over who knows only the list of tools: each time the answer says how to go on."""
     client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=5000")

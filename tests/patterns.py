@@ -236,7 +236,7 @@ FILES = (("@file:util.c", {**A_UTIL, **B_UTIL}), ("@file:util", {**A_UTIL, **B_U
          ("pro*!@file:foreign.c", FOREIGN), ("libc*!@file:foreign.c", {}))
 
 
-@case
+@case(some=("dear", 2))
 def by_file(scene):
     program = scene.build()
     for pattern, expected in FILES:
@@ -280,7 +280,7 @@ def chosen(scene, program, *options):
     return set(text.splitlines()), plan
 
 
-@case
+@case(some=("dear", 2))
 def debug_information(scene):
     """The same files, from debug information of other versions, of other compilers, and at other places."""
     variants = [("dwarf4", ("-g", "-gdwarf-4"), ("gcc", "g++"), ()), ("dwarf5", ("-g", "-gdwarf-5"), ("gcc", "g++"), ()),
@@ -310,7 +310,7 @@ def debug_information(scene):
             assert plan["patterns"][0]["matched"] >= len(found), (name, plan["patterns"])
 
 
-@case
+@case(some=("dear", 2))
 def usercode(scene):
     """Below the root; where nothing is, the program itself: for two reasons, each told."""
     program = scene.build()

@@ -157,7 +157,7 @@ def slowest(scene):
     return f"{trees} trees"
 
 
-@case
+@case(some=("dear", 1))
 def slowest_of_some(scene):
     """The slowest of the calls that took so long at most, that ended so, or at some depths."""
     scene.made()
@@ -188,7 +188,7 @@ def slowest_of_some(scene):
     return f"{shown} trees"
 
 
-@case
+@case(some=("dear", 1))
 def slowest_indexed(scene):
     """Found by the index: what is shown is the same as without."""
     scene.made("120")

@@ -66,7 +66,7 @@ def many_processes(scene):
     return f"{peaks[1]} KiB with one index, {peaks[100]} with all"
 
 
-@case
+@case(some=("dear", 2))
 def percentiles(scene):
     """Nearest ranks, of few and many values, of few and many different ones; of more than memory should hold: refused."""
     scene.record("-q", "--", "/bin/true")
@@ -82,7 +82,7 @@ def percentiles(scene):
     expect(said.returncode == 1 and "4,000,000 different values" in said.stderr, str(said))
 
 
-@case
+@case(some=("dear", 2))
 def grouped(scene):
     """Rows by functions and modules as they come out of the table, with room for all of them, for some, and for none: as SQLite sorts them."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
@@ -114,7 +114,7 @@ def many_functions(count, turns):
             f"int main(void) {{ long s = 0; for (long t = 0; t < {turns}; t++) {{ for (long i = 0; i < {count}; i++) {{ s += all[i](t); }} }} return s == 42; }}\n")
 
 
-@case
+@case(some=("dear", 2))
 def unknown_functions(scene):
     """Calls of many functions that the trace does not know any more: in groups as before, and not each by a walk through all groups."""
     program = scene.compile(scene.write("many.c", many_functions(3000, 60)), "-O1")
@@ -166,7 +166,7 @@ def grouped_unknown(scene):
         expect(got == rows, f"room for {room}: {[(a, b) for a, b in zip(got, rows) if a != b][:3]}")
 
 
-@case
+@case(some=("dear", 2))
 def many_longest(scene):
     """The longest calls, few and so many that the index does not keep them all: the same order."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")

@@ -63,7 +63,7 @@ def without_vectors(scene):
     return scene.compared(scene.stepped(*PROGRAMS["sort"], options=("-s", "3000")))
 
 
-@case
+@case(some=("dear", 2))
 def signals(scene):
     """From a timer, by itself, nested, faults that are left by siglongjmp, and one that is ignored."""
     program = scene.compile("steps/signals.c", "-O1", "-g", "-w", "-static")  # without the loader's steps
@@ -149,7 +149,7 @@ def overlap(store, address, size):
     return start < address + size and address < start + store["size"] * store.get("count", 1)
 
 
-@case
+@case(some=("dear", 2))
 def last_writer(scene):
     """Of registers and of bytes, as all lines tell; with the index and without."""
     scene.stepped("sort", "-n", "/proc/self/maps", steps=60000, options=("-s", "2000"))
@@ -222,7 +222,7 @@ def memory(scene):
     return f"{known} of 600 bytes known"
 
 
-@case
+@case(some=("dear", 2))
 def merged(scene):
     """Threads that take turns by pipes: by the time stamps their calls are in the order in which they were made, in SQL, too."""
     program = scene.compile("programs/pingpong.c", "-O1", "-w", "-pthread")
@@ -248,7 +248,7 @@ def merged(scene):
     return f"{len(found)} lines"
 
 
-@case
+@case(some=("dear", 2))
 def the_last_call_has_no_result(scene):
     """exit_group: the kernel's word for "not yet" is no result of it."""
     program = scene.compile("programs/pingpong.c", "-O1", "-w", "-pthread")

@@ -362,7 +362,7 @@ int main(int c, char **v)
 """
 
 
-@case
+@case(some=("dear", 1))
 def quick(scene):
     """Of millions of steps: who wrote an address, when a function was executed; by the index a small part of what reading takes, of a processor."""
     program, turns = scene.path("busy"), 600000
@@ -386,7 +386,7 @@ def quick(scene):
     return f"{count[0]['n']} steps read in {reading:.2f} s; {1000 * by_memory:.0f} ms, {1000 * by_address:.0f} ms"
 
 
-@case
+@case(some=("dear", 1))
 def chunks(scene):
     """Within a block of a million steps: any step by the checkpoints of the index, and who last wrote a register or memory before it, as
     without them."""

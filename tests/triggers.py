@@ -122,7 +122,7 @@ def enters_around(scene, number, mark):
     return names[:at].count("step"), names[at:].count("step")
 
 
-@case
+@case(some=("dear", 2))
 def rolls_of_events(scene):
     """As many events as asked for on both sides; more where they are many; marks of the same thread move the end."""
     for pre, post in ((100, 50), (4000, 1000), (100000, 60000)):
@@ -502,7 +502,7 @@ def limit(scene):
     expect("over 3 windows a minute" in said, said)
 
 
-@case
+@case(some=("dear", 2))
 def limit_of_size(scene):
     """Dumps and detail have so much on disk, and no more; what is refused for that is said everywhere."""
     scene.start("--last", "8M", "--on", "call other: dump", "--pre", "0", "--post", "10ms", "--max-windows-size", "1M")
@@ -571,7 +571,7 @@ def dump(scene):
     expect(not os.path.exists(scene.trace + ".dump-3"), "a third one")
 
 
-@case
+@case(some=("dear", 2))
 def what_is_not_kept(scene):
     """With --last windows are cut to what there is, and those before that are gone."""
     for pre in ("100s", "1ms"):

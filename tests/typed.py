@@ -191,7 +191,7 @@ UNKNOWN = {("t_big", "by_value"), ("t_long_double", "="), ("t_changed", "="), ("
            ("t_changed", "constant"), ("t_changed", "a"), ("t_changed", "b")}
 
 
-@case
+@case(some=("dear", 1))
 def c_values(scene):
     builds = (["gcc", "-O0"], ["gcc", "-O2"], ["clang", "-O0"], ["clang", "-O2"], ["gcc", "-O2", "-gdwarf-4"])
     for words in random.sample(builds, scene.rounds(3, len(builds))):
@@ -201,7 +201,7 @@ def c_values(scene):
         expect(compared > 200, (words, compared))
 
 
-@case
+@case(some=("dear", 1))
 def cplusplus_values(scene):
     for words in (["g++", "-O0"], ["g++", "-O2"]):
         compared = compare(scene, "programs/typed.cpp", CPP_FUNCTIONS, words, set())
