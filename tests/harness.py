@@ -465,7 +465,7 @@ def is_meant(one, patterns):
 
 # Families with members in several groups: how many of them make test plays, and who they are, each in a file of tests/.
 FAMILIES = {
-    "losses": (2, "check with_losses", "cut losses", "exportstacks lost_events", "filters losses", "graph losses", "passover lost", "sql lost"),
+    "losses": (1, "check with_losses", "cut losses", "exportstacks lost_events", "filters losses", "graph losses", "passover lost", "sql lost"),
     "flat": (1, "last flat", "maxsize flat"),
     "clients": (1, "mcp sdk", "mcp inspector_session", "mcp inspector", "mcphttp inspector", "mcphttp sdk", "mcphttp sdk_resumes"),
     "formats": (1, "export chrome_calls", "export perfetto_calls", "export csv_calls", "export jsonl_calls", "exportparquet parquet_calls"),

@@ -509,9 +509,9 @@ def kill_at_point(scene):
 
 
 def choose(cases, options):
-    """--few: of the programs that are killed at random moments half, by lot."""
+    """--few: of the programs that are killed at random moments a third, by lot."""
     often = [one for one in cases if one.function is kill_often]
-    left_out = lot("killed").sample(often, len(often) // 2) if options.few and not options.filter else []
+    left_out = lot("killed").sample(often, 2 * len(often) // 3) if options.few and not options.filter else []
     return [one for one in cases if one not in left_out]
 
 

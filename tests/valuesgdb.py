@@ -416,12 +416,12 @@ def compare_values(calls, looks, words, has_detail):
     return values, texts
 
 
-@case
+@case(some=("own", 1))
 def c_calls(scene):
     return ", ".join(compare(scene, seed, False, *words) for seed, words in random.sample(((1, ["-O0"]), (2, ["-O2"])), scene.rounds(1, 2)))
 
 
-@case
+@case(some=("own", 1))
 def cplusplus_calls(scene):
     return ", ".join(compare(scene, seed, True, *words) for seed, words in random.sample(((3, ["-O0"]), (4, ["-O2"])), scene.rounds(1, 2)))
 
