@@ -152,6 +152,16 @@ def shown(scene):
     expect(counted == rows["hot"]["counted"], f"replay: {counted} counted, report: {rows['hot']['counted']}")
 
 
+@case
+def of_patterns(scene):
+    """What patterns select is held, too, however many functions that is; none is hooked light unless that is asked for."""
+    scene.ask("record", "-q", "-o", scene.trace, "--budget", "2%", "--trace", "**", "--", scene.program, "2")
+    budget = scene.budget()
+    expect(budget["full"] + budget["sampled"] + budget["counted"] + budget["out"] > 20 and budget["steps"] > 0, f"{budget}"[:300])
+    (pattern,) = json.loads(scene.ask("info", "--json", scene.trace))["patterns"]
+    expect(pattern["mode"] == "full", f"{pattern}")
+
+
 def ran_ticks(pid):
     """Of processor time."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:

@@ -101,6 +101,7 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
   }
   if (tree == NULL && session->options.selection != NULL) {
     ct_select_forks(session->options.selection, own.follow);
+    ct_select_for_budget(session->options.selection, own.budget != 0);
   }
   if (own.exclude == NULL) {
     session->options.exclude = session->recording.own_exclude = ct_exclude_create();

@@ -367,7 +367,7 @@ ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern 
   if (asked != CT_SELECT_AUTO) {
     return asked;
   }
-  if (pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_SCOPE) {
+  if (selection->has_budget || pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_SCOPE) {
     return CT_SELECT_FULL;
   }
   return pattern->many || total_matches(selection, pattern) > few_of(pattern) ? CT_SELECT_LIGHT : CT_SELECT_FULL;
@@ -406,6 +406,12 @@ void
 ct_select_forks(struct ct_selection *selection, bool followed)
 {
   selection->forks = followed;
+}
+
+void
+ct_select_for_budget(struct ct_selection *selection, bool has_budget)
+{
+  selection->has_budget = has_budget;
 }
 
 static void

@@ -35,6 +35,11 @@ int ct_select_filter(struct ct_selection *selection, struct ct_exclude *exclude,
  */
 void ct_select_forks(struct ct_selection *selection, bool followed);
 /*
+ * A budget makes hooks cheaper where they cost too much, which it can of full ones only: CT_SELECT_AUTO means full
+ * then, however many functions match.
+ */
+void ct_select_for_budget(struct ct_selection *selection, bool has_budget);
+/*
  * Rule `slot`, below CT_RULES_MAX, is about the functions of a pattern: they are hooked in full, with their results if
  * these are wanted, also when no other pattern selects them. 0, CT_ENOMEM or CT_EINVAL.
  */

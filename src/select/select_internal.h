@@ -68,6 +68,7 @@ struct ct_selection {
   bool members;           /* with detail: what structures hold that arguments point to */
   bool has_lane;          /* there have been functions with detail */
   bool forks;             /* what makes processes is always selected */
+  bool has_budget;        /* CT_SELECT_AUTO is full */
   char *root, *real_root; /* as given; without symbolic links. Normalized */
   uint64_t generation;
 };
