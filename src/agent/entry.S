@@ -739,8 +739,7 @@ find_slot:
   jnz 1b
   mov CFG(CT_CFG_RING), %rdi
   mov CT_RING_SLOTS_FREED(%rdi), %edi
-  inc %edi
-  mov %edi, -128(%rsp) /* before the look: what is given back meanwhile is looked for */
+  inc %edi /* before the look: what is given back meanwhile is looked for */
   mov $CT_SLOT_COUNT, %r9d
 2: /* a free one */
   xor %eax, %eax
@@ -758,18 +757,21 @@ find_slot:
   testl $(CT_SLOT_COUNT - 1), agent_no_slot_calls(%rip)
   jnz none_is_free /* others have looked already */
 6:
+  mov %edi, %r10d
   mov %ecx, %ebx
   mov $CT_SLOT_COUNT, %r9d
 4: /* one of a thread that is dead */
   mov CFG(CT_CFG_PID), %edi
-  mov (%r10, %rbx, 4), %esi
+  mov CFG(CT_CFG_TIDS), %rcx
+  mov (%rcx, %rbx, 4), %esi
   xor %edx, %edx
   mov $SYS_tgkill, %eax
   syscall
   cmp $-3, %eax /* ESRCH */
   jne 5f
   mov %esi, %eax
-  lock cmpxchg %r8d, (%r10, %rbx, 4)
+  mov CFG(CT_CFG_TIDS), %rcx
+  lock cmpxchg %r8d, (%rcx, %rbx, 4)
   mov %ebx, %ecx
   je slot_found
 5:
@@ -777,8 +779,7 @@ find_slot:
   and $(CT_SLOT_COUNT - 1), %ebx
   dec %r9d
   jnz 4b
-  mov -128(%rsp), %eax
-  mov %eax, agent_no_slot_since(%rip)
+  mov %r10d, agent_no_slot_since(%rip)
   incl agent_no_slot_calls(%rip)
 none_is_free:
   COUNT_NO_SLOT
