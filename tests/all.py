@@ -41,7 +41,7 @@ GROUPS = {
     "static": Group(["static/layers.py", "static/agent.py", "static/hazards.py", "static/library.py", "static/manual.py",
                      "static/golden.py", "static/hardening.py", "static/harness.py", "static/fuzzed.py", "static/words.py"]),
     "unit": Group([], parts=2),
-    "fixtures": Group(["run.py --share 0.7"], parts=4, seconds=1800),
+    "fixtures": Group(["run.py --share 0.55"], parts=4, seconds=1800),
     "exclude": Group(["exclude.py"], parts=4),
     "patterns": Group(["patterns.py"]),
     "light": Group(["light.py"], marked="alone"),
@@ -97,7 +97,7 @@ GROUPS = {
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], parts=2, seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
-    "translated": Group(["transparency.py --records --once --some=3 --walk=20 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
+    "translated": Group(["transparency.py --records --once --some=2 --walk=10 --filter=bash* --filter=signals* --filter=stop* --filter=inherited* "
                          "--filter=perl --filter=sqlite3 --filter=C++* --filter=binaries* --filter=python*threads*"], "waits"),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py --seconds 1 --libraries 20"]),

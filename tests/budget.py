@@ -95,18 +95,18 @@ def compared(scene, limit, seconds="2"):
     return f"{told}; {budget['steps']} steps, spent {100 * budget['spent']:.1f} %"
 
 
-@case(some=("limits", 2))
+@case(some=("limits", 1))
 def two_percent(scene):
     """Threads that come and go, a function whose rate jumps: counts are those of the program."""
     return compared(scene, "2%")
 
 
-@case(some=("limits", 2))
+@case(some=("limits", 1))
 def ten_percent(scene):
     return compared(scene, "10%", "2")  # what nobody has called is recorded after a second
 
 
-@case(some=("limits", 2))
+@case(some=("limits", 1))
 def much(scene):
     told = compared(scene, "900%", scene.rounds("0.7", "2"))
     expect(not scene.budget()["were_out"], "functions were out although there was time for all")

@@ -128,8 +128,8 @@ def full_for_a_dump(scene):
     disk = scene.disk(1)
     try:
         program = scene.build(COUNT)
-        process = scene.start_last("3M", "--args", "--trace", "step", "--", program, "100000000", "rests")
-        wait_for("more than the disk holds", lambda: scene.kept(process).get("bytes", 0) > 2 << 20)
+        process = scene.start_last("2M", "--args", "--trace", "step", "--", program, "100000000", "rests")
+        wait_for("more than the disk holds", lambda: scene.kept(process).get("bytes", 0) > 3 << 19)
         place = os.path.join(disk, "dump")
         result = scene.execute(scene.contrail, "dump", "-o", place)
         expect(result.returncode == 1 and "No space left" in result.stderr and result.stderr.count("\n") == 1, result.stderr)

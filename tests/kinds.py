@@ -339,8 +339,8 @@ def choose(cases, options):
 
 
 # Of those that differ in how they are built make test plays so many: what their names begin with.
-FAMILIES = ((("go-runtime",), 1), (("go",), 1), (("cgo",), 1), (("rust",), 1), (("fortran", "pascal", "cobol", "ocaml"), 2), (("luajit",), 1),
-            (("threads",), 1))
+FAMILIES = ((("go", "cgo"), 2), (("rust",), 1), (("fortran", "pascal", "cobol", "ocaml", "luajit"), 2), (("threads", "forks"), 1),
+            (("greenlet", "gevent", "callcc", "node-addon"), 2))
 
 for each_kind in KINDS:
     family = next((words for words in FAMILIES if not each_kind.long and each_kind.name.startswith(words[0])), None)

@@ -296,7 +296,7 @@ def dump_while_running(scene):
     """Dumps are whole traces, each of what was last, and the recording goes on to its end. (While a dump is written the oldest
     events go; of a mebibyte, on a busy machine, nearly all.)"""
     program = scene.build(COUNT)
-    process = scene.start_last("2M", "--args", "--trace", "step", "--", program, "1000000", "rests")
+    process = scene.start_last("1M", "--args", "--trace", "step", "--", program, "1000000", "rests")
     last = 0
     for turn in (1, 2):
         answer = json.loads(scene.run(scene.contrail, "dump", "--json", str(scene.session(process)["pid"])))["dump"]

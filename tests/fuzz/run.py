@@ -349,7 +349,7 @@ def arguments(parser):
     parser.add_argument("--seconds", type=int, default=int(os.environ.get("FUZZ_SECONDS", 10)))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plain", action="store_true", help="targets that are not optimised, in build-fuzz/plain")
-    parser.add_argument("--lot", action="store_true", help="one target that calls much, and three of the others, by lot")
+    parser.add_argument("--lot", action="store_true", help="one target that calls much, and two of the others, by lot")
     parser.add_argument("--again", metavar="FILE")
     parser.add_argument("--reduce", action="store_true")
     parser.add_argument("targets", nargs="*", metavar="TARGET")
@@ -362,7 +362,7 @@ def choose(cases, options):
             sys.exit(f"no such target: {target} (there are: {' '.join(TARGETS)})")
     cases = [one for one in cases if not options.targets or one.name in options.targets]
     if options.lot and not options.long:
-        names = {name for number, some in ((1, LARGE), (3, sorted(set(TARGETS) - set(LARGE)))) for name in lot("fuzz", *some).sample(some, number)}
+        names = {name for number, some in ((1, LARGE), (2, sorted(set(TARGETS) - set(LARGE)))) for name in lot("fuzz", *some).sample(some, number)}
         cases = [one for one in cases if one.name in names]
     if options.list:
         return cases
