@@ -116,25 +116,25 @@ def main():
     if not shutil.which(CONTRAIL):
         sys.exit(f"no {CONTRAIL}: run make first")
     print("# Coverage\n\nWritten by `make coverage`; do not edit.\n")
-    print("*Callable* are the functions with a normal entry: not the parts that compilers split off, the stubs of the\n"
-          "linkage table, return paths of signal handlers, entry points of the process, code without frames. *Hooked* is\n"
-          "what `contrail plan FILE` says, without running anything; *live* compares it with the installation report of a\n"
-          "recording that has the file loaded. *Enter only* functions look at their own return address.\n")
+    print("*Callable* functions have a normal entry. The parts that compilers split off, PLT stubs, signal return code, the\n"
+          "process's entry point and code without call frame information are not callable. *Hooked* is what `contrail plan\n"
+          "FILE` reports, without running anything. *Live* compares that with a recording that has the file loaded. Functions\n"
+          "that access their own return address are hooked *enter only*. *Left out* are callable functions that are not hooked.\n")
     table(arguments or usual_files())
     if "--all" in sys.argv or not arguments:
         print()
         everything()
     print("\n| left out as | because |\n|---|---|")
     for key, text in (
-            ("too-short", "it is shorter than a jump, the next function follows at once, and no other tactic fits: "
-                          "functions of one byte (`ret`) mostly"),
-            ("branch-into", "a branch goes into the bytes of the jump, and no other tactic fits: to its second byte "
-                            "mostly"),
+            ("too-short", "it is shorter than a jump, the next function follows directly, and no other tactic fits: "
+                          "mostly functions of one byte (`ret`)"),
+            ("branch-into", "a branch goes into the bytes of the jump, mostly to the second one, and no other tactic fits"),
             ("entry-into", "another function begins in the bytes of the jump, and no other tactic fits"),
             ("indirect-call", "an indirect call would return into the bytes of the jump, and no other tactic fits"),
-            ("flags", "it takes or gives values in the flags register (hand-written code)"),
-            ("undecodable", "its first bytes are no known instructions"),
-            ("unreachable", "an operand does not reach from the trampoline")):
+            ("flags", "it takes arguments or returns results in the flags register (hand-written code)"),
+            ("undecodable", "its first bytes are not valid instructions"),
+            ("unreachable", "an operand does not reach from the trampoline"),
+            ("runtime", "its runtime enters it after its first byte")):
         print(f"| {key} | {text} |")
     return 0
 
