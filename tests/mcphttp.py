@@ -22,8 +22,18 @@ import mcp
 import mcphunts
 from harness import case, expect, main, wait_for
 from mcp import SDK, STEPS, TICKS, VERSIONS, installed
+from processes import POLL, waits_in
 
 BOTH = "application/json, text/event-stream"
+
+
+def queues(host, port, other):
+    """A connection between two ports of the host, by what the kernel says of the end with the first one: bytes that are not
+    acknowledged, and not read. None for both: there is none."""
+    ends = [f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{one:04X}" for one in (port, other)]
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        found = [line.split()[4] for line in file if line.split()[1:3] == ends]
+    return [int(count, 16) for count in found[0].split(":")] if found else (None, None)
 
 
 class Server:
@@ -45,6 +55,13 @@ class Server:
     def children(self):
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="utf-8") as file:
             return file.read().split()
+
+    def has_read(self, connection):
+        """All that the connection's client has sent has arrived, was read, and then the server waits for more."""
+        host, port = connection.sock.getsockname()
+        of_client, of_server = queues(host, port, self.port), queues(host, self.port, port)
+        words = waits_in(self.process.pid, self.process.pid)
+        return of_client[0] == 0 and of_server[1] == 0 and words[:1] == [POLL] and int(words[3], 16) != 0
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
@@ -90,20 +107,27 @@ class Client:
         self.number += 1
         return {"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}
 
-    def open(self, method="POST", body=None, path="/mcp", **more):
-        """The connection and its response. A header that is None is left out."""
+    def send(self, method="POST", body=None, path="/mcp", **more):
+        """The connection, when the request is sent. A header that is None is left out."""
         headers = {"Authorization": f"Bearer {self.server.token}", "Accept": BOTH, "Content-Type": "application/json",
                    "Mcp-Session-Id": self.session, "MCP-Protocol-Version": self.version,
                    **{name.replace("_", "-"): value for name, value in more.items()}}
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         connection.request(method, path, body, {name: value for name, value in headers.items() if value is not None})
+        return connection
+
+    def open(self, *words, **more):
+        """The connection and its response."""
+        connection = self.send(*words, **more)
         return connection, connection.getresponse()
 
     def post(self, message, **more):
         """Status, message (the last one of a stream), headers."""
-        body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        connection, answer = self.open("POST", body, **more)
+        return self.answer_of(self.send("POST", message if isinstance(message, bytes) else json.dumps(message).encode(), **more))
+
+    def answer_of(self, connection):
         with connection:
+            answer = connection.getresponse()
             if answer.headers.get("Content-Type") == "text/event-stream":
                 self.events = list(events(answer))
                 return answer.status, self.events[-1] if self.events else None, answer.headers
@@ -204,16 +228,14 @@ def streams(scene):
     _, last, headers = client.post(client.request("tools/call", **wait))
     expect(headers["Content-Type"] == "text/event-stream" and last["id"] == client.number, "a long answer")
     slow = client.request("tools/call", name="session", arguments={"action": "wait", "wait_s": 50})
-    found = []
-    thread = threading.Thread(target=lambda: found.append(client.post(slow)))
     begun = time.monotonic()
-    thread.start()
-    time.sleep(0.3)  # an id is only known when its request has come in, and nothing shows that
+    connection = client.send("POST", json.dumps(slow).encode())
+    wait_for("the request to come in", lambda: client.server.has_read(connection))
     expect(client.post(slow)[0] == 400, "an id that is not answered yet")
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow["id"]}}
     expect(client.post(cancelled)[0] == 202, "cancelled")
-    thread.join()
-    expect(found[0][:2] == (200, None) and time.monotonic() - begun < 10, str(found))
+    found = client.answer_of(connection)
+    expect(found[:2] == (200, None) and time.monotonic() - begun < 10, str(found))
 
 
 @case

@@ -60,16 +60,21 @@ def ticks_of(pid):
     return int(words[11]) + int(words[12]) if words else 0
 
 
-def system_call_of(pid):
-    """The number of the system call that the main thread waits in; "running" when it runs."""
+def waits_in(pid, tid):
+    """The system call that a thread waits in: its number, its arguments; ["running"] when it runs, [] when it has gone."""
     try:
-        with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
-            return file.read().split()[0]
+        with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as file:
+            return file.read().split()
     except OSError:
-        return ""
+        return []
 
 
-FUTEX, NANOSLEEP, PAUSE, PPOLL = "202", "230", "34", "271"
+def system_call_of(pid):
+    """The number of that of the main thread; "running" when it runs, "" when it has gone."""
+    return (waits_in(pid, pid) + [""])[0]
+
+
+FUTEX, NANOSLEEP, PAUSE, POLL, PPOLL = "202", "230", "34", "7", "271"
 
 
 def is_pending(pid, number):
