@@ -17,10 +17,10 @@ import time
 
 import harness
 from harness import Running, Skip, case, expect, main, need, wait_for
-from processes import held, is_pending, stat_of, state_of, threads_of
+from processes import POLL, held, is_pending, stat_of, state_of, threads_of, waits_in
 
 WAIT_S = 30
-POLL, CHECK_MS = "7", 500
+CHECK_MS = 500
 
 
 def children_by_name(pid):
@@ -124,9 +124,8 @@ def default_to_group(scene):
 def serving_thread(pid):
     """The thread that takes signals, and the descriptor by which it is told to end: it waits for both, and no other has such a poll."""
     for tid in threads_of(pid):
-        with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as file:
-            words = file.read().split()
-        if words[0] == POLL and words[2:4] == ["0x2", hex(CHECK_MS)]:
+        words = waits_in(pid, tid)
+        if words[:1] == [POLL] and words[2:4] == ["0x2", hex(CHECK_MS)]:
             with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
                 return int(tid), struct.unpack("ihhihh", os.pread(memory.fileno(), 16, int(words[1], 16)))[3]
     return None
@@ -161,6 +160,11 @@ def to_contrail_alone(scene):
         raise AssertionError(scene.text())
 
 
+def has_accounted_for(pid, number):
+    """contrail has taken the signal, and then waits for the next one: it is done with it."""
+    return not is_pending(pid, number) and serving_thread(pid) is not None
+
+
 def has_taken(pid, number):
     """No such signal is pending for the process, and all of its threads sleep."""
     states = [stat_of(f"{pid}/task/{tid}")[:1] for tid in os.listdir(f"/proc/{pid}/task")]
@@ -182,13 +186,50 @@ def mixed(scene):
                 os.kill(process.pid, signal.SIGUSR1)
             scene.heard(turn + 1)
             # One to contrail alone that comes before contrail has accounted for the same one to the group is taken for a
-            # copy of that (docs/limits.md): not only until it has taken its own.
+            # copy of that (docs/limits.md).
             if traced and turn < times - 1:
-                wait_for("contrail to take its copy", lambda: has_taken(process.pid, signal.SIGUSR1))
-                time.sleep(0.1)  # nothing shows that it has accounted for it
+                wait_for("contrail to account for it", lambda: has_accounted_for(process.pid, signal.SIGUSR1))
         return process.wait(WAIT_S), scene.text()
     if f"10:{times}" not in scene.both(play)[1]:
         raise AssertionError(scene.text())
+
+
+@case
+def beside_others(scene):
+    """To the group, while contrail hears that the program stopped and went on; the next one to contrail alone is handed on."""
+    process = scene.start(*scene.words(True, scene.job, "count", "2"))
+    program = scene.ready(process, True)
+    tid, _ = wait_for("the thread that takes signals", lambda: serving_thread(process.pid))
+    with held(tid):
+        os.killpg(process.pid, signal.SIGUSR1)
+        scene.heard(1)
+        os.kill(program, signal.SIGSTOP)
+        wait_for("the program to stop", lambda: state_of(program) == "T")
+        os.kill(program, signal.SIGCONT)
+        wait_for("the program to go on", lambda: state_of(program) != "T")
+        expect(is_pending(process.pid, signal.SIGCHLD) and is_pending(process.pid, signal.SIGUSR1), "contrail has not both")
+    wait_for("contrail to account for it", lambda: has_accounted_for(process.pid, signal.SIGUSR1))
+    os.kill(process.pid, signal.SIGUSR1)
+    if process.wait(WAIT_S) != 0 or "10:2" not in scene.text():
+        raise AssertionError(f"status {process.returncode}, {scene.text()!r}")
+
+
+@case
+def witness_late(scene):
+    """To the group, while its witness has no processor for longer than contrail waits for it; then to contrail alone."""
+    process = scene.start(*scene.words(True, scene.job, "count", "2"))
+    scene.ready(process, True)
+    witness = children_by_name(process.pid)["group-witness"]
+    wait_for("the thread that takes signals", lambda: serving_thread(process.pid))
+    with held(witness):
+        os.killpg(process.pid, signal.SIGUSR1)
+        scene.heard(1)
+        wait_for("contrail to account for it", lambda: has_accounted_for(process.pid, signal.SIGUSR1))
+        expect(is_pending(witness, signal.SIGUSR1), "the witness has taken it")
+    wait_for("the witness to count it", lambda: has_taken(witness, signal.SIGUSR1))
+    os.kill(process.pid, signal.SIGUSR1)
+    if process.wait(WAIT_S) != 0 or "10:2" not in scene.text():
+        raise AssertionError(f"status {process.returncode}, {scene.text()!r}")
 
 
 @case

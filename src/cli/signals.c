@@ -54,9 +54,8 @@ enum {
 
 /*
  * What the witness writes and contrail reads, and the other way round. A count is there when the step after it is seen:
- * count_one adds to steps with release, reconcile loads them with acquire, and what account and was_for_group load of
- * the counts comes after that. Between its two looks, and between `stopped` and what each side does about it, is a
- * system call.
+ * count_one adds to steps with release, look_at_witness loads them with acquire before and after the counts. Between
+ * its two loads, and between `stopped` and what each side does about it, is a system call.
  */
 struct page {
   _Atomic uint32_t counts[SIGNALS];
@@ -235,21 +234,42 @@ start_witness(struct ct_signals *signals)
   signals->poke_fd = ends[1];
 }
 
-/* Waits until the witness has counted what it has got; the signals that it has not. */
-static uint64_t
-reconcile(const struct ct_signals *signals)
+/* What the witness has got: of each signal how many it counted, and those that it has not counted yet. */
+struct witnessed {
+  uint32_t counts[SIGNALS];
+  uint64_t pending; /* bit N - 1: signal N, standard signals once at most */
+};
+
+static bool
+is_uncounted(const struct witnessed *witnessed, uint32_t n)
 {
-  uint64_t pending = 0;
-  for (int i = 0; i < RECONCILE_STEPS; i++) {
-    uint32_t steps = atomic_load_explicit(&signals->page->steps, memory_order_acquire);
-    pending = pending_of(signals->witness);
-    if (pending == 0 && steps % 2 == 0 && atomic_load_explicit(&signals->page->steps, memory_order_acquire) == steps) {
-      return 0;
-    }
+  return (witnessed->pending >> (n - 1) & 1) != 0;
+}
+
+/* False: the witness was counting meanwhile. */
+static bool
+look_at_witness(const struct ct_signals *signals, struct witnessed *witnessed)
+{
+  uint32_t steps = atomic_load_explicit(&signals->page->steps, memory_order_acquire);
+  uint64_t pending = pending_of(signals->witness);
+  for (int i = 0; i < SIGNALS; i++) {
+    witnessed->counts[i] = atomic_load_explicit(&signals->page->counts[i], memory_order_acquire);
+  }
+  witnessed->pending = pending != UINT64_MAX ? pending : 0; /* it has gone, or /proc is not to be read */
+  return steps % 2 == 0 && atomic_load_explicit(&signals->page->steps, memory_order_acquire) == steps;
+}
+
+/* Waits until the witness has counted what it has got, for a while: without a processor it cannot. */
+static bool
+reconcile(const struct ct_signals *signals, struct witnessed *witnessed)
+{
+  bool is_steady = look_at_witness(signals, witnessed);
+  for (int i = 1; i < RECONCILE_STEPS && (!is_steady || witnessed->pending != 0); i++) {
     struct timespec wait = {0, 1000 * 1000};
     nanosleep(&wait, NULL);
+    is_steady = look_at_witness(signals, witnessed);
   }
-  return pending;
+  return is_steady;
 }
 
 static bool
@@ -259,16 +279,21 @@ has_signal(const struct ct_signals *signals)
   return poll(&wait, 1, 0) == 1;
 }
 
-/* Everything counted so far belongs to signals that were dealt with, unless there is one that was not. */
+/*
+ * What the witness has counted belongs to signals that were dealt with, unless the same signal still waits to be taken.
+ * Others that wait do not matter: while the program is traced there is a SIGCHLD nearly always.
+ */
 static void
-account(struct ct_signals *signals)
+account(struct ct_signals *signals, const struct witnessed *witnessed)
 {
-  uint32_t counts[SIGNALS];
-  for (int i = 0; i < SIGNALS; i++) {
-    counts[i] = atomic_load_explicit(&signals->page->counts[i], memory_order_acquire);
+  sigset_t waiting;
+  if (sigpending(&waiting) != 0) {
+    return;
   }
-  if (!has_signal(signals)) {
-    memcpy(signals->seen, counts, sizeof(counts));
+  for (int n = 1; n < SIGNALS; n++) {
+    if (sigismember(&waiting, n) != 1 && !is_uncounted(witnessed, (uint32_t)n)) {
+      signals->seen[n] = witnessed->counts[n];
+    }
   }
 }
 
@@ -277,14 +302,20 @@ static bool
 was_for_group(struct ct_signals *signals, const struct signalfd_siginfo *info)
 {
   uint32_t n = info->ssi_signo;
+  struct witnessed witnessed;
   int parent;
   if (signals->witness == 0 || state_of(signals->witness, &parent) == 0) {
     return info->ssi_code == SI_KERNEL || getpgid((pid_t)info->ssi_pid) == getpgrp();
   }
-  uint64_t uncounted = reconcile(signals);
-  bool group = atomic_load_explicit(&signals->page->counts[n], memory_order_acquire) != signals->seen[n] ||
-               (uncounted != UINT64_MAX && uncounted >> (n - 1) & 1);
-  account(signals);
+  bool is_steady = reconcile(signals, &witnessed);
+  if (is_steady && witnessed.counts[n] == signals->seen[n] && is_uncounted(&witnessed, n)) {
+    signals->seen[n]++; /* it will be counted, and is dealt with now */
+    return true;
+  }
+  bool group = witnessed.counts[n] != signals->seen[n] || is_uncounted(&witnessed, n);
+  if (is_steady) {
+    account(signals, &witnessed);
+  }
   return group;
 }
 
@@ -445,6 +476,7 @@ serve_main(void *context)
 {
   struct ct_signals *signals = context;
   struct signalfd_siginfo info;
+  struct witnessed witnessed;
   struct pollfd wait[2] = {{.fd = signals->signal_fd, .events = POLLIN}, {.fd = signals->stop_fd, .events = POLLIN}};
   for (;;) {
     int got = poll(wait, 2, CHECK_MS);
@@ -453,8 +485,8 @@ serve_main(void *context)
     }
     if (got > 0 && take(signals, &info)) {
       deal_with(signals, &info, false);
-    } else if (signals->page != NULL) {
-      account(signals);
+    } else if (signals->page != NULL && look_at_witness(signals, &witnessed)) {
+      account(signals, &witnessed);
     }
     if (!atomic_load_explicit(&signals->over, memory_order_relaxed)) {
       check_for_stop(signals);
