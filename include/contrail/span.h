@@ -16,13 +16,14 @@
  * state; so it is the same whatever else of the trace is gone, while the recording goes on, and after it. The id of a
  * span has that and the thread, the process and the trace in it, in a number below 2^63:
  *
- *   lowest bits first      width
- *   trace                  1 bit 0: the first; 1: 6 bits more, its number among the traces that are asked together
- *   process                3 bits, the width of the number that follows: 0 2 4 6 8 12 16 20. 0: the first process, N:
- * the N-th of its children in the manifest thread                 2 bits, the width of the index that follows: 4 8 12
- * 17 kind                   1 bit 0: ordinal + 1 in all the bits that are left 1: a frame that was open where the
- * stream begins, whose call nobody counted: 1 bit, the width of its depth 8 or 28, the depth, and the number of the
- * block + 1
+ *   lowest bits first   width
+ *   - trace             1 bit; 0: the first; 1: 6 bits more, its number among the traces that are asked together
+ *   - process           3 bits, the width of the number that follows: 0 2 4 6 8 12 16 20; the number 0: the first
+ *                       process, N: the N-th of its children in the manifest
+ *   - thread            2 bits, the width of the index that follows: 4 8 12 17
+ *   - kind              1 bit; 0: ordinal + 1 in all the bits that are left; 1: a frame that was open where the stream
+ *                       begins, whose call nobody counted: 1 bit, the width of its depth, 8 or 28; the depth; and the
+ *                       number of the block + 1
  *
  * A frame is open where the stream begins when its enter is among what is not kept (record --last, --max-size), or is
  * damaged. Its id is stable as long as the same blocks are there. A piece of a trace (ct_trace_set_range) has no such
