@@ -396,8 +396,7 @@ def strangers(scene):
         stranger.publish(SUBJECT, b"CTNS" + struct.pack("<I", 1) + b"\7" * 16 + struct.pack("<QQ", 1, 2) +
                          struct.pack("<IB3x", len(piece), PIECE) + piece)
     stranger.meet()
-    time.sleep(1)  # nothing shows when the last of these has been refused
-    recorder.stdin.close()
+    recorder.stdin.close()  # what comes now comes after all that
     recorder.stdin = None
     said = scene.end(receivers.pop("there"))
     expect("another recording" in said, said)

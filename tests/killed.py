@@ -285,7 +285,7 @@ def restore(options, pid, by_attach, trace):
             assert status == 0 or attach.was_given_up(status, err), f"clean after a kill: status {status}: {err}"
         if status == 0 and "note: a thread has not left" not in err:
             return
-        time.sleep(0.2)  # a thread leaves when it runs: nothing shows it before
+        time.sleep(0.2)  # between two tries
     raise AssertionError(f"ten times: {err}")
 
 
