@@ -89,7 +89,7 @@ GROUPS = {
     "terminal": Group(["terminal.py"], "waits"),
     "streams": Group(["streams.py", "broker.py"], "waits"),
     "control": Group(["control.py"], "waits", marked="late"),
-    "mcp": Group(["mcp.py", "mcptools.py", "mcphunts.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
+    "mcp": Group(["mcp.py", "mcptools.py", "mcpanswers.py", "mcphunts.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
     "signals": Group(["signals.py"], "waits", marked="quiet"),
     "itrace": Group(["itrace.py", "itraceselected.py", "itracerecords.py"], parts=2, marked="late"),
     "equal": Group(["equal.py"], parts=2),

@@ -73,7 +73,7 @@ static bool
 is_script(const char *path)
 {
   char begin[2] = "";
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
   bool found = fd >= 0 && read(fd, begin, sizeof(begin)) == (ssize_t)sizeof(begin) && memcmp(begin, "#!", 2) == 0;
   if (fd >= 0) {
     close(fd);

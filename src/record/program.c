@@ -2,9 +2,10 @@
 /* See program.h. */
 #include "record/program.h"
 
+#include "base/file.h"
+
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,6 +27,10 @@ check_file(const char *path, int *exec_errno, struct ct_diag *diag)
     *exec_errno = EACCES;
     return ct_fail(diag, CT_EACCES, "%s is a directory", path);
   }
+  if (!S_ISREG(file.st_mode)) {
+    *exec_errno = EACCES;
+    return ct_fail(diag, CT_EACCES, "%s is no regular file", path);
+  }
   if (access(path, X_OK) != 0) {
     *exec_errno = EACCES;
     return ct_fail(diag, CT_EACCES, "%s is not executable", path);
@@ -34,7 +39,7 @@ check_file(const char *path, int *exec_errno, struct ct_diag *diag)
     return ct_fail(diag, CT_EUNSUPPORTED,
                    "%s is setuid, setgid or has capabilities, which it would lose when recorded; run as root", path);
   }
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = ct_open_regular(path);
   if (fd < 0) {
     return ct_fail(diag, ct_err_from_errno(errno), "cannot read %s: %s; its functions are not known without", path,
                    strerror(errno));
