@@ -7,7 +7,21 @@
 import os
 
 from harness import case, expect, main
-from mcp import Client, Scene
+from mcp import STEPS, Client, Scene
+
+
+@case
+def in_the_way(scene):
+    """A launch that fails removes what it has made, and nothing of anybody else's that is in its way."""
+    client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=3")
+    for name in ("stdout", "stderr"):
+        scene.write(f"mine.{name}", "keep me\n")
+        expect("exists" in client.refused("launch", program=steps, directory=scene.path("mine")), name)
+        with open(scene.path(f"mine.{name}"), encoding="utf-8") as file:
+            expect(file.read() == "keep me\n", "it was written to")
+        os.unlink(scene.path(f"mine.{name}"))
+        expect(not [one for one in os.listdir(scene.folder) if one.startswith("mine")], str(os.listdir(scene.folder)))
+    expect(client.tool("launch", program=steps, directory=scene.path("mine"), wait_s=30)["state"] == "done", "nothing is in the way")
 
 
 @case

@@ -45,10 +45,14 @@ open_output(struct mcp_stream *stream, const char *base, const char *name, bool 
 {
   int ends[2];
   if (snprintf(stream->path, sizeof(stream->path), "%s.%s", base, name) >= (int)sizeof(stream->path)) {
+    stream->path[0] = '\0';
     errno = ENAMETOOLONG;
     return -1;
   }
   int file = open(stream->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+  if (file < 0) {
+    stream->path[0] = '\0'; /* somebody else's, perhaps: it is not to be removed when this fails */
+  }
   if (file < 0 || is_kept) {
     return file;
   }
