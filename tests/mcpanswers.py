@@ -4,10 +4,12 @@
 
     tests/mcpanswers.py [--filter PATTERN] [--build DIR]
 """
+import json
 import os
+import shutil
 
-from harness import case, expect, main
-from mcp import STEPS, Client, Scene
+from harness import case, expect, main, wait_for
+from mcp import STEPS, TICKS, Client, Scene
 
 
 @case
@@ -22,6 +24,36 @@ def in_the_way(scene):
         os.unlink(scene.path(f"mine.{name}"))
         expect(not [one for one in os.listdir(scene.folder) if one.startswith("mine")], str(os.listdir(scene.folder)))
     expect(client.tool("launch", program=steps, directory=scene.path("mine"), wait_s=30)["state"] == "done", "nothing is in the way")
+
+
+@case
+def recorded_elsewhere(scene):
+    """A trace that somebody else records, and one in whose place another has been put: each answer is of what there is now."""
+    client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=3")
+    ticks = scene.own(TICKS.replace("1000000", "20000"), "ticks")  # ends, whatever becomes of this
+    calls = "SELECT calls FROM functions WHERE name = '%s'"
+
+    def rows(name="spin"):
+        return client.tool("query", trace=scene.trace, sql=calls % name)["rows"]
+
+    def reported(name="spin"):
+        found = [line for line in client.tool("analyze", view="report", trace=scene.trace)["lines"] if name in line]
+        return found[0].split() if found else []
+    recorder = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "spin", "--", ticks)
+    wait_for("a first call", lambda: os.path.exists(os.path.join(scene.trace, "manifest.json")) and rows() not in ([], [[0]]))
+    first, line, events = rows()[0][0], reported(), client.tool("session", action="status", session="t1")["events"]
+    wait_for("more calls in a query", lambda: rows()[0][0] > first)
+    wait_for("more calls in a report", lambda: reported() != line)
+    wait_for("more events in the status", lambda: client.tool("session", action="status", session="t1")["events"] > events)
+    recorder.terminate()
+    recorder.wait()
+    whole = json.loads(scene.run(scene.contrail, "report", "--json", scene.trace))["functions"][0]["calls"]
+    expect(rows() == [[whole]] and not client.tool("query", trace="t1", sql="SELECT 1")["uncertain"], f"{rows()}, {whole} calls")
+    shutil.rmtree(scene.trace)
+    scene.record(steps)
+    expect(rows("serve") == [[100]] and reported("serve") and not reported(), f"of the trace before: {rows('serve')}")
+    expect(not any("another" in one for one in client.tool("query", trace="t1", sql="SELECT 1")["uncertain"]), "it was not opened anew")
+    expect(client.tool("session", action="list")["sessions"][0]["trace"] == "t1", "it is the same directory")
 
 
 @case

@@ -19,23 +19,50 @@
 enum { FILES_MAX = 32, BLOCK_BYTES = 512, BUFFER_BYTES = 64 << 10 };
 #define LEAST_BYTES (UINT64_C(1) << 20) /* with less nothing is begun */
 
-static _Thread_local uint64_t sum_bytes;
+static _Thread_local uint64_t sum;
 
 static int
 add_file(const char *path, const struct stat *info, int kind, struct FTW *place)
 {
   (void)path;
   (void)place;
-  sum_bytes += kind == FTW_F ? (uint64_t)info->st_blocks * BLOCK_BYTES : 0;
+  sum += kind == FTW_F ? (uint64_t)info->st_blocks * BLOCK_BYTES : 0;
   return 0;
 }
 
 uint64_t
 mcp_disk_used(const char *directory)
 {
-  sum_bytes = 0;
+  sum = 0;
   nftw(directory, add_file, FILES_MAX, FTW_PHYS);
-  return sum_bytes;
+  return sum;
+}
+
+static int
+mark_file(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+  static const char index[] = ".cti";
+  size_t length = strlen(path);
+  if (kind != FTW_F || (length >= sizeof(index) && strcmp(path + length - (sizeof(index) - 1), index) == 0)) {
+    return 0;
+  }
+  (void)place;
+  uint64_t hash = info->st_ino;
+  const uint64_t parts[] = {(uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec, (uint64_t)info->st_mtim.tv_nsec};
+  for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    hash = (hash ^ parts[i]) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 32;
+  }
+  sum += hash;
+  return 0;
+}
+
+uint64_t
+mcp_disk_mark(const char *directory)
+{
+  sum = 0;
+  nftw(directory, mark_file, FILES_MAX, FTW_PHYS);
+  return sum != 0 ? sum : 1;
 }
 
 bool

@@ -2,7 +2,8 @@
 /*
  * What the server holds: sessions that it records or has recorded (s1, s2 ...), and traces from the disk (t1 ...), with
  * their readers kept warm: a database whose index is mapped, a trace with its tables. Of a recording that goes on the
- * readers are made anew for each question, since they see what there was when they were opened.
+ * readers are made anew for each question, since they see what there was when they were opened; of a trace from the
+ * disk when its files have changed, since somebody else may be recording it, or have put another in its place.
  *
  * A held thing that is in use (users) is not freed. The name of it is given to the client.
  */
@@ -54,6 +55,12 @@ struct mcp_session {
   struct mcp_stream streams[2]; /* its standard output and error */
 };
 
+/* How the files of a trace from the disk looked: of one that is whole its manifest, else all. */
+struct mcp_stamp {
+  uint64_t device, inode, size, seconds, nanoseconds;
+  uint64_t mark; /* of all files; 0: it is whole */
+};
+
 struct mcp_held {
   struct mcp_held *next;
   struct mcp_server *server;
@@ -65,8 +72,12 @@ struct mcp_held {
   pthread_mutex_t asking; /* of the database, and of whoever uses it */
   struct ct_sql *sql;
   bool has_source, is_of_live; /* the database has its trace; it was opened while that grew */
+  unsigned sql_look;           /* at which look at the files it was opened */
   struct mcp_request *reader;  /* whose query runs: for its progress */
   pthread_mutex_t reading;     /* of what follows */
+  struct mcp_stamp stamp;      /* as of look */
+  unsigned look, trace_look;   /* so often the files have changed; when the trace was opened */
+  size_t trace_users;          /* views of it */
   struct ct_trace *trace;
   json_t *facts; /* `contrail info --json` of a trace that is whole */
 };
@@ -100,7 +111,8 @@ void mcp_sql_give(struct mcp_held *held);
 struct mcp_view {
   struct ct_trace *trace;
   struct ct_filter filter;
-  bool is_private; /* it has a range, or grows: closed with the view */
+  bool is_private;       /* it has a range, or grows: closed with the view */
+  struct mcp_held *warm; /* else: whose trace it is */
   uint32_t tid, pid;
 };
 bool mcp_view_open(struct mcp_call *call, struct mcp_held *held, const json_t *filter, struct mcp_view *view);
@@ -172,3 +184,5 @@ FILE *mcp_answer_file(struct mcp_call *call, const char *ending, char path[PATH_
 bool mcp_disk_remove(struct mcp_call *call, const struct mcp_held *held);
 
 #endif
+/* A number that changes, but for chance, when a file there does; indexes do not count. Never 0. */
+uint64_t mcp_disk_mark(const char *directory);

@@ -10,9 +10,58 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { QUERY_SECONDS = 60, DOUBTS_MAX = 6, LOCK_STEP_NS = 50000000 };
+
+/* ---- traces from the disk that change ---- */
+
+static bool
+is_whole(const char *directory)
+{
+  struct ct_trace *trace;
+  if (ct_trace_open(directory, &trace, NULL) != 0) {
+    return false;
+  }
+  bool whole = ct_trace_is_complete(trace);
+  ct_trace_close(trace);
+  return whole;
+}
+
+/*
+ * Looks at the files again: the number of this look, another one when they have changed since the last. Of a trace that
+ * is whole only a new manifest tells that; sessions of our own have their stages.
+ */
+static unsigned
+look(struct mcp_held *held)
+{
+  char path[PATH_MAX];
+  struct stat found = {0};
+  if (held->session != NULL) {
+    return 0;
+  }
+  snprintf(path, sizeof(path), "%.4000s/manifest.json", held->directory);
+  pthread_mutex_lock(&held->reading);
+  bool is_there = stat(path, &found) == 0;
+  struct mcp_stamp now = {.device = is_there ? found.st_dev : 0,
+                          .inode = is_there ? found.st_ino : 0,
+                          .size = is_there ? (uint64_t)found.st_size : 0,
+                          .seconds = is_there ? (uint64_t)found.st_mtim.tv_sec : 0,
+                          .nanoseconds = is_there ? (uint64_t)found.st_mtim.tv_nsec : 0};
+  bool was_whole = held->look != 0 && held->stamp.mark == 0;
+  now.mark = was_whole ? 0 : mcp_disk_mark(held->directory);
+  if (held->look == 0 || memcmp(&now, &held->stamp, sizeof(now)) != 0) {
+    now.mark = is_there && is_whole(held->directory) ? 0 : mcp_disk_mark(held->directory);
+    held->stamp = now; /* that of the manifest is from before: should it be new since, the next look sees that */
+    held->look++;
+    json_decref(held->facts);
+    held->facts = NULL;
+  }
+  unsigned number = held->look;
+  pthread_mutex_unlock(&held->reading);
+  return number;
+}
 
 /* ---- SQL ---- */
 
@@ -69,13 +118,15 @@ mcp_sql_take(struct mcp_call *call, struct mcp_held *held)
   if (!lock_database(call, held)) {
     return NULL;
   }
-  if (held->sql != NULL && (is_live || held->is_of_live)) { /* it sees what there was */
+  unsigned seen = look(held);
+  if (held->sql != NULL && (is_live || held->is_of_live || seen != held->sql_look)) { /* it sees what there was */
     ct_sql_close(held->sql);
     held->sql = NULL;
     held->has_source = false;
   }
   held->reader = call->request;
   held->is_of_live = is_live;
+  held->sql_look = seen;
   int code = held->sql != NULL ? 0 : ct_sql_open(&options, &held->sql, &diag);
   if (code == 0 && !held->has_source) {
     code = ct_sql_add(held->sql, held->directory, &diag);
@@ -167,15 +218,33 @@ open_own(struct mcp_call *call, const struct mcp_held *held, struct mcp_view *vi
   return true;
 }
 
+/* The one that is kept; it has changed, and others still look at it: one's own. */
 static bool
 open_warm(struct mcp_call *call, struct mcp_held *held, struct mcp_view *view)
 {
   struct ct_diag diag = {""};
+  unsigned seen = look(held);
+  int code = 0;
   pthread_mutex_lock(&held->reading);
-  int code = held->trace != NULL ? 0 : ct_trace_open(held->directory, &held->trace, &diag);
-  view->trace = code == 0 ? held->trace : NULL;
+  bool is_old = held->trace != NULL && held->trace_look != seen, is_free = held->trace_users == 0;
+  if (is_old && is_free) {
+    ct_trace_close(held->trace);
+    held->trace = NULL;
+  }
+  if (held->trace == NULL) {
+    code = ct_trace_open(held->directory, &held->trace, &diag);
+    held->trace_look = seen;
+  }
+  if (code == 0 && (!is_old || is_free)) {
+    view->trace = held->trace;
+    view->warm = held;
+    held->trace_users++;
+  }
   pthread_mutex_unlock(&held->reading);
-  return code == 0 || mcp_fail(call, "%s", diag.text);
+  if (code != 0) {
+    return mcp_fail(call, "%s", diag.text);
+  }
+  return view->warm != NULL || open_own(call, held, view);
 }
 
 bool
@@ -207,8 +276,13 @@ mcp_view_close(struct mcp_view *view)
 {
   if (view->is_private) {
     ct_trace_close(view->trace);
+  } else if (view->warm != NULL) {
+    pthread_mutex_lock(&view->warm->reading);
+    view->warm->trace_users--;
+    pthread_mutex_unlock(&view->warm->reading);
   }
   view->trace = NULL;
+  view->warm = NULL;
 }
 
 void
@@ -260,6 +334,7 @@ mcp_facts(struct mcp_held *held)
   if (mcp_held_is_live(held)) {
     return read_facts(held);
   }
+  look(held);
   pthread_mutex_lock(&held->reading);
   if (held->facts == NULL) {
     held->facts = read_facts(held);
