@@ -57,6 +57,22 @@ def recorded_elsewhere(scene):
 
 
 @case
+def dumps(scene):
+    """Dumps are in the server's directory: none is begun that may have no room there, and one that was made can be removed."""
+    client = Client(scene, "--max-disk", "12M")
+    client.tool("launch", program=scene.own(TICKS, "ticks"), patterns=["tick"], last="4M")
+    wait_for("calls of tick", lambda: client.tool("session", action="status")["events"] > 0)
+    dump = client.tool("session", action="dump")["dump"]["directory"]
+    filler = os.path.join(os.path.dirname(dump), "filler")
+    with open(filler, "wb") as file:
+        file.write(os.urandom(9 << 20))
+    expect("--max-disk" in client.refused("session", action="dump"), "a dump without room")
+    expect("with its files" in client.tool("session", action="forget", session=dump, remove=True)["state"] and not os.path.exists(dump), "the dump is there")
+    os.unlink(filler)
+    expect(os.path.isdir(client.tool("session", action="dump")["dump"]["directory"]), "there is room again")
+
+
+@case
 def waits_for_nobody(scene):
     """A program that is a FIFO is refused at once: whoever opens it would wait for a writer."""
     os.mkfifo(scene.path("fifo"), 0o700)

@@ -88,7 +88,8 @@ dump(struct mcp_call *call, struct mcp_held *held)
   if (directory != NULL && (directory[0] != '/' || call->server->options->allow_count != 0)) {
     return mcp_fail(call, "dump: leave out directory%s", directory[0] != '/' ? ", or give an absolute path" : "");
   }
-  struct ct_session *session = mcp_session_enter(call, held);
+  struct ct_session *session =
+      directory != NULL || mcp_disk_dump_fits(call, held) ? mcp_session_enter(call, held) : NULL;
   if (session == NULL) {
     return false;
   }
@@ -187,7 +188,10 @@ mcp_tool_session(struct mcp_call *call)
     bool removes = mcp_get_flag(call->arguments, "remove");
     good = (name != NULL || mcp_fail(call, "forget: which one?")) &&
            (!removes || !call->server->options->is_read_only || mcp_fail(call, "the server is read-only: no remove")) &&
-           mcp_held_forget(call, held) && (!removes || mcp_disk_remove(call, held));
+           (!removes || mcp_disk_can_remove(call, held)) && mcp_held_forget(call, held);
+    if (good && removes) {
+      mcp_disk_remove(held);
+    }
     mcp_put(call, "state", json_string(removes ? "forgotten, with its files" : "forgotten; its files stay"));
     mcp_suggest(call, "session action=list: what there is");
   } else {

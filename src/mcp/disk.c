@@ -141,18 +141,47 @@ mcp_answer_file(struct mcp_call *call, const char *ending, char path[PATH_MAX])
 
 /* ---- removing ---- */
 
-bool
-mcp_disk_remove(struct mcp_call *call, const struct mcp_held *held)
+/* Its place in the server's directory; NULL: it is not in it. */
+static const char *
+name_in_ours(const struct mcp_call *call, const struct mcp_held *held)
 {
   const char *ours = call->server->directory;
   size_t length = strlen(ours);
-  if (held->session == NULL || strncmp(held->directory, ours, length) != 0 || held->directory[length] != '/') {
-    return mcp_fail(call, "%s is not in the server's own directory: its files are not the server's to remove",
-                    held->name);
+  bool is_in_it = strncmp(held->directory, ours, length) == 0 && held->directory[length] == '/';
+  return is_in_it ? held->directory + length + 1 : NULL;
+}
+
+bool
+mcp_disk_dump_fits(struct mcp_call *call, const struct mcp_held *held)
+{
+  char bytes[CT_COUNT_CHARS], left[CT_COUNT_CHARS];
+  uint64_t room, most = held->session->options.last_bytes;
+  if (name_in_ours(call, held) == NULL) {
+    return true;
   }
+  return mcp_disk_room(call, &room) &&
+         (most <= room ||
+          mcp_fail(call,
+                   "a dump may have %s bytes, and there is room for %s (--max-disk): session action=forget remove=true "
+                   "of a session that has ended, or of a dump (session: its directory), makes room",
+                   ct_format_count(bytes, most), ct_format_count(left, room)));
+}
+
+bool
+mcp_disk_can_remove(struct mcp_call *call, const struct mcp_held *held)
+{
+  const char *name = name_in_ours(call, held);
+  bool is_dump = name != NULL && strchr(name, '/') == NULL && strstr(name, ".dump-") != NULL;
+  return (name != NULL && (held->session != NULL || is_dump)) ||
+         mcp_fail(call, "%s is not in the server's own directory: its files are not the server's to remove",
+                  held->name);
+}
+
+void
+mcp_disk_remove(const struct mcp_held *held)
+{
   mcp_remove_tree(held->directory);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; held->session != NULL && i < 2; i++) {
     unlink(held->session->streams[i].path);
   }
-  return true;
 }

@@ -167,7 +167,16 @@ void mcp_put_page(struct mcp_call *call, const char *key, json_t *columns, json_
                   bool has_more);
 /* The next page of a result. False after mcp_fail. */
 bool mcp_put_next_page(struct mcp_call *call, const char *cursor, uint64_t limit);
+/* What is uncertain in the first page is so in those that follow. */
+void mcp_results_note(struct mcp_call *call);
 void mcp_results_free(struct mcp_server *server);
+/* A stream into memory for lines: those beyond what an answer may have are not kept. text is to be freed. */
+struct mcp_lines {
+  char *text;
+  size_t size, count;
+  bool is_cut;
+};
+FILE *mcp_lines_open(struct mcp_lines *lines);
 /* A text's lines, `most` at most, without control characters, long ones cut. has_more: there are more. */
 json_t *mcp_split_lines(const char *text, size_t size, size_t most, bool *has_more);
 
@@ -175,14 +184,17 @@ json_t *mcp_split_lines(const char *text, size_t size, size_t most, bool *has_mo
 
 /* Bytes in a directory, and below. */
 uint64_t mcp_disk_used(const char *directory);
+/* A number that changes, but for chance, when a file there does; indexes do not count. Never 0. */
+uint64_t mcp_disk_mark(const char *directory);
 /* How large what begins now may become. False after mcp_fail: nothing may begin. */
 bool mcp_disk_room(struct mcp_call *call, uint64_t *room);
 /* A new file in the server's directory for an answer that is too large; NULL after mcp_fail. Beyond what --max-size and
  * --max-disk leave it has an error (EFBIG). */
 FILE *mcp_answer_file(struct mcp_call *call, const char *ending, char path[PATH_MAX]);
-/* The files of a session that has ended. False after mcp_fail: they are not in the server's directory. */
-bool mcp_disk_remove(struct mcp_call *call, const struct mcp_held *held);
+/* False after mcp_fail: a dump of what the session holds in memory may be larger than --max-disk leaves. */
+bool mcp_disk_dump_fits(struct mcp_call *call, const struct mcp_held *held);
+/* The files of a session that has ended, or of a dump. False after mcp_fail: they are not in the server's directory. */
+bool mcp_disk_can_remove(struct mcp_call *call, const struct mcp_held *held);
+void mcp_disk_remove(const struct mcp_held *held);
 
 #endif
-/* A number that changes, but for chance, when a file there does; indexes do not count. Never 0. */
-uint64_t mcp_disk_mark(const char *directory);

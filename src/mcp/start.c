@@ -194,6 +194,7 @@ take_last(struct mcp_call *call, struct ct_session_options *options)
   if (!mcp_disk_room(call, &options->max_bytes)) {
     return false;
   }
+  options->max_windows_bytes = options->max_bytes < CT_WINDOWS_BYTES_DEFAULT ? options->max_bytes : 0;
   if (given == NULL) {
     return true;
   }
