@@ -250,6 +250,8 @@ def instructions(scene):
     steps = client.tool("itrace", action="steps", limit=3)
     expect(len(steps["lines"]) == 3 and "tick" in steps["lines"][0] and "cursor" in steps, str(steps))
     expect("eax" in client.tool("itrace", action="last_write", what="rax")["lines"][0], "who wrote rax")
+    expect("arg1" in client.refused("itrace", action="record", pid=process.pid, function="tick", when="arg1 ) ("), "a condition")
+    expect("tick" in client.tool("itrace", action="steps", limit=3)["lines"][0], "the last recording is the one before")
     none = client.tool("itrace", action="record", pid=process.pid, function="no_such", limit_s=0.3)
     expect("names no function" in none["uncertain"][0], str(none))
     program = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=3"), function="parse")
@@ -400,7 +402,7 @@ def disk(scene):
     expect(os.listdir(folder) == [], str(os.listdir(folder)))
     expect(client.tool("launch", program="/bin/true", patterns=[], wait_s=20, directory=scene.path("mine"))["state"] == "done", "there is room again")
     expect("own directory" in client.refused("session", action="forget", session="s2", remove=True), "a directory of somebody else's")
-    expect(os.path.isdir(scene.path("mine")), "it is gone")
+    expect(os.path.isdir(scene.path("mine")) and client.tool("session", action="status", session="s2")["state"] == "done", "it is gone")
     big = client.tool("itrace", action="record", program=scene.own(STEPS, "steps", "-DLOOKUPS=1500000"), limit_s=60)
     expect(any("--max-size" in one for one in big["uncertain"]), str(big))
 

@@ -112,6 +112,12 @@ mcp_allows_process(struct mcp_call *call, pid_t pid, unsigned long long *started
   char link[64], real[PATH_MAX];
   struct stat unused;
   bool found = options->allow_count == 0;
+  if (pid == getpid() || pid == call->server->guardian) {
+    return mcp_fail(call, "process %d is the server itself", (int)pid);
+  }
+  if (pid == 1) {
+    return mcp_fail(call, "process 1 is the system's own: it is not recorded");
+  }
   *started = mcp_started_at(pid);
   for (size_t i = 0; i < options->allow_count && !found; i++) {
     found = options->allow[i].path == NULL && options->allow[i].pid == pid && options->allow[i].started == *started;

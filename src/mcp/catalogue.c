@@ -10,6 +10,8 @@
   "\"description\":\"" about "\"}"
 #define FLAG(name, about)  "\"" name "\":{\"type\":\"boolean\",\"description\":\"" about "\"}"
 #define COUNT(name, about) "\"" name "\":{\"type\":\"integer\",\"minimum\":0,\"description\":\"" about "\"}"
+#define ID(name, about)                                                                                                \
+  "\"" name "\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":2147483647,\"description\":\"" about "\"}"
 #define CHOICE(name, values, about)                                                                                    \
   "\"" name "\":{\"type\":\"string\",\"enum\":[" values "],\"description\":\"" about "\"}"
 #define SECONDS(name, most, about)                                                                                     \
@@ -57,8 +59,8 @@
       "from", "1.5 (seconds from the start), 1500ms, or 10:15:30") "," TEXT("to", "as from")
 #define FILTER_WHERE                                                                                                   \
   COUNT("window", "number of a marked window, from 1")                                                                 \
-  "," COUNT("thread", "its id") "," COUNT("process", "its id, of those that were followed") "," TEXT(                  \
-      "depth", "3 levels, or 2..5")
+  "," ID("thread", "its id") "," ID("process", "its id, of those that were followed") "," TEXT("depth",                \
+                                                                                               "3 levels, or 2..5")
 #define FILTER_KINDS                                                                                                   \
   TEXT("reason", "how calls ended: returned,exception,killed ...")                                                     \
   "," TEXT("type", "call,point,output,switch,lost,crash")
@@ -128,7 +130,7 @@
   "\"calls\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000,\"description\":\"record: so many (default 1)\"}"
 #define STEPS_WHOSE                                                                                                    \
   TEXT("session", "record: of the process of this session, whose recording was stopped")                               \
-  "," COUNT("pid", "record: of the process") "," COUNT("thread", "its id")
+  "," ID("pid", "record: of the process") "," ID("thread", "its id")
 #define STEPS_ALL FLAG("all_threads", "record: all threads of the process, each with a file (steps: thread)")
 #define STEPS_PROGRAM                                                                                                  \
   TEXT("program", "record: start this")                                                                                \

@@ -309,8 +309,10 @@ record_steps(struct mcp_call *call)
   bool good = find_whose(call, &whose) && mcp_disk_room(call, &room);
   if (good && mkdtemp(directory) == NULL) {
     good = mcp_fail(call, "no directory can be made in %.300s: %s", call->server->directory, strerror(errno));
+  } else if (good && !record(call, &whose, directory, room)) {
+    mcp_remove_tree(directory); /* the last recording is still the one before */
+    good = false;
   }
-  good = good && record(call, &whose, directory, room);
   free_whose(&whose);
   return good;
 }

@@ -178,7 +178,7 @@ struct mcp_file {
  */
 bool mcp_allows_program(struct mcp_call *call, char path[PATH_MAX], struct mcp_file *file);
 bool mcp_allows_directory(struct mcp_call *call, char path[PATH_MAX]);
-/* started: when it was, to be held against what was attached to. */
+/* Nobody may name process 1, or the server's own. started: when it was, to be held against what was attached to. */
 bool mcp_allows_process(struct mcp_call *call, pid_t pid, unsigned long long *started);
 
 /* ---- guardian.c ---- */

@@ -414,12 +414,6 @@ take_process(struct mcp_call *call, struct mcp_session *session)
                         : mcp_fail(call, "there is no process %lld", number);
   }
   session->pid = (pid_t)number;
-  if (session->pid == getpid() || session->pid == call->server->guardian) {
-    return mcp_fail(call, "process %d is the server itself", (int)session->pid);
-  }
-  if (session->pid == 1) {
-    return mcp_fail(call, "process 1 is the system's own: it is not recorded");
-  }
   char link[64];
   snprintf(link, sizeof(link), "/proc/%d/exe", (int)session->pid);
   if (readlink(link, session->attached_to, sizeof(session->attached_to) - 1) < 0) {
