@@ -271,7 +271,9 @@ keeper_main(void *argument)
   if (!s->is_pumped && start_pump(held) != 0) {
     s->is_pumped = true;
   }
-  s->code = code;
+  pthread_mutex_lock(&server->lock);
+  s->code = code; /* and what diag says */
+  pthread_mutex_unlock(&server->lock);
   bool has_begun = code == 0;
   if (has_begun) {
     set_stage(held, MCP_RECORDING);

@@ -145,6 +145,8 @@ add_session(struct mcp_held *held, json_t *json, bool is_short)
     status = s->status;
   }
   const char *stage = mcp_stage_name(held);
+  struct ct_diag diag = s->diag;
+  int code = s->code;
   pthread_mutex_unlock(&held->server->lock);
   if (session != NULL) {
     ct_session_get_status(session, &status);
@@ -170,8 +172,8 @@ add_session(struct mcp_held *held, json_t *json, bool is_short)
   if (s->has_hit_limit) {
     set(json, "stopped", json_string("its time limit was over"));
   }
-  if (s->code != 0) {
-    set(json, "error", mcp_text(s->diag.text));
+  if (code != 0) {
+    set(json, "error", mcp_text(diag.text[0] != '\0' ? diag.text : ct_err_text(code)));
   }
   if (!is_short && s->argv != NULL) {
     bool done = strcmp(stage, "done") == 0;
