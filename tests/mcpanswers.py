@@ -6,6 +6,7 @@
 """
 import json
 import os
+import re
 import shutil
 
 from harness import case, expect, main, wait_for
@@ -54,6 +55,73 @@ def recorded_elsewhere(scene):
     expect(rows("serve") == [[100]] and reported("serve") and not reported(), f"of the trace before: {rows('serve')}")
     expect(not any("another" in one for one in client.tool("query", trace="t1", sql="SELECT 1")["uncertain"]), "it was not opened anew")
     expect(client.tool("session", action="list")["sessions"][0]["trace"] == "t1", "it is the same directory")
+
+
+@case
+def what_is_missing(scene):
+    """An answer says what it leaves out: of a filter that a view has no use for, of another trace, of an output, of further pages."""
+    client, steps = Client(scene), scene.own(STEPS, "steps", "-DLOOKUPS=300")
+    client.tool("launch", program=steps, wait_s=30)
+    for view, arguments in (("threads", {}), ("crash", {}), ("check", {"checks": ["no crash"]}), ("output", {}), ("info", {})):
+        answer = client.tool("analyze", view=view, filter={"function": "leaf"}, **arguments)
+        expect(any("filter.function" in one for one in answer["uncertain"]), f"{view}: {answer['uncertain']}")
+    tid = client.tool("query", sql="SELECT tid FROM threads")["rows"][0][0]
+    expect(not any("filter" in one for one in client.tool("analyze", view="threads", filter={"thread": tid})["uncertain"]), "a thread")
+    expect(not any("steps" in one for one in client.tool("analyze", view="threads", filter={"thread": tid + 1})["lines"]), "another thread's")
+    expect(not any("filter" in one for one in client.tool("analyze", view="report", filter={"function": "leaf"})["uncertain"]), "a report")
+    for filter_ in ({"thread": 2**32 + tid}, {"process": 2**40}):
+        expect("2147483647" in client.refused("query", filter=filter_).replace("2.14748e+09", "2147483647"), str(filter_))
+    for number in (2**32 + client.server.pid, 2**40):
+        expect("pid" in client.refused("itrace", action="record", pid=number), str(number))
+    for number in (1, client.server.pid):
+        expect("not recorded" in (said := client.refused("itrace", action="record", pid=number)) or "server itself" in said, said)
+    ticks = client.tool("launch", program=scene.own(TICKS, "ticks"), patterns=["tick", "spin"])["session"]
+    wait_for("calls", lambda: client.tool("query", sql="SELECT count(*) FROM spans")["rows"] > [[300]])
+    answer = client.tool("query", sql="SELECT id FROM spans", limit=10)
+    later = client.tool("query", cursor=answer["cursor"], limit=10)
+    expect(answer["uncertain"] and later["uncertain"] == answer["uncertain"], f"{answer['uncertain']}, then {later['uncertain']}")
+    diff = client.tool("analyze", view="diff", trace="s1", other=ticks)["uncertain"]
+    expect(any(one.startswith(f"{ticks} (before): ") and "goes on" in one for one in diff) and not any(one.startswith("the rec") for one in diff), str(diff))
+    client.tool("session", action="stop", session=ticks)
+    lines = client.tool("launch", program="sh", args=["-c", "i=0; while [ $i -lt 9000 ]; do echo line $i; i=$((i + 1)); done"], patterns=[], wait_s=60)
+    for part, word in (("stdout", "action=status"), ("output", "view=output")):
+        text = client.ask("resources/read", uri=f"contrail://{lines['session']}/{part}")["result"]["contents"][0]["text"]
+        left_out = re.match(r"\(contrail: (\d+) bytes before this are left out; .*" + word, text)
+        expect(left_out and int(left_out[1]) > 50000 and text.endswith("line 8999\n"), f"{part}: {text[:200]} ... {text[-50:]}")
+    short = client.ask("resources/read", uri="contrail://s1/stdout")["result"]["contents"][0]["text"]
+    expect(short == "done\n", short)
+
+
+MODULES = r"""
+import mmap, sys, time
+kept = []
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        kept.append(mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC, flags=mmap.MAP_PRIVATE))
+print("mapped", flush=True)
+time.sleep(1000)
+"""
+
+
+@case
+def many_modules(scene):
+    """Of a process with very many files of code not all are looked at for a pattern: that is said."""
+    client = Client(scene)
+    with open(scene.own("int f(void) { return 1; } int main(void) { return f(); }\n", "small"), "rb") as file:
+        small = file.read()
+    copies = []
+    for i in range(230):
+        copies.append(scene.path(f"copy{i}"))
+        with open(copies[-1], "wb") as file:
+            file.write(small)
+    session = client.tool("launch", program="python3", args=["-c", MODULES, *copies], patterns=["no_such_function"])
+    wait_for("the files", lambda: "mapped" in client.tool("session", action="status")["stdout"].get("text", ""))
+    tried = client.tool("trace", action="try", patterns=["no_such_function"])
+    expect(any("only the first of them" in one for one in tried["uncertain"]), str(tried))
+    added = client.tool("trace", action="add", patterns=["copy229!f"])
+    expect(not any("names no module" in one for one in added["uncertain"]), str(added["uncertain"]))
+    expect("data_note" in client.tool("trace", action="add_trigger", rule="nosuch > 1ms"), "names that may be meant are the program's")
+    client.tool("session", action="stop", session=session["session"])
 
 
 @case

@@ -172,6 +172,9 @@ static int
 write_output(struct shown *shown)
 {
   struct ct_output_options options = {.struct_size = sizeof(options), .filter = &shown->view.filter};
+  if (!mcp_get_flag(shown->arguments, "to_file")) {
+    shown->view.filter.limit = LINES_MAX + 1; /* each call of write is a line at least */
+  }
   shown->notes.shown = 1;
   return ct_output_write(shown->view.trace, &options, shown->out, &shown->diag);
 }
@@ -233,6 +236,23 @@ write_check(struct shown *shown)
   return code;
 }
 
+/* What is uncertain in the other trace of two, by its name: the same may be said of the one that is asked. */
+static void
+put_doubts_of(struct mcp_call *call, struct mcp_held *other)
+{
+  json_t *own = call->uncertain, *one;
+  size_t i;
+  call->uncertain = json_array();
+  mcp_doubts(call, other);
+  json_t *others = call->uncertain;
+  call->uncertain = own;
+  json_array_foreach(others, i, one)
+  {
+    mcp_doubt(call, "%s (before): %s", other->name, json_string_value(one));
+  }
+  json_decref(others);
+}
+
 static int
 write_diff(struct shown *shown)
 {
@@ -261,7 +281,7 @@ write_diff(struct shown *shown)
   if (mcp_view_open(shown->call, other, NULL, &before)) {
     code = ct_diff_write(before.trace, shown->view.trace, &options, shown->out, &shown->notes, &shown->diag);
     mcp_view_close(&before);
-    mcp_doubts(shown->call, other);
+    put_doubts_of(shown->call, other);
   }
   shown->notes.shown = 1;
   mcp_held_put(other);
@@ -358,27 +378,40 @@ write_waits(struct shown *shown)
               (int)pid);
 }
 
+static void
+interrupt(void *sql)
+{
+  ct_sql_interrupt(sql);
+}
+
 /* While it is recorded a call lasts until now, and not only to the last event. */
 static int
 write_threads(struct shown *shown)
 {
-  char query[600], lasts[60] = "o.duration";
-  struct ct_sql_options options = {.struct_size = sizeof(options), .limit = LINES_MAX};
+  char query[600], lasts[60] = "o.duration", which[40] = "t.tid <> 0";
+  struct ct_sql_options options = {.struct_size = sizeof(options), .limit = LINES_MAX, .progress = shown->progress};
   struct ct_sql *sql;
   if (mcp_held_is_live(shown->held)) {
     snprintf(lasts, sizeof(lasts), "max(0, %llu - o.start)", (unsigned long long)now_of(shown->view.trace));
   }
+  if (shown->view.tid != 0) {
+    snprintf(which, sizeof(which), "t.tid = %u", shown->view.tid);
+  }
   snprintf(query, sizeof(query),
            "SELECT t.tid, t.name AS thread, o.depth, o.function, o.module, duration_text(%s) AS \"in it for\" FROM "
            "threads t "
-           "LEFT JOIN open_frames o ON o.thread = t.id WHERE t.tid <> 0 ORDER BY t.id, o.depth DESC",
-           lasts);
+           "LEFT JOIN open_frames o ON o.thread = t.id WHERE %s ORDER BY t.id, o.depth DESC",
+           lasts, which);
   int code = ct_sql_open(&options, &sql, &shown->diag);
   if (code != 0) {
     return code;
   }
   code = ct_sql_add(sql, shown->held->directory, &shown->diag);
-  code = code != 0 ? code : ct_sql_run(sql, query, shown->out, NULL, &shown->diag);
+  if (code == 0) {
+    mcp_on_cancel(shown->call->request, interrupt, sql);
+    code = ct_sql_run(sql, query, shown->out, NULL, &shown->diag);
+    mcp_on_cancel(shown->call->request, NULL, NULL);
+  }
   ct_sql_close(sql);
   if (code == 0 && mcp_held_is_live(shown->held) && shown->held->session->argv == NULL) {
     write_waits(shown);
@@ -393,7 +426,8 @@ static const struct {
   const char *name;
   write_view *write;
   bool needs_function;
-  const char *next; /* with the trace's name */
+  const char *next;  /* with the trace's name */
+  const char *looks; /* at these members of the filter alone; NULL: at all */
 } views[] = {
     {"report", write_report, false, "analyze view=callers filter={function: NAME} trace=%s: who calls one of them"},
     {"callers", write_callers, true,
@@ -404,32 +438,35 @@ static const struct {
     {"slowest", write_slowest, false,
      "itrace action=record function=NAME: one call of it as instructions (of %s's program)"},
     {"off", write_off, false, "analyze view=threads trace=%s: what each thread is in"},
-    {"threads", write_threads, false, "query trace=%s sql=\"SELECT * FROM open_frames\": the same with times"},
-    {"crash", write_crash, false, "query trace=%s sql=\"SELECT text FROM output\": what it wrote before"},
+    {"threads", write_threads, false, "query trace=%s sql=\"SELECT * FROM open_frames\": the same with times",
+     "thread"},
+    {"crash", write_crash, false, "query trace=%s sql=\"SELECT text FROM output\": what it wrote before",
+     "thread process"},
     {"diff", write_diff, false, "analyze view=callers filter={function: NAME} trace=%s: who calls what has changed"},
-    {"check", write_check, false, "analyze view=report trace=%s: the numbers behind it"},
+    {"check", write_check, false, "analyze view=report trace=%s: the numbers behind it", "process from to window"},
     {"hot", write_hot, false, "trace action=exclude, or launch with exclude: [...], and these are not recorded (%s)"},
-    {"output", write_output, false, "query trace=%s sql=\"SELECT time, text FROM output\": with times"},
-    {"info", write_info, false, "analyze view=report trace=%s"},
+    {"output", write_output, false, "query trace=%s sql=\"SELECT time, text FROM output\": with times",
+     "thread process from to window"},
+    {"info", write_info, false, "analyze view=report trace=%s", "thread process from to window"},
 };
 
-static bool
-put_lines(struct shown *shown, const char *text, size_t size)
+static void
+put_lines(struct shown *shown, const struct mcp_lines *found)
 {
   bool has_more;
-  json_t *lines = mcp_split_lines(text, size, LINES_MAX, &has_more);
-  mcp_put_page(shown->call, "lines", NULL, lines, mcp_get_count(shown->arguments, "limit", 0), has_more);
-  return true;
+  json_t *lines = mcp_split_lines(found->text, found->size, LINES_MAX, &has_more);
+  mcp_put_page(shown->call, "lines", NULL, lines, mcp_get_count(shown->arguments, "limit", 0),
+               has_more || found->is_cut);
 }
 
 static bool
 show(struct shown *shown, size_t which)
 {
   struct mcp_call *call = shown->call;
-  char *text = NULL, path[PATH_MAX];
-  size_t size = 0;
+  struct mcp_lines lines = {NULL};
+  char path[PATH_MAX];
   bool to_file = mcp_get_flag(shown->arguments, "to_file");
-  shown->out = to_file ? mcp_answer_file(call, ".txt", path) : open_memstream(&text, &size);
+  shown->out = to_file ? mcp_answer_file(call, ".txt", path) : mcp_lines_open(&lines);
   int code = shown->out != NULL ? views[which].write(shown) : CT_ENOMEM;
   if (shown->out != NULL && ferror(shown->out) && code == 0) {
     code = CT_EIO;
@@ -441,15 +478,15 @@ show(struct shown *shown, size_t which)
     if (to_file && shown->out != NULL) {
       unlink(path);
     }
-    free(text);
+    free(lines.text);
     return mcp_fail(call, "%s", shown->diag.text[0] != '\0' ? shown->diag.text : ct_err_text(code));
   }
   if (to_file) {
     mcp_put(call, "file", mcp_text(path));
   } else {
-    put_lines(shown, text, size);
+    put_lines(shown, &lines);
   }
-  free(text);
+  free(lines.text);
   if (shown->notes.damaged_threads != 0 && !mcp_held_is_live(shown->held)) { /* else the rest comes yet */
     mcp_doubt(call, "the file%s of %u thread%s damaged or cut (thread %u the first): what comes after that is missing",
               shown->notes.damaged_threads == 1 ? "" : "s", shown->notes.damaged_threads,
@@ -485,6 +522,25 @@ suggest(struct mcp_call *call, const struct mcp_held *held, size_t which)
   mcp_suggest(call, "%s", text);
 }
 
+/* What of the filter the view does not look at: it shows more than was asked for. */
+static void
+doubt_filter(struct mcp_call *call, size_t which)
+{
+  const char *member, *looks = views[which].looks;
+  json_t *value;
+  json_object_foreach(json_object_get(call->arguments, "filter"), member, value)
+  {
+    size_t length = strlen(member);
+    const char *at = looks != NULL ? strstr(looks, member) : NULL;
+    bool is_looked_at =
+        looks == NULL || (at != NULL && (at == looks || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'));
+    if (!is_looked_at) {
+      mcp_doubt(call, "view %s does not look at filter.%s: it shows what that leaves out too", views[which].name,
+                member);
+    }
+  }
+}
+
 static bool
 analyze(struct mcp_call *call, struct mcp_held *held, size_t which)
 {
@@ -503,6 +559,7 @@ analyze(struct mcp_call *call, struct mcp_held *held, size_t which)
   bool good = !views[which].needs_function || shown.view.filter.function != NULL ||
               mcp_fail(call, "view %s: of which function? filter: {function: PATTERN}", views[which].name);
   good = good && show(&shown, which);
+  doubt_filter(call, which);
   mcp_view_close(&shown.view);
   return good;
 }

@@ -129,6 +129,7 @@ change_rules(struct mcp_call *call, struct ct_session *session, const char *acti
   if (code != 0) {
     return mcp_fail(call, "rule '%.200s': %s", rule, diag.text[0] != '\0' ? diag.text : ct_err_text(code));
   }
+  call->has_target_text = true;
   if (change.unmatched) {
     mcp_doubt(call, "the rule is about no function of the process%s%s", change.likely[0] != '\0' ? ": " : "",
               change.likely);
@@ -158,6 +159,7 @@ struct trial {
   struct ct_selection *selection;
   struct ct_cache *cache; /* NULL: none */
   json_t *modules;
+  bool has_more; /* modules than were looked at */
 };
 
 static void
@@ -182,22 +184,27 @@ try_module(struct trial *trial, const char *path)
   ct_plan_free(plan);
 }
 
-/* The files that the process has mapped executable, each once, the program first: an object of their paths. */
+/* The files that the process has mapped executable, each once, the program first: an object of their paths. has_more:
+ * there are more than that. */
 static json_t *
-mapped_files(pid_t pid)
+mapped_files(pid_t pid, bool *has_more)
 {
   char path[64], *line = NULL;
   size_t size = 0;
   json_t *seen = json_object();
   snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
   FILE *maps = fopen(path, "re");
-  while (maps != NULL && getline(&line, &size, maps) > 0 && json_object_size(seen) < MODULES_MAX) {
+  *has_more = false;
+  while (maps != NULL && !*has_more && getline(&line, &size, maps) > 0) {
     char kind[8] = "";
     const char *file = strchr(line, '/');
     line[strcspn(line, "\n")] = '\0';
     if (sscanf(line, "%*s %7s", kind) == 1 && kind[2] == 'x' && file != NULL && access(file, R_OK) == 0 &&
         json_object_get(seen, file) == NULL) {
-      json_object_set_new(seen, file, json_true());
+      *has_more = json_object_size(seen) == MODULES_MAX;
+      if (!*has_more) {
+        json_object_set_new_nocheck(seen, file, json_true()); /* names may be no UTF-8 */
+      }
     }
   }
   if (maps != NULL) {
@@ -211,7 +218,7 @@ static void
 try_process(struct trial *trial, pid_t pid)
 {
   const char *file;
-  json_t *one, *files = mapped_files(pid);
+  json_t *one, *files = mapped_files(pid, &trial->has_more);
   size_t done = 0;
   json_object_foreach(files, file, one)
   {
@@ -237,7 +244,8 @@ list_modules(pid_t pid, const char *pattern, char *list, size_t size)
   if (mark == NULL || snprintf(glob, sizeof(glob), "%.*s", (int)(mark - pattern), pattern) >= (int)sizeof(glob)) {
     return;
   }
-  json_t *one, *files = mapped_files(pid);
+  bool has_more;
+  json_t *one, *files = mapped_files(pid, &has_more);
   json_object_foreach(files, file, one)
   {
     const char *name = strrchr(file, '/') + 1;
@@ -251,6 +259,9 @@ list_modules(pid_t pid, const char *pattern, char *list, size_t size)
     } else if (at < 3 || strcmp(list + at - 3, "...") != 0) {
       snprintf(list + at, size - at, "...");
     }
+  }
+  if (has_more) {
+    list[0] = '\0'; /* it may name one of the others */
   }
   json_decref(files);
 }
@@ -336,6 +347,9 @@ try_patterns(struct mcp_call *call)
     mcp_doubt(call, "only this file was looked at, not the libraries that it will load");
   } else if (good) {
     try_process(&trial, pid);
+  }
+  if (trial.has_more) {
+    mcp_doubt(call, "the process has more than %d files of code: only the first of them were looked at", MODULES_MAX);
   }
   if (good) {
     mcp_put_some(call, "patterns", loads(ct_selection_json(trial.selection)), MCP_ROWS);

@@ -54,6 +54,38 @@ open_bounded(struct bounded *bounded)
   return out;
 }
 
+/* Lines that an answer has: those after them are not kept. */
+static ssize_t
+write_lines(void *context, const char *bytes, size_t count)
+{
+  struct mcp_lines *lines = context;
+  size_t room = ANSWER_BYTES_MAX - lines->size, kept = lines->is_cut ? 0 : count < room ? count : room;
+  char *text = kept != 0 ? realloc(lines->text, lines->size + kept) : NULL;
+  if (text == NULL) {
+    lines->is_cut = true;
+    return (ssize_t)count;
+  }
+  memcpy(text + lines->size, bytes, kept);
+  for (size_t i = 0; i < kept; i++) {
+    lines->count += bytes[i] == '\n';
+  }
+  lines->text = text;
+  lines->size += kept;
+  lines->is_cut = kept != count || lines->count > MCP_ROWS_MAX;
+  return (ssize_t)count;
+}
+
+FILE *
+mcp_lines_open(struct mcp_lines *lines)
+{
+  static const cookie_io_functions_t functions = {.write = write_lines};
+  FILE *out = fopencookie(lines, "w", functions);
+  if (out != NULL) {
+    setvbuf(out, NULL, _IOFBF, BUFFER_BYTES);
+  }
+  return out;
+}
+
 /* ---- rows ---- */
 
 static void
@@ -288,7 +320,7 @@ json_t *
 mcp_split_lines(const char *text, size_t size, size_t most, bool *has_more)
 {
   json_t *lines = json_array();
-  const char *end = text + size;
+  const char *end = size != 0 ? text + size : text;
   *has_more = false;
   while (text < end) {
     const char *newline = memchr(text, '\n', (size_t)(end - text));
@@ -338,13 +370,13 @@ static bool
 query_lines(struct mcp_call *call, struct mcp_held *held)
 {
   struct mcp_view view;
-  char *text = NULL, path[PATH_MAX];
-  size_t size = 0;
+  struct mcp_lines found = {NULL};
+  char path[PATH_MAX];
   bool to_file = mcp_get_flag(call->arguments, "to_file"), has_more;
   if (!mcp_view_open(call, held, json_object_get(call->arguments, "filter"), &view)) {
     return false;
   }
-  FILE *out = to_file ? mcp_answer_file(call, ".txt", path) : open_memstream(&text, &size);
+  FILE *out = to_file ? mcp_answer_file(call, ".txt", path) : mcp_lines_open(&found);
   bool good = out != NULL && replay(call, &view, out, to_file ? 0 : MCP_ROWS_MAX + 1);
   mcp_view_close(&view);
   bool is_written = out != NULL && ferror(out) == 0;
@@ -358,10 +390,10 @@ query_lines(struct mcp_call *call, struct mcp_held *held)
   if (good && to_file) {
     mcp_put(call, "file", mcp_text(path));
   } else if (good) {
-    json_t *lines = mcp_split_lines(text, size, MCP_ROWS_MAX, &has_more);
-    mcp_put_page(call, "lines", NULL, lines, mcp_get_count(call->arguments, "limit", 0), has_more);
+    json_t *lines = mcp_split_lines(found.text, found.size, MCP_ROWS_MAX, &has_more);
+    mcp_put_page(call, "lines", NULL, lines, mcp_get_count(call->arguments, "limit", 0), has_more || found.is_cut);
   }
-  free(text);
+  free(found.text);
   return good;
 }
 

@@ -13,6 +13,7 @@
 #include <contrail/output.h>
 #include <contrail/text.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,25 +121,69 @@ read_schema(void)
   return list;
 }
 
+/* The end of what is written to a stream: the last OUTPUT_BYTES of the first `size` bytes here. */
+struct tail {
+  char bytes[2 * OUTPUT_BYTES];
+  size_t size;
+  uint64_t left_out; /* bytes before them */
+};
+
+static ssize_t
+write_tail(void *context, const char *bytes, size_t count)
+{
+  struct tail *tail = context;
+  for (size_t at = 0, piece; at < count; at += piece) {
+    piece = count - at < OUTPUT_BYTES ? count - at : OUTPUT_BYTES;
+    if (tail->size + piece > sizeof(tail->bytes)) {
+      memmove(tail->bytes, tail->bytes + tail->size - OUTPUT_BYTES, OUTPUT_BYTES);
+      tail->left_out += tail->size - OUTPUT_BYTES;
+      tail->size = OUTPUT_BYTES;
+    }
+    memcpy(tail->bytes + tail->size, bytes + at, piece);
+    tail->size += piece;
+  }
+  return (ssize_t)count;
+}
+
+/* A text of which bytes are missing, with a line that says so. */
+static char *
+with_note(const char *text, size_t size, uint64_t before, uint64_t after, const char *all)
+{
+  char *noted = NULL;
+  char first[100] = "", last[100] = "";
+  if (before != 0) {
+    snprintf(first, sizeof(first), "(contrail: %llu bytes before this are left out; %s)\n", (unsigned long long)before,
+             all);
+  }
+  if (after != 0) {
+    snprintf(last, sizeof(last), "\n(contrail: %llu bytes after this were not kept)", (unsigned long long)after);
+  }
+  return asprintf(&noted, "%s%.*s%s", first, (int)size, text, last) >= 0 ? noted : NULL;
+}
+
 static char *
 read_output(const struct mcp_held *held)
 {
+  static const cookie_io_functions_t functions = {.write = write_tail};
   struct ct_trace *trace;
   struct ct_output_options options = {.struct_size = sizeof(options)};
+  struct tail *tail = calloc(1, sizeof(*tail));
   char *text = NULL;
-  size_t size = 0;
-  if (ct_trace_open(held->directory, &trace, NULL) != 0) {
+  if (tail == NULL || ct_trace_open(held->directory, &trace, NULL) != 0) {
+    free(tail);
     return NULL;
   }
-  FILE *out = open_memstream(&text, &size);
+  FILE *out = fopencookie(tail, "w", functions);
+  int code = out != NULL ? ct_output_write(trace, &options, out, NULL) : CT_ENOMEM;
   if (out != NULL) {
-    ct_output_write(trace, &options, out, NULL);
     fclose(out);
   }
   ct_trace_close(trace);
-  if (text != NULL && size > OUTPUT_BYTES) { /* the end of it */
-    memmove(text, text + size - OUTPUT_BYTES, OUTPUT_BYTES + 1);
+  size_t kept = tail->size < OUTPUT_BYTES ? tail->size : OUTPUT_BYTES, from = tail->size - kept;
+  if (code == 0) {
+    text = with_note(tail->bytes + from, kept, tail->left_out + from, 0, "analyze view=output has lines of them");
   }
+  free(tail);
   return text;
 }
 
@@ -146,12 +191,15 @@ static char *
 read_stream(const struct mcp_stream *stream)
 {
   json_t *json = mcp_stream_json(stream, OUTPUT_BYTES);
-  const char *text = mcp_get_text(json, "text");
-  text = text != NULL ? text : mcp_get_text(json, "end");
+  const char *text = mcp_get_text(json, "text"), *end = mcp_get_text(json, "end");
+  uint64_t bytes = mcp_get_count(json, "bytes", 0);
+  text = text != NULL ? text : end;
   text = text != NULL || json_object_get(json, "not_shown") == NULL ? text : "(it is no text, and not shown)";
-  char *copy = strdup(text != NULL ? text : "");
+  text = text != NULL ? text : "";
+  char *noted = with_note(text, strlen(text), end != NULL ? bytes - OUTPUT_BYTES : 0,
+                          mcp_get_count(json, "not_kept_bytes", 0), "session action=status names the file");
   json_decref(json);
-  return copy;
+  return noted;
 }
 
 /* what: after the id: "", "/stdout" ... */

@@ -12,14 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RESULTS_MAX = 24, ITEM_BYTES = 8000 };
+enum { RESULTS_MAX = 24, RESULTS_BYTES = 64 << 20, ITEM_BYTES = 8000 };
 
 struct mcp_result {
   struct mcp_result *next;
   unsigned number;
+  size_t bytes; /* of its items, as in an answer */
   char key[16];
   json_t *columns; /* NULL: lines */
   json_t *items;
+  json_t *uncertain; /* what the first page said of all of them; NULL: nothing yet */
   bool has_more;
 };
 
@@ -27,6 +29,7 @@ static void
 free_result(struct mcp_result *result)
 {
   json_decref(result->columns);
+  json_decref(result->uncertain);
   json_decref(result->items);
   free(result);
 }
@@ -42,9 +45,15 @@ size_of(const json_t *item)
 static unsigned
 keep(struct mcp_server *server, const char *key, json_t *columns, json_t *items, bool has_more)
 {
-  struct mcp_result *result = calloc(1, sizeof(*result)), *dropped = NULL;
+  struct mcp_result *result = calloc(1, sizeof(*result)), *dropped = NULL, *next;
+  size_t i, bytes = 0;
+  json_t *item;
   if (result == NULL) {
     return 0;
+  }
+  json_array_foreach(items, i, item)
+  {
+    result->bytes += size_of(item);
   }
   snprintf(result->key, sizeof(result->key), "%s", key);
   result->columns = columns != NULL ? json_incref(columns) : NULL;
@@ -56,16 +65,30 @@ keep(struct mcp_server *server, const char *key, json_t *columns, json_t *items,
   server->results = result;
   size_t count = 0;
   for (struct mcp_result *at = server->results; at != NULL && dropped == NULL; at = at->next) {
-    if (++count == RESULTS_MAX) {
+    bytes += at->bytes;
+    if (++count == RESULTS_MAX || (at->next != NULL && bytes + at->next->bytes > RESULTS_BYTES)) {
       dropped = at->next;
       at->next = NULL;
     }
   }
   pthread_mutex_unlock(&server->lock);
-  if (dropped != NULL) { /* one at most is over the limit */
+  for (; dropped != NULL; dropped = next) {
+    next = dropped->next;
     free_result(dropped);
   }
   return number;
+}
+
+void
+mcp_results_note(struct mcp_call *call)
+{
+  pthread_mutex_lock(&call->server->lock);
+  for (struct mcp_result *at = call->server->results; at != NULL; at = at->next) {
+    if (at->number == call->kept && at->uncertain == NULL) {
+      at->uncertain = json_deep_copy(call->uncertain);
+    }
+  }
+  pthread_mutex_unlock(&call->server->lock);
 }
 
 /* Items from `from` on, up to the limits; gives the first that is not in it. */
@@ -89,6 +112,15 @@ page(const json_t *items, size_t from, uint64_t limit, json_t *out)
   return at;
 }
 
+/* Has the tool that was called to_file? */
+static bool
+can_have_file(const struct mcp_call *call)
+{
+  const json_t *tool = json_object_get(call->server->tools, mcp_get_text(call->request->params, "name")),
+               *members = json_object_get(json_object_get(tool, "input"), "properties");
+  return json_object_get(members, "to_file") != NULL;
+}
+
 /* Says what follows, if something does. number 0: nothing was kept. */
 static void
 put_rest(struct mcp_call *call, size_t next, size_t total, bool has_more, unsigned number)
@@ -101,7 +133,9 @@ put_rest(struct mcp_call *call, size_t next, size_t total, bool has_more, unsign
     mcp_put(call, "cursor", mcp_textf("r%u.%zu", number, next));
   } else if (has_more) {
     mcp_put(call, "more", json_string("more than these"));
-    mcp_suggest(call, "narrow the question down, or give to_file: true to have all of it in a file");
+    mcp_suggest(call, can_have_file(call)
+                          ? "narrow the question down, or give to_file: true to have all of it in a file"
+                          : "narrow the question down, or begin further on (step)");
   }
 }
 
@@ -111,6 +145,7 @@ mcp_put_page(struct mcp_call *call, const char *key, json_t *columns, json_t *it
   json_t *shown = json_array();
   size_t next = page(items, 0, limit, shown), total = json_array_size(items);
   unsigned number = next < total ? keep(call->server, key, columns, items, has_more) : 0;
+  call->kept = number;
   if (columns != NULL) {
     mcp_put(call, "columns", json_incref(columns));
   }
@@ -139,6 +174,7 @@ mcp_put_next_page(struct mcp_call *call, const char *cursor, uint64_t limit)
       columns = result->columns != NULL ? json_incref(result->columns) : NULL;
       snprintf(key, sizeof(key), "%s", result->key);
       has_more = result->has_more;
+      json_array_extend(call->uncertain, result->uncertain);
       break;
     }
   }

@@ -130,6 +130,7 @@ struct mcp_call {
   json_t *body;         /* the answer, an object */
   json_t *uncertain;    /* what is lost, sampled, not known in it */
   json_t *next;         /* what to ask next */
+  unsigned kept;        /* the result of which it has a page; 0: there are no more pages */
   bool has_target_text; /* texts in it may come from the program */
   bool failed;
 };

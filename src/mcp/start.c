@@ -320,6 +320,7 @@ take_program(struct mcp_call *call, struct mcp_session *session)
 static bool
 fail_unnamed(struct mcp_call *call, const char *name)
 {
+  call->has_target_text = true;
   enum { NAMES_MAX = 4096, NAME_BYTES = 16 };
   char(*names)[NAME_BYTES] = calloc(NAMES_MAX, sizeof(*names));
   const char **words = calloc(NAMES_MAX + 1, sizeof(*words));
@@ -378,6 +379,7 @@ fail_ambiguous(struct mcp_call *call, const char *name, const pid_t *pids, size_
   char *list = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&list, &size);
+  call->has_target_text = true;
   if (out == NULL) {
     return mcp_fail(call, "out of memory");
   }

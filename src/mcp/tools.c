@@ -4,7 +4,7 @@
  * ask next, and that texts of the program's are data. The structured answer stands in a text block too, as the same
  * JSON, for clients of older protocols.
  */
-#include "mcp/server.h"
+#include "mcp/held.h"
 
 #include <contrail/text.h>
 
@@ -224,7 +224,8 @@ make_error(struct mcp_call *call)
 {
   json_t *blocks = text_block(json_incref(json_object_get(call->body, "error")));
   pthread_mutex_lock(&call->server->lock);
-  bool may_quote = call->server->held != NULL; /* names that may be meant are the program's */
+  /* Names that may be meant are the program's, or those of other processes. */
+  bool may_quote = call->server->held != NULL || call->has_target_text;
   pthread_mutex_unlock(&call->server->lock);
   if (may_quote) {
     json_t *note = text_block(json_string(mcp_data_note));
@@ -248,6 +249,9 @@ make_result(struct mcp_call *call)
   }
   change_texts(call->body, mcp_text); /* a trace's own words too have no more than a text may have */
   fit(call);
+  if (call->kept != 0) {
+    mcp_results_note(call);
+  }
   json_object_set(call->body, "uncertain", call->uncertain);
   json_object_set(call->body, "next", call->next);
   if (call->has_target_text) {
