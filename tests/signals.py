@@ -28,6 +28,16 @@ def children_by_name(pid):
     return {name.strip(): int(number) for number, name in (line.split(None, 1) for line in found.splitlines())}
 
 
+def state_lines(pids):
+    """What each thread of these does, and which signals wait for it."""
+    lines = []
+    for pid in pids:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            lines += [f"{pid}: " + ", ".join(re.findall(r"(?:Name|State|TracerPid|ShdPnd):.*", file.read()))]
+        lines += [f"  {tid}: {' '.join(stat_of(f'{pid}/task/{tid}')[:1] + waits_in(pid, tid)[:4])}" for tid in threads_of(pid)]
+    return "\n".join(lines)
+
+
 class Scene(harness.Scene):
     def __init__(self, options, folder):
         super().__init__(options, folder)
@@ -60,7 +70,11 @@ class Scene(harness.Scene):
 
     def heard(self, number):
         """So many signals have come."""
-        wait_for(f"signal {number}", lambda: f"now {number}\n" in self.text(), WAIT_S)
+        try:
+            wait_for(f"signal {number}", lambda: f"now {number}\n" in self.text(), WAIT_S)
+        except AssertionError as error:
+            pid = self.processes[-1].pid
+            raise AssertionError(f"{error}: {self.text()!r}\n{state_lines([pid, *children_by_name(pid).values()])}") from error
 
     def close(self):
         for process in self.processes:
