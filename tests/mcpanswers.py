@@ -92,6 +92,18 @@ def what_is_missing(scene):
     expect(short == "done\n", short)
 
 
+@case
+def zero_bytes(scene):
+    """A zero byte hides nothing that comes after it, in whatever answer."""
+    client = Client(scene)
+    done = client.tool("launch", program="sh", args=["-c", "printf 'one\\0two, and more words so that it is text\\n'"], patterns=[], wait_s=30)
+    answers = [done["stdout"]["text"], client.tool("query", sql="SELECT text FROM output")["rows"][0][0],
+               client.tool("query", sql="SELECT text FROM output", full_names=True)["rows"][0][0],
+               client.tool("query", sql="SELECT 'one' || char(0) || 'two, and'")["rows"][0][0], client.tool("analyze", view="output")["lines"][0],
+               *[client.ask("resources/read", uri=f"contrail://s1/{part}")["result"]["contents"][0]["text"] for part in ("stdout", "output")]]
+    expect(all("one?two, and" in answer for answer in answers), str(answers))
+
+
 MODULES = r"""
 import mmap, sys, time
 kept = []

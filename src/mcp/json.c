@@ -129,6 +129,24 @@ mcp_name(const char *text)
   return json;
 }
 
+json_t *
+mcp_string(const json_t *string, bool shortens)
+{
+  size_t length = json_string_length(string);
+  char *copy = malloc(length + 1);
+  if (copy == NULL) {
+    return json_null();
+  }
+  for (size_t i = 0; i < length; i++) { /* else a text would end there, and hide what comes after */
+    char c = json_string_value(string)[i];
+    copy[i] = c == '\0' ? '?' : c;
+  }
+  copy[length] = '\0';
+  json_t *json = shortens ? mcp_name(copy) : mcp_text(copy);
+  free(copy);
+  return json;
+}
+
 /* ---- members ---- */
 
 const char *

@@ -14,6 +14,8 @@ json_t *mcp_text(const char *text);
 json_t *mcp_textf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same, cut in its middle when it is long: names, wherever they are shown. */
 json_t *mcp_name(const char *text);
+/* mcp_text, or mcp_name, of a JSON string, in which there may be zero bytes: '?' for each. */
+json_t *mcp_string(const json_t *string, bool shortens);
 /* Cuts a text as mcp_name does, in place: NAME_MAX_BYTES at most. */
 void mcp_shorten(char *text);
 

@@ -96,7 +96,7 @@ clean_row(json_t *row, bool shortens)
   json_array_foreach(row, i, cell)
   {
     if (json_is_string(cell)) {
-      json_array_set_new(row, i, shortens ? mcp_name(json_string_value(cell)) : mcp_text(json_string_value(cell)));
+      json_array_set_new(row, i, mcp_string(cell, shortens));
     }
   }
 }

@@ -82,9 +82,9 @@ mcp_put(struct mcp_call *call, const char *key, json_t *value)
   json_object_set_new(call->body, key, value != NULL ? value : json_null());
 }
 
-/* Each text in it becomes what `change` makes of it. */
+/* Each text in it becomes one that does no harm. */
 static void
-change_texts(json_t *json, json_t *(*change)(const char *text))
+change_texts(json_t *json, bool shortens)
 {
   const char *key;
   size_t i;
@@ -93,17 +93,17 @@ change_texts(json_t *json, json_t *(*change)(const char *text))
   json_object_foreach_safe(json, next, key, one)
   {
     if (json_is_string(one)) {
-      json_object_set_new(json, key, change(json_string_value(one)));
+      json_object_set_new(json, key, mcp_string(one, shortens));
     } else {
-      change_texts(one, change);
+      change_texts(one, shortens);
     }
   }
   json_array_foreach(json, i, one)
   {
     if (json_is_string(one)) {
-      json_array_set_new(json, i, change(json_string_value(one)));
+      json_array_set_new(json, i, mcp_string(one, shortens));
     } else {
-      change_texts(one, change);
+      change_texts(one, shortens);
     }
   }
 }
@@ -118,7 +118,7 @@ mcp_put_some(struct mcp_call *call, const char *key, json_t *list, size_t most)
   while (json_array_size(list) > most) {
     json_array_remove(list, json_array_size(list) - 1);
   }
-  change_texts(list, mcp_name);
+  change_texts(list, true);
   mcp_put(call, key, list);
 }
 
@@ -247,7 +247,7 @@ make_result(struct mcp_call *call)
   } else if (json_array_size(call->next) == 0) {
     mcp_suggest(call, "session action=list: what there is to ask");
   }
-  change_texts(call->body, mcp_text); /* a trace's own words too have no more than a text may have */
+  change_texts(call->body, false); /* a trace's own words too have no more than a text may have */
   fit(call);
   if (call->kept != 0) {
     mcp_results_note(call);

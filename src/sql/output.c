@@ -35,6 +35,22 @@ is_number(const struct printer *p, int column)
   return type == SQLITE_INTEGER || type == SQLITE_FLOAT;
 }
 
+/* The cell's text, in which a zero byte hides nothing: '?' for each; to be freed. NULL: it has none. */
+static char *
+column_text(const struct printer *p, int column)
+{
+  const char *text = (const char *)sqlite3_column_text(p->statement, column);
+  size_t bytes = text != NULL ? (size_t)sqlite3_column_bytes(p->statement, column) : 0;
+  char *copy = text != NULL ? malloc(bytes + 1) : NULL;
+  for (size_t i = 0; i < bytes && copy != NULL; i++) {
+    copy[i] = text[i] == '\0' ? '?' : text[i];
+  }
+  if (copy != NULL) {
+    copy[bytes] = '\0';
+  }
+  return copy;
+}
+
 /* ---- CSV, JSON ---- */
 
 static void
@@ -61,8 +77,10 @@ static void
 put_csv_row(const struct printer *p, bool names)
 {
   for (int i = 0; i < p->columns; i++) {
+    char *text = names ? NULL : column_text(p, i);
     fputs(i == 0 ? "" : ",", p->out);
-    put_csv(p->out, names ? sqlite3_column_name(p->statement, i) : (const char *)sqlite3_column_text(p->statement, i));
+    put_csv(p->out, names ? sqlite3_column_name(p->statement, i) : text);
+    free(text);
   }
   fputs("\r\n", p->out);
 }
@@ -88,9 +106,10 @@ json_cell(const struct printer *p, int column)
   default:
     break;
   }
-  char *text = ct_utf8_copy((const char *)sqlite3_column_text(p->statement, column));
+  char *bytes = column_text(p, column), *text = bytes != NULL ? ct_utf8_copy(bytes) : NULL;
   json_t *string = text != NULL ? json_string(text) : NULL;
   free(text);
+  free(bytes);
   return string;
 }
 
@@ -207,8 +226,7 @@ width_of(const char *text)
 static char *
 cell_text(const struct printer *p, int column)
 {
-  const char *text = (const char *)sqlite3_column_text(p->statement, column);
-  char *copy = text != NULL ? strdup(text) : NULL;
+  char *copy = column_text(p, column);
   if (copy != NULL) {
     ct_make_printable(copy);
   }

@@ -495,6 +495,21 @@ has_output(struct ct_sql_source *source, uint64_t row)
   return has_tid(source, source->captures.items[row].tid);
 }
 
+/* A zero byte would end the text for LIKE, length() and whoever prints it: '?', as in the view of the output. */
+static void
+put_written(sqlite3_context *out, const struct ct_captured *item)
+{
+  char *text = malloc((size_t)item->bytes + 1);
+  if (text == NULL) {
+    sqlite3_result_error_nomem(out);
+    return;
+  }
+  for (size_t i = 0; i < item->bytes; i++) {
+    text[i] = item->data[i] == '\0' ? '?' : item->data[i];
+  }
+  sqlite3_result_text(out, text, (int)item->bytes, free);
+}
+
 static void
 column_output(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
 {
@@ -517,7 +532,7 @@ column_output(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, in
     put_number(out, item->given);
     break;
   default:
-    sqlite3_result_text(out, item->data, (int)item->bytes, SQLITE_TRANSIENT);
+    put_written(out, item);
     break;
   }
 }
