@@ -51,7 +51,7 @@ put_address(const struct making *m, const struct ct_access *access, struct ct_gi
   op->base = access->base != CT_NO_REG ? access->base & 15 : CT_GIST_ZERO;
   op->index = has_fs ? CT_GIST_FS : has_index ? access->index & 15 : CT_GIST_ZERO;
   op->scale = has_index ? access->scale : 0;
-  op->disp = access->disp + ((access->how & CT_ACCESS_RIP) != 0 ? (int64_t)m->next : 0);
+  op->disp = (int64_t)((uint64_t)access->disp + ((access->how & CT_ACCESS_RIP) != 0 ? m->next : 0)); /* may go round */
   return true;
 }
 

@@ -189,6 +189,21 @@ stores_at_the_end(void **unused)
   }
 }
 
+/* An address relative to a place at the end of what is signed, as a damaged file may have it (UBSan looks). */
+static void
+places_at_the_end(void **unused)
+{
+  static const uint8_t code[] = {0x88, 0x05, 0x10, 0, 0, 0}; /* mov %al, 16(%rip) */
+  uint64_t pc = INT64_MAX - sizeof(code);
+  struct ct_steps_insn insn = {0};
+  struct ct_gist ops[CT_GIST_MAX];
+  (void)unused;
+  assert_true(ct_steps_insn_of(code, sizeof(code), pc, true, &insn));
+  assert_int_equal(ct_gist_of(&insn.effects, insn.values, insn.value_count, insn.is_emulated, false, pc, 0, 0, ops), 1);
+  assert_int_equal(ops[0].kind, CT_GIST_STORE);
+  assert_true((uint64_t)ops[0].disp == (uint64_t)INT64_MAX + 16);
+}
+
 int
 main(void)
 {
@@ -196,6 +211,7 @@ main(void)
       cmocka_unit_test(usual_instructions),
       cmocka_unit_test(random_instructions),
       cmocka_unit_test(stores_at_the_end),
+      cmocka_unit_test(places_at_the_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
