@@ -109,6 +109,13 @@ struct ct_index_thread_sums {
 };
 void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct ct_index_thread_sums *sums);
 
+/* Of the thread's spans: the longest one, ticks; least and greatest depth. */
+struct ct_index_extent {
+  uint64_t longest;
+  uint32_t least_depth, most_depth;
+};
+void ct_index_extent(const struct ct_index *index, uint32_t thread, struct ct_index_extent *extent);
+
 /* The thread's calling context tree; *tree goes to ct_span_tree_destroy. CT_ENOENT: it has none; CT_ENOMEM, CT_EFORMAT.
  */
 int ct_index_tree(const struct ct_index *index, uint32_t thread, struct ct_span_tree *tree);
@@ -155,6 +162,13 @@ void ct_index_place(const struct ct_index *index, uint32_t thread, size_t granul
  * The spans that fulfil all conditions, thread after thread, in the order of their ends, or some of them, the longest
  * ones first.
  */
+enum ct_scan_order {
+  CT_SCAN_LONGEST = 0, /* points last */
+  CT_SCAN_FIRST_BEGUN, /* by their begins, the first one first; */
+  CT_SCAN_LAST_BEGUN,  /* the last one first */
+  CT_SCAN_FIRST_ENDED,
+  CT_SCAN_LAST_ENDED,
+};
 struct ct_scan_filter {
   bool has_thread, has_id, has_parent;
   uint32_t thread;               /* place in the list */
@@ -166,9 +180,10 @@ struct ct_scan_filter {
   uint64_t end_from;
   uint64_t least_ticks, most_ticks; /* of duration */
   uint32_t least_depth, most_depth;
-  uint64_t longest; /* 0: all, in the order of their ends; else only so many, the longest ones, those first */
-  bool with_others; /* ORPHAN and COUNTED too */
-  bool no_points;   /* calls that have an end only */
+  uint64_t longest; /* 0: all, in the order of their ends; else only so many, the longest ones, those first, or: */
+  enum ct_scan_order order;    /* what comes first, of so many */
+  bool with_others;            /* ORPHAN and COUNTED too */
+  bool no_points;              /* calls that have an end only */
   struct ct_scan_cache *cache; /* NULL: none */
   bool unfinished;             /* those only that are not over: open at the end, or their return was not seen */
 };

@@ -153,3 +153,16 @@ ct_index_place(const struct ct_index *index, uint32_t thread, size_t granule, st
                                    .state = part->blob + g->blob,
                                    .state_bytes = g->state_bytes};
 }
+
+void
+ct_index_extent(const struct ct_index *index, uint32_t thread, struct ct_index_extent *extent)
+{
+  const struct ct_index_part *part = &index->threads[thread].part;
+  *extent = (struct ct_index_extent){.least_depth = UINT32_MAX};
+  for (uint64_t i = 0; i < part->granule_count; i++) {
+    const struct ct_granule *g = &part->granules[i];
+    extent->longest = g->max_ticks > extent->longest ? g->max_ticks : extent->longest;
+    extent->least_depth = g->least_depth < extent->least_depth ? g->least_depth : extent->least_depth;
+    extent->most_depth = g->most_depth > extent->most_depth ? g->most_depth : extent->most_depth;
+  }
+}

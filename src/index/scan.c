@@ -9,7 +9,9 @@
  * block is read.
  *
  * The longest ones: first those that are kept whole; then, of the granules that may have longer ones than the shortest
- * of these, the others, in the order of the longest one that may be among them.
+ * of these, the others, in the order of the longest one that may be among them. The first ones, and the last ones, by
+ * their begins or ends: granule after granule, in the order of the first that may be there, until no other can have one
+ * that comes before those that were found.
  */
 #include "index/index_internal.h"
 
@@ -20,7 +22,7 @@
 #include <string.h>
 
 struct target {
-  uint64_t most_ticks; /* no span there that fits is longer */
+  uint64_t most; /* no span there that fits is longer, in ticks; of another order: has a greater key (key_of) */
   uint32_t thread;
   uint32_t granule;
 };
@@ -58,7 +60,7 @@ struct ct_index_scan {
 /* ---- which granules ---- */
 
 static int
-add_target(struct ct_index_scan *scan, uint32_t thread, uint32_t granule, uint64_t most_ticks)
+add_target(struct ct_index_scan *scan, uint32_t thread, uint32_t granule, uint64_t most)
 {
   if (scan->target_count == scan->target_capacity) {
     size_t capacity = scan->target_capacity == 0 ? 64 : scan->target_capacity * 2;
@@ -69,7 +71,7 @@ add_target(struct ct_index_scan *scan, uint32_t thread, uint32_t granule, uint64
     scan->targets = targets;
     scan->target_capacity = capacity;
   }
-  scan->targets[scan->target_count++] = (struct target){most_ticks, thread, granule};
+  scan->targets[scan->target_count++] = (struct target){most, thread, granule};
   return 0;
 }
 
@@ -104,6 +106,7 @@ consider(struct ct_index_scan *scan, uint32_t thread, uint64_t granule)
   if (!may_have(scan, part, &part->granules[granule], &most_ticks)) {
     return 0;
   }
+  most_ticks = most_ticks < scan->filter.most_ticks ? most_ticks : scan->filter.most_ticks;
   return add_target(scan, thread, (uint32_t)granule, most_ticks);
 }
 
@@ -250,13 +253,58 @@ static int
 compare_targets(const void *a, const void *b)
 {
   const struct target *x = a, *y = b;
-  if (x->most_ticks != y->most_ticks) {
-    return x->most_ticks < y->most_ticks ? 1 : -1;
+  if (x->most != y->most) {
+    return x->most < y->most ? 1 : -1;
   }
   if (x->thread != y->thread) {
     return x->thread < y->thread ? -1 : 1;
   }
   return (x->granule > y->granule) - (x->granule < y->granule);
+}
+
+/* Of the granules of a thread: no span that ended there began earlier. To be freed; NULL: out of memory. */
+static uint64_t *
+earliest_begins(const struct ct_index_part *part)
+{
+  uint64_t *earliest = malloc((part->granule_count + 1) * sizeof(*earliest));
+  for (uint64_t i = 0; earliest != NULL && i < part->granule_count; i++) {
+    earliest[i] = part->granules[i].first_tsc;
+  }
+  for (uint64_t i = 0; earliest != NULL && i < part->crossing_count; i++) {
+    const struct ct_crossing *crossing = &part->crossings[i];
+    bool is_known = (crossing->ordinal & CT_ORDINAL_BEFORE) == 0;
+    uint64_t begin = is_known ? part->granules[ct_granule_of_ordinal(part, crossing->ordinal)].first_tsc : 0;
+    if (crossing->granule < part->granule_count && begin < earliest[crossing->granule]) {
+      earliest[crossing->granule] = begin;
+    }
+  }
+  return earliest;
+}
+
+/* For an order by times: what comes first of each target, at most. */
+static int
+bound_targets(struct ct_index_scan *scan)
+{
+  uint64_t *earliest = NULL;
+  uint32_t of = 0; /* that thread */
+  for (size_t i = 0; i < scan->target_count; i++) {
+    struct target *target = &scan->targets[i];
+    const struct ct_index_part *part = &scan->index->threads[target->thread].part;
+    const struct ct_granule *g = &part->granules[target->granule];
+    if (scan->filter.order == CT_SCAN_FIRST_BEGUN && (earliest == NULL || of != target->thread)) {
+      free(earliest);
+      earliest = earliest_begins(part);
+      of = target->thread;
+      if (earliest == NULL) {
+        return CT_ENOMEM;
+      }
+    }
+    target->most = scan->filter.order == CT_SCAN_FIRST_BEGUN   ? ~earliest[target->granule]
+                   : scan->filter.order == CT_SCAN_FIRST_ENDED ? ~g->first_tsc
+                                                               : g->last_tsc;
+  }
+  free(earliest);
+  return 0;
 }
 
 static int
@@ -279,7 +327,10 @@ find_targets(struct ct_index_scan *scan)
       code = f->threads == NULL || f->threads[i] != 0 ? target_thread(scan, i) : 0;
     }
   }
-  return code != 0 ? code : scan->code;
+  if (code != 0 || scan->code != 0) {
+    return code != 0 ? code : scan->code;
+  }
+  return f->longest != 0 && f->order != CT_SCAN_LONGEST ? bound_targets(scan) : 0;
 }
 
 /* ---- their spans ---- */
@@ -449,22 +500,35 @@ next_of_target(struct ct_index_scan *scan, const struct ct_span **span)
   return 0;
 }
 
-/* ---- the longest ones ---- */
+/* ---- the longest ones, or those that come first in another order ---- */
 
-/* Points have no duration: they are shorter than all that have one. */
-static uint64_t
-length_of(const struct ct_span *span)
+/* The greater, the earlier it comes. Points have no duration: they are shorter than all that have one. */
+static inline uint64_t
+key_of(const struct ct_index_scan *scan, const struct ct_span *span)
 {
-  return span->end == CT_SPAN_POINT ? 0 : span->duration_ticks + 1;
+  switch (scan->filter.order) {
+  case CT_SCAN_FIRST_BEGUN:
+    return ~span->enter_tsc;
+  case CT_SCAN_LAST_BEGUN:
+    return span->enter_tsc;
+  case CT_SCAN_FIRST_ENDED:
+    return ~span->end_tsc;
+  case CT_SCAN_LAST_ENDED:
+    return span->end_tsc;
+  default:
+    return span->end == CT_SPAN_POINT ? 0 : span->duration_ticks + 1;
+  }
 }
 
-/* By duration; of equal ones that which comes first in the order of threads and calls is the longer one. */
+/* Of those with equal keys that comes first which does in the order of threads and calls. */
 static int
-compare_longest(const void *a, const void *b)
+compare_longest(const void *a, const void *b, void *arg)
 {
+  const struct ct_index_scan *scan = arg;
   const struct ct_span *x = a, *y = b;
-  if (length_of(x) != length_of(y)) {
-    return length_of(x) < length_of(y) ? 1 : -1;
+  uint64_t p = key_of(scan, x), q = key_of(scan, y);
+  if (p != q) {
+    return p < q ? 1 : -1;
   }
   if (x->thread != y->thread) {
     return x->thread < y->thread ? -1 : 1;
@@ -473,15 +537,18 @@ compare_longest(const void *a, const void *b)
 }
 
 static void
-sift_down(struct ct_span *heap, size_t count, size_t i)
+sift_down(struct ct_index_scan *scan, size_t i)
 {
+  struct ct_span *heap = scan->longest;
   for (;;) {
     size_t child = 2 * i + 1;
-    if (child >= count) {
+    if (child >= scan->longest_count) {
       return;
     }
-    child += child + 1 < count && compare_longest(&heap[child + 1], &heap[child]) > 0;
-    if (compare_longest(&heap[child], &heap[i]) <= 0) {
+    if (child + 1 < scan->longest_count && compare_longest(&heap[child + 1], &heap[child], scan) > 0) {
+      child++;
+    }
+    if (compare_longest(&heap[child], &heap[i], scan) <= 0) {
       return;
     }
     struct ct_span span = heap[i];
@@ -496,12 +563,14 @@ keep_longest(struct ct_index_scan *scan, const struct ct_span *span)
 {
   struct ct_span *heap = scan->longest;
   if (scan->longest_count == scan->filter.longest) {
-    if (compare_longest(span, &heap[0]) < 0) {
+    if (compare_longest(span, &heap[0], scan) < 0) {
       heap[0] = *span;
-      sift_down(heap, scan->longest_count, 0);
+      sift_down(scan, 0);
     }
-    uint64_t least = heap[0].duration_ticks; /* as long ones may come before it still */
-    scan->wanted.least_ticks = least > scan->wanted.least_ticks ? least : scan->wanted.least_ticks;
+    if (scan->filter.order == CT_SCAN_LONGEST) {
+      uint64_t least = heap[0].duration_ticks; /* as long ones may come before it still */
+      scan->wanted.least_ticks = least > scan->wanted.least_ticks ? least : scan->wanted.least_ticks;
+    }
     return 0;
   }
   if ((scan->longest_count & (scan->longest_count - 1)) == 0) { /* full: it doubles */
@@ -514,7 +583,7 @@ keep_longest(struct ct_index_scan *scan, const struct ct_span *span)
   }
   size_t i = scan->longest_count++;
   heap[i] = *span;
-  for (; i > 0 && compare_longest(&heap[i], &heap[(i - 1) / 2]) > 0; i = (i - 1) / 2) {
+  for (; i > 0 && compare_longest(&heap[i], &heap[(i - 1) / 2], scan) > 0; i = (i - 1) / 2) {
     struct ct_span up = heap[(i - 1) / 2];
     heap[(i - 1) / 2] = heap[i];
     heap[i] = up;
@@ -540,7 +609,7 @@ take_target(struct ct_index_scan *scan, uint64_t least, uint64_t less)
   return code;
 }
 
-/* Of all targets what is kept whole. Then their most_ticks are of what is not. */
+/* Of all targets what is kept whole. Then they are of what is not. */
 static int
 take_kept(struct ct_index_scan *scan)
 {
@@ -548,36 +617,45 @@ take_kept(struct ct_index_scan *scan)
   for (size_t i = 0; i < scan->target_count && code == 0; i++) {
     struct target *target = &scan->targets[i];
     uint64_t from = ct_granule_long_ticks(granule_of(scan, target));
-    if (target->most_ticks < from) {
+    if (target->most < from) {
       continue;
     }
     code = begin_kept(scan, target);
     code = code == 0 ? take_target(scan, from, UINT64_MAX) : code;
-    target->most_ticks = from - 1;
+    target->most = from - 1;
   }
   return code;
+}
+
+/* Nothing of it comes before what was found, or of the later ones. */
+static bool
+is_past(const struct ct_index_scan *scan, const struct target *target)
+{
+  bool by_length = scan->filter.order == CT_SCAN_LONGEST;
+  uint64_t most = by_length && target->most < UINT64_MAX ? target->most + 1 : target->most;
+  return (scan->longest_count == scan->filter.longest && key_of(scan, &scan->longest[0]) > most) ||
+         (by_length && target->most < scan->filter.least_ticks);
 }
 
 static int
 find_longest(struct ct_index_scan *scan)
 {
-  int code = take_kept(scan);
+  bool by_length = scan->filter.order == CT_SCAN_LONGEST;
+  int code = by_length ? take_kept(scan) : 0;
   if (scan->target_count != 0) {
     qsort(scan->targets, scan->target_count, sizeof(*scan->targets), compare_targets);
   }
   for (; scan->next_target < scan->target_count && code == 0; scan->next_target++) {
     const struct target *target = &scan->targets[scan->next_target];
-    if (scan->longest_count == scan->filter.longest && length_of(&scan->longest[0]) > target->most_ticks + 1) {
+    if (is_past(scan, target)) {
       break;
     }
-    if (target->most_ticks < scan->filter.least_ticks) {
-      break;
-    }
-    code = begin_blocks(scan, target);
-    code = code == 0 ? take_target(scan, 0, ct_granule_long_ticks(granule_of(scan, target))) : code;
+    code = by_length ? begin_blocks(scan, target) : begin_target(scan, target);
+    uint64_t less = by_length ? ct_granule_long_ticks(granule_of(scan, target)) : UINT64_MAX;
+    code = code == 0 ? take_target(scan, 0, less) : code;
   }
   if (scan->longest_count != 0) {
-    qsort(scan->longest, scan->longest_count, sizeof(*scan->longest), compare_longest);
+    qsort_r(scan->longest, scan->longest_count, sizeof(*scan->longest), compare_longest, scan);
   }
   scan->is_sorted = true;
   return code;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The table of spans: a scan of the index for each source. What of a WHERE can be asked of the index is (by the letters
- * of the plan); SQLite looks at every row again. ORDER BY duration DESC with a LIMIT is the index's too, where all of
- * the WHERE is exact there.
+ * of the plan); SQLite looks at every row again. ORDER BY duration DESC, start or end with a LIMIT is the index's too,
+ * where all of the WHERE is exact there.
  */
 #include "sql/spans_grouped.h"
 
@@ -30,24 +30,35 @@ static const struct {
     {C_THREAD, SQLITE_INDEX_CONSTRAINT_EQ, 't', true, 0.3},
     {C_FUNCTION, SQLITE_INDEX_CONSTRAINT_EQ, 'n', true, 0.01},
     {C_FUNCTION_ID, SQLITE_INDEX_CONSTRAINT_EQ, 'f', true, 0.01},
-    {C_START, SQLITE_INDEX_CONSTRAINT_GE, 's', false, 0.3},
-    {C_START, SQLITE_INDEX_CONSTRAINT_GT, 's', false, 0.3},
-    {C_START, SQLITE_INDEX_CONSTRAINT_LE, 'S', false, 0.3},
-    {C_START, SQLITE_INDEX_CONSTRAINT_LT, 'S', false, 0.3},
-    {C_END, SQLITE_INDEX_CONSTRAINT_GE, 'e', false, 0.3},
-    {C_END, SQLITE_INDEX_CONSTRAINT_GT, 'e', false, 0.3},
+    {C_START, SQLITE_INDEX_CONSTRAINT_GE, 's', true, 0.3},
+    {C_START, SQLITE_INDEX_CONSTRAINT_GT, 'v', true, 0.3},
+    {C_START, SQLITE_INDEX_CONSTRAINT_LE, 'S', true, 0.3},
+    {C_START, SQLITE_INDEX_CONSTRAINT_LT, 'V', true, 0.3},
+    {C_END, SQLITE_INDEX_CONSTRAINT_GE, 'e', true, 0.3},
+    {C_END, SQLITE_INDEX_CONSTRAINT_GT, 'w', true, 0.3},
     {C_DURATION, SQLITE_INDEX_CONSTRAINT_GE, 'd', true, 0.05},
-    {C_DURATION, SQLITE_INDEX_CONSTRAINT_GT, 'd', false, 0.05},
-    {C_DURATION, SQLITE_INDEX_CONSTRAINT_LE, 'D', false, 0.7},
-    {C_DURATION, SQLITE_INDEX_CONSTRAINT_LT, 'D', false, 0.7},
+    {C_DURATION, SQLITE_INDEX_CONSTRAINT_GT, 'g', true, 0.05},
+    {C_DURATION, SQLITE_INDEX_CONSTRAINT_LE, 'D', true, 0.7},
+    {C_DURATION, SQLITE_INDEX_CONSTRAINT_LT, 'G', true, 0.7},
     {C_DEPTH, SQLITE_INDEX_CONSTRAINT_EQ, 'l', true, 0.1},
-    {C_DEPTH, SQLITE_INDEX_CONSTRAINT_GE, 'm', false, 0.5},
-    {C_DEPTH, SQLITE_INDEX_CONSTRAINT_LE, 'M', false, 0.5},
+    {C_DEPTH, SQLITE_INDEX_CONSTRAINT_GE, 'm', true, 0.5},
+    {C_DEPTH, SQLITE_INDEX_CONSTRAINT_LE, 'M', true, 0.5},
     {C_FLAGS, SQLITE_INDEX_CONSTRAINT_LIKE, 'u', false, 1e-4},
 };
 enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]), LONGEST_MOST = 400000 }; /* spans, of 112 bytes */
-#define LIMIT_LETTER   'L'
-#define COUNTED_LETTER 'c' /* alone */
+#define COUNTED_LETTER 'c'                                                   /* alone */
+/* With a LIMIT, whose argument the letter has. */
+static const struct {
+  int column;
+  bool is_descending;
+  char letter;
+  enum ct_scan_order order;
+} orders[] = {
+    {C_DURATION, true, 'L', CT_SCAN_LONGEST}, {C_START, false, 'A', CT_SCAN_FIRST_BEGUN},
+    {C_START, true, 'Z', CT_SCAN_LAST_BEGUN}, {C_END, false, 'B', CT_SCAN_FIRST_ENDED},
+    {C_END, true, 'Y', CT_SCAN_LAST_ENDED},
+};
+enum { ORDERS = sizeof(orders) / sizeof(orders[0]) };
 /* The plan's number: the columns that are used, a bit each, and above these the columns of the order, if the rows are
  * to be in one that is no scan's (spans_grouped.h): a number and 1 each, the first one lowest. */
 #define KEY_SHIFT(n) (C_COUNT + 4 * (n))
@@ -62,20 +73,23 @@ struct asked_functions {
   const struct ct_sql_source *of;
 };
 
+/* Both ends are among them. */
+struct bounds {
+  int64_t from, to;
+};
+#define ANY ((struct bounds){INT64_MIN, INT64_MAX})
+
 struct spans_cursor {
   sqlite3_vtab_cursor base;
   struct ct_sql *sql;
-  struct ct_scan_filter filter; /* but for what differs from source to source */
-  int64_t start_from, start_to, end_from;
-  bool has_start_from, has_start_to, has_end_from;
-  bool has_function; /* name, or function_id when it is NULL */
+  struct ct_scan_filter filter;       /* but for what differs from source to source */
+  struct bounds start, end, duration; /* ns */
+  bool has_function;                  /* name, or function_id when it is NULL */
   char *name;
   int64_t function_id;
   int64_t thread;                     /* of the database; -1: any */
   struct ct_span_place place, parent; /* of the span, and of the one that it is in */
   bool is_empty;
-  int64_t least_ns;
-  bool has_least;
   size_t source;
   struct ct_index_scan *scan;
   size_t scan_source; /* of that one */
@@ -105,6 +119,18 @@ find_pushed(const struct sqlite3_index_constraint *constraint)
 {
   for (int i = 0; i < PUSHED; i++) {
     if (pushed[i].column == constraint->iColumn && pushed[i].op == constraint->op) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+/* One that the index has; -1: it is not in there. */
+static int
+find_order(const sqlite3_index_info *info)
+{
+  for (int i = 0; i < ORDERS && info->nOrderBy == 1; i++) {
+    if (info->aOrderBy[0].iColumn == orders[i].column && (info->aOrderBy[0].desc != 0) == orders[i].is_descending) {
       return i;
     }
   }
@@ -177,9 +203,9 @@ spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
     info->aConstraintUsage[i].argvIndex = count;
     rows *= pushed[at].share;
   }
-  bool by_duration = info->nOrderBy == 1 && info->aOrderBy[0].iColumn == C_DURATION && info->aOrderBy[0].desc;
-  if (by_duration && exact && limit >= 0 && !has_offset && is_few((struct ct_sql_table *)base, info, limit)) {
-    letters[count++] = LIMIT_LETTER;
+  int order = find_order(info);
+  if (order >= 0 && exact && limit >= 0 && !has_offset && is_few((struct ct_sql_table *)base, info, limit)) {
+    letters[count++] = orders[order].letter;
     info->aConstraintUsage[limit].argvIndex = count;
     info->orderByConsumed = 1;
     rows *= 1e-3;
@@ -240,7 +266,15 @@ forget_query(struct spans_cursor *c)
   struct ct_sql *sql = c->sql;
   struct asked_functions functions = c->functions;
   *c = (struct spans_cursor){
-      .base = base, .sql = sql, .functions = functions, .thread = -1, .filter = CT_SCAN_FILTER_ALL};
+      .base = base,
+      .sql = sql,
+      .functions = functions,
+      .thread = -1,
+      .filter = CT_SCAN_FILTER_ALL,
+      .start = ANY,
+      .end = ANY,
+      .duration = ANY,
+  };
 }
 
 static int
@@ -256,16 +290,6 @@ spans_close(sqlite3_vtab_cursor *base)
 
 /* ---- the query ---- */
 
-static void
-take_depth(struct spans_cursor *c, char letter, sqlite3_int64 depth)
-{
-  uint32_t bounded = depth < 0 ? 0 : depth > UINT32_MAX ? UINT32_MAX : (uint32_t)depth;
-  c->is_empty |= letter != 'm' && depth < 0;
-  c->is_empty |= letter == 'l' && depth > UINT32_MAX;
-  c->filter.least_depth = letter != 'M' ? bounded : c->filter.least_depth;
-  c->filter.most_depth = letter != 'm' ? bounded : c->filter.most_depth;
-}
-
 /* Of LIKE 'unfinished%', as the view open_frames has it: those are in few places. */
 static void
 take_flags(struct spans_cursor *c, sqlite3_value *value)
@@ -273,6 +297,57 @@ take_flags(struct spans_cursor *c, sqlite3_value *value)
   static const char word[] = "unfinished";
   const char *pattern = sqlite3_value_type(value) == SQLITE_TEXT ? (const char *)sqlite3_value_text(value) : NULL;
   c->filter.unfinished = pattern != NULL && strncasecmp(pattern, word, strlen(word)) == 0;
+}
+
+static void
+take_order(struct spans_cursor *c, char letter, sqlite3_int64 limit)
+{
+  for (int i = 0; i < ORDERS; i++) {
+    if (orders[i].letter == letter) {
+      c->is_empty |= limit == 0;
+      c->filter.longest = limit > 0 ? (uint64_t)limit : UINT64_MAX / 2;
+      c->filter.order = orders[i].order;
+    }
+  }
+}
+
+static void
+bound(struct spans_cursor *c, struct bounds *bounds, sqlite3_value *value, unsigned char op)
+{
+  bool is_upper = op == SQLITE_INDEX_CONSTRAINT_LE || op == SQLITE_INDEX_CONSTRAINT_LT;
+  int64_t number;
+  if (!ct_sql_bound(value, is_upper, op == SQLITE_INDEX_CONSTRAINT_GT || op == SQLITE_INDEX_CONSTRAINT_LT, &number)) {
+    c->is_empty = true;
+  } else if (is_upper) {
+    bounds->to = number < bounds->to ? number : bounds->to;
+  } else {
+    bounds->from = number > bounds->from ? number : bounds->from;
+  }
+}
+
+/* Of a bound of a column of numbers. False: it is none. */
+static bool
+take_bound(struct spans_cursor *c, char letter, sqlite3_value *value)
+{
+  struct bounds depth = {0, UINT32_MAX};
+  for (int i = 0; i < PUSHED; i++) {
+    if (pushed[i].letter != letter || pushed[i].op == SQLITE_INDEX_CONSTRAINT_EQ) {
+      continue;
+    }
+    struct bounds *bounds = pushed[i].column == C_START      ? &c->start
+                            : pushed[i].column == C_END      ? &c->end
+                            : pushed[i].column == C_DURATION ? &c->duration
+                                                             : &depth;
+    bound(c, bounds, value, pushed[i].op);
+    c->is_empty |= bounds->from > bounds->to;
+    c->filter.no_points |= bounds == &c->duration;
+    if (bounds == &depth && depth.from <= depth.to) {
+      *(letter == 'm' ? &c->filter.least_depth : &c->filter.most_depth) =
+          (uint32_t)(letter == 'm' ? depth.from : depth.to);
+    }
+    return true;
+  }
+  return false;
 }
 
 /* One argument of the plan. Values of another type than the column's match nothing. */
@@ -295,6 +370,9 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
     c->is_empty = true;
     return;
   }
+  if (take_bound(c, letter, value)) {
+    return;
+  }
   sqlite3_int64 number = sqlite3_value_int64(value);
   switch (letter) {
   case 'i':
@@ -311,38 +389,12 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
     c->has_function = true;
     c->function_id = number;
     break;
-  case 's':
-    c->has_start_from = true;
-    c->start_from = number;
-    break;
-  case 'S':
-    c->has_start_to = true;
-    c->start_to = number;
-    break;
-  case 'e':
-    c->has_end_from = true;
-    c->end_from = number;
-    break;
-  case 'd':
-    c->has_least = c->filter.no_points = true;
-    c->least_ns = type == SQLITE_FLOAT && sqlite3_value_double(value) > (double)number ? number + 1 : number;
-    break;
-  case 'D':
-    c->is_empty |= number < 0;
-    break; /* no use to the index: most spans are short */
   case 'l':
-    c->is_empty |= type != SQLITE_INTEGER;
-    take_depth(c, letter, number);
-    break;
-  case 'm':
-  case 'M':
-    take_depth(c, letter, number);
-    break;
-  case LIMIT_LETTER:
-    c->is_empty |= number == 0;
-    c->filter.longest = number > 0 ? (uint64_t)number : UINT64_MAX / 2;
+    c->is_empty |= type != SQLITE_INTEGER || number < 0 || number > UINT32_MAX;
+    c->filter.least_depth = c->filter.most_depth = (uint32_t)number;
     break;
   default:
+    take_order(c, letter, number);
     break;
   }
 }
@@ -438,41 +490,26 @@ choose_functions(struct spans_cursor *c, struct ct_sql_source *source)
   return is_there ? choose_one(c, (uint32_t)((uint64_t)c->function_id - source->function_base)) : SQLITE_OK;
 }
 
-/* A clock reading at, or just before, a time of the database. */
-static uint64_t
-tsc_of(const struct ct_sql_source *source, int64_t time)
-{
-  int64_t ns = (int64_t)source->start_ns + time;
-  uint64_t tsc = ct_trace_tsc(source->trace, ns > 0 ? (uint64_t)ns : 0);
-  return tsc > 8 ? tsc - 8 : 0;
-}
-
-/* The least duration in ticks that is shown as at least so many ns. */
-static uint64_t
-least_ticks(const struct ct_sql_source *source, int64_t ns)
-{
-  if (ns <= 0) {
-    return 0;
-  }
-  uint64_t low = 0, high = 1;
-  while (ct_trace_ticks_ns(source->trace, high) < (uint64_t)ns && high < UINT64_MAX / 4) {
-    high *= 2;
-  }
-  while (high - low > 1) {
-    uint64_t middle = low + (high - low) / 2;
-    if (ct_trace_ticks_ns(source->trace, middle) < (uint64_t)ns) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return high;
-}
-
 static bool
 is_in(const struct ct_span_place *place, const struct ct_sql_source *source)
 {
   return place->trace == source->number && place->process == source->process;
+}
+
+/* What the bounds are in the source's ticks. */
+static void
+set_bounds(const struct spans_cursor *c, const struct ct_sql_source *source, struct ct_scan_filter *filter)
+{
+  filter->start_from = c->start.from != INT64_MIN ? ct_sql_first_tsc(source, c->start.from) : 0;
+  filter->end_from = c->end.from != INT64_MIN ? ct_sql_first_tsc(source, c->end.from) : 0;
+  if (c->start.to != INT64_MAX) {
+    uint64_t after = ct_sql_first_tsc(source, c->start.to + 1);
+    filter->start_to = after - (after != 0);
+    filter->start_from = after != 0 ? filter->start_from : UINT64_MAX; /* none */
+  }
+  filter->least_ticks = ct_sql_least_ticks(source, c->duration.from);
+  filter->most_ticks =
+      c->duration.to != INT64_MAX ? ct_sql_least_ticks(source, c->duration.to + 1) - 1 : filter->most_ticks;
 }
 
 /* Begins the scan of a source; *begun: there is something to look for in it. */
@@ -512,10 +549,7 @@ begin_source(struct spans_cursor *c, bool *begun)
     }
   }
   filter.threads = source->threads;
-  filter.start_from = c->has_start_from ? tsc_of(source, c->start_from) : 0;
-  filter.start_to = c->has_start_to ? tsc_of(source, c->start_to) + 32 : UINT64_MAX;
-  filter.end_from = c->has_end_from ? tsc_of(source, c->end_from) : 0;
-  filter.least_ticks = c->has_least ? least_ticks(source, c->least_ns) : 0;
+  set_bounds(c, source, &filter);
   struct ct_index *index = ct_sql_index(c->sql, source);
   if (c->sql->cache == NULL && (filter.has_id || filter.has_parent)) {
     c->sql->cache = ct_scan_cache_create(0); /* without it, it is only slower */
@@ -563,17 +597,32 @@ advance(struct spans_cursor *c)
 struct found {
   struct ct_span span;
   uint32_t source;
-  uint64_t ns; /* and one more; 0 of a point */
+  uint64_t key; /* the greater, the earlier it comes */
 };
 
 static int
 compare_found(const void *a, const void *b)
 {
   const struct found *x = a, *y = b;
-  return (x->ns < y->ns) - (x->ns > y->ns);
+  return (x->key < y->key) - (x->key > y->key);
 }
 
-/* The longest of several sources: those of each, together. */
+/* In ns, as rows have them, since ticks of several sources are not the same. */
+static uint64_t
+found_key(const struct spans_cursor *c, const struct ct_sql_source *source)
+{
+  const struct ct_span *span = c->span;
+  enum ct_scan_order order = c->filter.order;
+  if (order == CT_SCAN_LONGEST) {
+    return span->end == CT_SPAN_POINT ? 0 : ct_trace_ticks_ns(source->trace, span->duration_ticks) + 1;
+  }
+  bool by_begin = order == CT_SCAN_FIRST_BEGUN || order == CT_SCAN_LAST_BEGUN;
+  bool is_last_first = order == CT_SCAN_LAST_BEGUN || order == CT_SCAN_LAST_ENDED;
+  uint64_t time = (uint64_t)ct_sql_time(source, by_begin ? span->enter_tsc : span->end_tsc) ^ UINT64_C(1) << 63;
+  return is_last_first ? time : ~time;
+}
+
+/* The first ones of several sources: those of each, together. */
 static int
 merge_sources(struct spans_cursor *c)
 {
@@ -590,9 +639,8 @@ merge_sources(struct spans_cursor *c)
       }
       list = more;
     }
-    const struct ct_trace *trace = c->sql->sources[c->source].trace;
-    uint64_t ns = ct_trace_ticks_ns(trace, c->span->duration_ticks);
-    list[count++] = (struct found){*c->span, (uint32_t)c->source, c->span->end == CT_SPAN_POINT ? 0 : ns + 1};
+    uint64_t key = found_key(c, &c->sql->sources[c->source]);
+    list[count++] = (struct found){*c->span, (uint32_t)c->source, key};
   }
   if (count != 0) {
     qsort(list, count, sizeof(*list), compare_found);

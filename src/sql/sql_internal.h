@@ -19,6 +19,8 @@ struct ct_sql_bucket {
   unsigned number;
 };
 
+struct ct_sql_tally; /* span_sums.c */
+
 struct ct_sql_block {
   uint32_t thread;
   struct ct_block_info info;
@@ -49,7 +51,8 @@ struct ct_sql_source {
   struct ct_sql_block *blocks;
   size_t block_count;
   bool has_blocks;
-  bool has_captures; /* captures was looked for */
+  struct ct_sql_tally *function_tallies, *thread_tallies; /* span_sums.c; NULL: not needed yet */
+  bool has_captures;                                      /* captures was looked for */
   struct ct_captures captures;
   bool has_itraced; /* likewise */
   struct ct_itraced itraced;
@@ -157,6 +160,13 @@ ct_sql_counting_next(struct ct_sql_counting *counting)
     counting->before = 0;
   }
 }
+
+/* spans_bounds.c: the least whole number that fulfils a bound, or the greatest one. False: none does. */
+bool ct_sql_bound(sqlite3_value *value, bool is_upper, bool is_strict, int64_t *bound);
+/* The first clock reading that is shown as that time or a later one; UINT64_MAX: there is none. */
+uint64_t ct_sql_first_tsc(const struct ct_sql_source *source, int64_t time);
+/* The least duration that is shown as at least so many ns. */
+uint64_t ct_sql_least_ticks(const struct ct_sql_source *source, int64_t ns);
 
 /* spans.c, events.c: what is read out of blocks. */
 int ct_sql_spans_register(struct ct_sql *sql);
