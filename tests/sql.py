@@ -23,14 +23,10 @@ from filters import OWN, THROWS
 from fixture import FIXTURES
 from harness import NO_LOADER, Running, Skip, case, expect, main, need, need_root, wait_for
 from processes import state_of
+from sqlqueries import ANSWERED, COLUMNS, COUNTED, query
 
 QUERIES = 200
 HEADER_BYTES = 128  # of a block
-COLUMNS = ("id", "parent_id", "thread", "tid", "process", "function", "module", "start", "duration", "depth", "stack")
-# Of these the index's statistics tell how many rows there are.
-COUNTED = ("SELECT function, count(*) AS n FROM spans GROUP BY function ORDER BY function", "SELECT count(*) AS n FROM spans",
-           "SELECT DISTINCT function FROM spans ORDER BY function LIMIT 50", "SELECT function, module, count(*) AS n FROM spans GROUP BY "
-           "function, module ORDER BY 1, 2")
 HIDDEN = ("function_id",)  # of these only WHERE is asked: replay does not tell functions of one name apart
 LOOP = r"""
 #include <stdio.h>
@@ -108,32 +104,6 @@ def number_rows(scene, rows, traces):
         row.update(thread=threads[row["tid"]], function_id=functions[row["function"], row["module"]])
 
 
-def condition(lots, rows):
-    row = lots.choice(rows)
-    duration = row["duration"] or 0
-    quoted, function_id = row["function"].replace("'", "''"), -1 if row["function_id"] is None else row["function_id"]
-    return lots.choice([
-        f"id = {row['id']}", f"parent_id = {row['parent_id'] or row['id']}", f"function = '{quoted}'", f"depth = {row['depth']}",
-        f"start >= {row['start']} AND start <= {row['start'] + lots.choice([0, 1000, 10**6])}", f"start > {row['start']}",
-        f"start < {row['start']}", f"duration >= {duration}", f"duration > {duration}", f"duration < {duration}",
-        f"duration BETWEEN {duration // 2} AND {duration * 2}", f"depth >= {row['depth']}", f"depth <= {row['depth']}",
-        f"thread = {row['thread']}", f"function_id = {function_id}", f"thread = {row['thread']} AND function_id = {function_id}",
-        f"tid = {row['tid']}", f"module = '{row['module']}'", "parent_id IS NULL", "duration IS NOT NULL"])
-
-
-def query(lots, rows):
-    where = " AND ".join(condition(lots, rows) for _ in range(lots.choice([1, 1, 2, 2, 3])))
-    shape = lots.choice(["rows", "rows", "longest", "groups", "sums"])
-    if shape == "rows":
-        return f"SELECT {', '.join(COLUMNS)} FROM spans WHERE {where} ORDER BY id LIMIT 200"
-    if shape == "longest":
-        return f"SELECT duration FROM spans WHERE {where} ORDER BY duration DESC LIMIT {lots.randint(1, 30)}"
-    if shape == "groups":
-        keys = lots.choice(["function", "module, function"])
-        return f"SELECT {keys}, count(*) AS n, sum(duration) AS s FROM spans WHERE {where} GROUP BY {keys} ORDER BY {keys}"
-    return f"SELECT count(*) AS n, min(start) AS a, max(duration) AS b FROM spans WHERE {where}"
-
-
 def number(value):
     return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
 
@@ -143,7 +113,7 @@ def compare(scene, rows, traces=(), queries=None):
     number_rows(scene, rows, traces or [scene.trace])
     queries = queries or scene.rounds(QUERIES // 2, QUERIES)
     lots, db = random.Random(seed), database(rows)
-    texts = [query(lots, rows) for _ in range(queries)] + list(COUNTED)
+    texts = [query(lots, rows) for _ in range(queries)] + list(COUNTED + ANSWERED)
     out = scene.run(scene.contrail, "sql", "--json", *(traces or [scene.trace]), ";\n".join(texts))
     answers, decoder, at = [], json.JSONDecoder(), 0
     while at < len(out.rstrip()):
@@ -293,6 +263,27 @@ def last(scene):
 @case(some=("stretch", 1))
 def bounded(scene):
     return stretch(scene, "--max-size", "1M")
+
+
+@case
+def answered(scene):
+    """Whatever sums and extremes ask of spans is answered by the index, and what is none of these is asked of spans."""
+    scene.own(OWN)
+    for text in ANSWERED:
+        plan = [row["detail"] for row in scene.sql("EXPLAIN QUERY PLAN " + text)]
+        read = [line for line in plan if "SCAN spans" in line]
+        expect(all(line[-1] in "LAZBY" for line in read) and (read or "_sums VIRTUAL" in str(plan)), f"{text}: {plan}")
+    for text in ("SELECT count(*), sum(start) FROM spans", "SELECT function, count(*) FROM spans", "SELECT count(*) FROM spans WHERE depth > 1",
+                 "SELECT count(DISTINCT function) FROM spans", "SELECT count(*) FROM spans, functions", "SELECT count(*) FROM spans s",
+                 "SELECT module, count(*) FROM spans GROUP BY function", "SELECT count(*) FROM spans -- all of them",
+                 "SELECT count(*) AS calls FROM spans GROUP BY function HAVING calls > 1", "SELECT max(start) FROM spans WHERE tid = 1",
+                 "SELECT max(start) FROM spans WHERE start > 1 OR start < 5", "SELECT sum(duration + 1) FROM spans",
+                 "SELECT count(*) OVER () FROM spans", "SELECT max(start, 1) FROM spans"):
+        plan = [row["detail"] for row in scene.sql("EXPLAIN QUERY PLAN " + text)]
+        expect("_sums" not in str(plan) and any(" VIRTUAL TABLE INDEX" in line and line[-1] not in "AZBY" for line in plan), f"{text}: {plan}")
+    out = scene.run(scene.contrail, "sql", "--csv", scene.trace, "SELECT count( * ), 'a;b' FROM spans ; SELECT \"function\", COUNT(*) c "
+                    "FROM spans GROUP BY 1 LIMIT 1")
+    expect(out.startswith("count( * ),'a;b'"), out)
 
 
 @case

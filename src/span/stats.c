@@ -178,14 +178,6 @@ add_other(struct ct_stats *stats, struct ct_fn_stats *fn, const struct ct_span *
   }
 }
 
-/* Its duration is known from its begin to its end. */
-static inline bool
-is_timed(const struct ct_span *span)
-{
-  return !span->uncertain &&
-         (span->end < CT_SPAN_SWITCHED || span->end == CT_SPAN_EXITED || span->end == CT_SPAN_KILLED);
-}
-
 static int
 add_self(struct ct_stats *stats, const struct ct_span *span)
 {
@@ -225,7 +217,7 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
     if (CT_UNLIKELY(span->fresh_off_ticks != 0)) {
       stats->off[fn - stats->fns] += span->fresh_off_ticks;
     }
-    if (CT_UNLIKELY(!is_timed(span))) {
+    if (CT_UNLIKELY(!ct_span_is_timed(span))) {
       add_other(stats, fn, span);
       continue;
     }

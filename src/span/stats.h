@@ -60,6 +60,14 @@ ct_span_is_left(enum ct_span_end end)
   return end >= CT_SPAN_TAIL && end < CT_SPAN_ORPHAN;
 }
 
+/* Its duration is known from its begin to its end. */
+static inline bool
+ct_span_is_timed(const struct ct_span *span)
+{
+  return !span->uncertain &&
+         (span->end < CT_SPAN_SWITCHED || span->end == CT_SPAN_EXITED || span->end == CT_SPAN_KILLED);
+}
+
 int ct_stats_init(struct ct_stats *stats, uint32_t fn_count); /* 0 or CT_ENOMEM */
 void ct_stats_destroy(struct ct_stats *stats);                /* accepts a zeroed or destroyed one */
 void ct_stats_clear(struct ct_stats *stats);

@@ -3,20 +3,12 @@
  * Rows of spans of which nothing is asked but their function: the statistics of the index say how many there are of
  * each. So no block is read for them, and they come in the order of the names, which SQLite then need not sort.
  */
-#include "sql/sql_internal.h"
+#include "sql/span_sums.h"
 
 #include "base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Of a function that ended in the trace, or was open at its end: a row each in a scan. */
-static uint64_t
-rows_of(const struct ct_stats *stats, uint32_t id)
-{
-  const struct ct_fn_stats *fn = &stats->fns[id];
-  return ct_fn_stats_spans(fn) - stats->passed_over[id] - stats->counted[id];
-}
 
 static const char *
 text_of(const struct ct_sql_counted *counted, bool module)
@@ -63,7 +55,7 @@ add_source(struct ct_sql_counting *counting, struct ct_sql *sql, struct ct_sql_s
   }
   counting->list = list;
   for (uint32_t i = 0; i < stats->touched_count; i++) {
-    uint64_t rows = rows_of(stats, stats->touched[i]);
+    uint64_t rows = ct_sql_rows_of(stats, stats->touched[i]);
     if (rows != 0) {
       list[counting->count++] = (struct ct_sql_counted){source, rows, stats->touched[i]};
     }

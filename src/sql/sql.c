@@ -3,6 +3,7 @@
  * A database of traces: SQLite in memory, with nothing in it but tables that are read out of the traces and views of
  * these. Whoever asks may only read: an authorizer refuses all that writes, opens files or loads code.
  */
+#include "sql/span_sums.h"
 #include "sql/sql_internal.h"
 #include "sql/sql_steps.h"
 
@@ -470,6 +471,8 @@ ct_sql_close(struct ct_sql *sql)
     free(source->threads);
     free(source->blocks);
     free(source->function_ids);
+    free(source->function_tallies);
+    free(source->thread_tallies);
     free(source->buckets);
   }
   json_decref(sql->warnings);
@@ -495,13 +498,25 @@ has_statement(struct ct_sql *sql, const char *text)
   return found;
 }
 
+/* The first statement of the text, or what answers it sooner; *rest is behind it. An SQLite result code. */
+static int
+prepare(struct ct_sql *sql, const char *text, sqlite3_stmt **statement, const char **rest)
+{
+  size_t length = 0;
+  char *answer = ct_sql_answer(sql, text, &length);
+  int code = answer != NULL ? sqlite3_prepare_v2(sql->db, answer, -1, statement, NULL) : SQLITE_ERROR;
+  sqlite3_free(answer);
+  *rest = text + length;
+  return code == SQLITE_OK ? code : sqlite3_prepare_v2(sql->db, text, -1, statement, rest);
+}
+
 static int
 run_all(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *result, struct ct_diag *diag)
 {
   while (*text != '\0') {
     sqlite3_stmt *statement;
     const char *rest;
-    if (sqlite3_prepare_v2(sql->db, text, -1, &statement, &rest) != SQLITE_OK) {
+    if (prepare(sql, text, &statement, &rest) != SQLITE_OK) {
       return ct_fail(diag, CT_EINVAL, "%s", sqlite3_errmsg(sql->db));
     }
     int code = 0;

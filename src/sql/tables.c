@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The tables whose rows are numbered: functions, threads, processes, modules, edges, histogram, blocks, windows,
  * output, crash. Their first column is the number. */
+#include "sql/span_sums.h"
 #include "sql/sql_internal.h"
 
 #include "base/json.h"
@@ -601,5 +602,12 @@ const struct ct_sql_rows ct_sql_rows_tables[] = {
      "id INTEGER, thread INTEGER, tid INTEGER, process INTEGER, function TEXT, function_id INTEGER, start INTEGER, "
      "first_step INTEGER, steps INTEGER, outcome TEXT",
      ct_sql_count_itraced, ct_sql_column_itraced, ct_sql_has_itraced},
+    {"function_sums",
+     "id INTEGER, function TEXT, function_id INTEGER, module TEXT, process INTEGER, " CT_SQL_SUM_COLUMNS,
+     ct_sql_count_function_sums, ct_sql_column_function_sums, ct_sql_has_function_sums},
+    {"thread_sums",
+     "id INTEGER, thread INTEGER, tid INTEGER, process INTEGER, " CT_SQL_SUM_COLUMNS
+     ", of_least_depth INTEGER, of_most_depth INTEGER",
+     ct_sql_count_thread_sums, ct_sql_column_thread_sums, ct_sql_has_thread_sums},
     {0},
 };
