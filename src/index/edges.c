@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Who called whom: a hash table of pairs of functions with open addressing. */
+/* Who called whom: a hash table of pairs of functions with open addressing (base/hash_key.h: they are a trace's). */
 #include "index/index_internal.h"
 
+#include "base/hash_key.h"
 #include "trace/format.h"
 
 #include <stdlib.h>
@@ -11,8 +12,7 @@ enum { FIRST_CAPACITY = 1024 };
 static size_t
 slot_of(const struct ct_edge_table *table, uint32_t caller, uint32_t fn)
 {
-  uint64_t hash = ((uint64_t)caller << 32 | fn) * UINT64_C(0x9E3779B97F4A7C15);
-  size_t at = (size_t)(hash >> 20) & (table->capacity - 1);
+  size_t at = (size_t)ct_hash(table->hash_key, (uint64_t)caller << 32 | fn) & (table->capacity - 1);
   while (table->slots[at].calls != 0 && (table->slots[at].caller != caller || table->slots[at].fn != fn)) {
     at = (at + 1) & (table->capacity - 1);
   }
@@ -22,7 +22,8 @@ slot_of(const struct ct_edge_table *table, uint32_t caller, uint32_t fn)
 static int
 grow(struct ct_edge_table *table)
 {
-  struct ct_edge_table larger = {.capacity = table->capacity == 0 ? FIRST_CAPACITY : table->capacity * 2};
+  struct ct_edge_table larger = {.capacity = table->capacity == 0 ? FIRST_CAPACITY : table->capacity * 2,
+                                 .hash_key = ct_hash_key()};
   larger.slots = calloc(larger.capacity, sizeof(*larger.slots));
   if (larger.slots == NULL) {
     return CT_ENOMEM;

@@ -123,6 +123,7 @@ struct ct_index_thread {
 struct ct_edge_table {
   struct ct_index_edge *slots; /* open addressing; calls 0: free */
   size_t capacity, count;      /* a power of two */
+  uint64_t hash_key;           /* base/hash_key.h */
 };
 
 struct ct_index {

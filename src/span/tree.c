@@ -22,6 +22,7 @@ set_slots(struct ct_span_tree *tree, uint32_t nodes)
   free(tree->slots);
   tree->slots = slots;
   tree->slot_mask = count - 1;
+  tree->hash_key = ct_hash_key();
   return 0;
 }
 

@@ -17,6 +17,7 @@
 #include <contrail/span.h>
 
 #include "base/branch.h"
+#include "base/hash_key.h"
 
 enum { CT_TREE_NONE = 0, CT_TREE_OWN = 1, CT_TREE_OTHERS = 2, CT_TREE_COUNTED = 3, CT_TREE_FIRST = 4 };
 
@@ -41,6 +42,7 @@ struct ct_span_tree {
   uint32_t count, capacity, limit;
   struct ct_tree_slot *slots; /* a power of two; NULL: nodes are not looked for */
   uint32_t slot_mask;
+  uint64_t hash_key;  /* base/hash_key.h */
   bool is_broken;     /* there were more of them, or memory was exhausted */
   uint64_t gap_ticks; /* in which events were lost */
 };
@@ -58,7 +60,7 @@ uint32_t ct_span_tree_find(struct ct_span_tree *tree, uint32_t parent, uint32_t 
 static inline uint32_t
 ct_span_tree_slot(const struct ct_span_tree *tree, uint64_t key)
 {
-  return (uint32_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 40) & tree->slot_mask;
+  return (uint32_t)ct_hash(tree->hash_key, key) & tree->slot_mask;
 }
 
 /* The node of a call of fn below that one, made where there is none; CT_TREE_NONE: the tree is broken. */

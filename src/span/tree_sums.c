@@ -4,6 +4,7 @@
 
 #include "base/crc32c.h"
 #include "base/demangle.h"
+#include "base/hash_key.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +18,13 @@ struct numbering {
   char **texts;
   uint32_t *buckets; /* number, 0: free */
   uint32_t count, capacity;
+  uint64_t hash_key; /* base/hash_key.h */
 };
 
 static uint32_t *
 find_text(const struct numbering *numbering, const char *text)
 {
-  uint64_t hash = UINT64_C(0xCBF29CE484222325);
+  uint64_t hash = numbering->hash_key;
   for (const char *p = text; *p != '\0'; p++) {
     hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001B3);
   }
@@ -48,6 +50,7 @@ number_of_text(struct numbering *numbering, const char *text, uint32_t *number)
     free(numbering->buckets);
     numbering->buckets = buckets;
     numbering->capacity = capacity;
+    numbering->hash_key = ct_hash_key();
     for (uint32_t i = 0; i < numbering->count; i++) {
       *find_text(numbering, texts[i]) = i + 1;
     }
@@ -141,8 +144,8 @@ ct_tree_groupings_destroy(struct ct_tree_groupings *groupings)
 static uint32_t *
 find_edge(const struct ct_tree_sums *sums, uint32_t caller, uint32_t fn)
 {
-  uint64_t hash = ((uint64_t)caller << 32 | fn) * UINT64_C(0x9E3779B97F4A7C15);
-  uint32_t mask = sums->edge_capacity * 2 - 1, at = (uint32_t)(hash >> 32) & mask;
+  uint32_t mask = sums->edge_capacity * 2 - 1;
+  uint32_t at = (uint32_t)ct_hash(sums->hash_key, (uint64_t)caller << 32 | fn) & mask;
   for (; sums->buckets[at] != 0; at = (at + 1) & mask) {
     const struct ct_tree_edge *edge = &sums->edges[sums->buckets[at] - 1];
     if (edge->caller == caller && edge->fn == fn) {
@@ -166,6 +169,7 @@ grow_edges(struct ct_tree_sums *sums)
   free(sums->buckets);
   sums->buckets = buckets;
   sums->edge_capacity = capacity;
+  sums->hash_key = ct_hash_key();
   for (uint32_t i = 0; i < sums->edge_count; i++) {
     *find_edge(sums, edges[i].caller, edges[i].fn) = i + 1;
   }

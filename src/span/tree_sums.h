@@ -56,6 +56,7 @@ struct ct_tree_sums {
   struct ct_tree_edge *edges; /* in the order in which they were first met */
   uint32_t edge_count, edge_capacity;
   uint32_t *buckets; /* position + 1, 0: free; a power of two, edge_capacity * 2 */
+  uint64_t hash_key; /* base/hash_key.h */
   struct ct_tree_group *groups[CT_TREE_GROUPINGS];
   uint32_t group_count[CT_TREE_GROUPINGS];
   uint32_t *group_at[CT_TREE_ALL]; /* while it is made, by number of the group: position + 1 */

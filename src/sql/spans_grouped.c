@@ -3,6 +3,7 @@
 #include "sql/spans_grouped.h"
 
 #include "base/branch.h"
+#include "base/hash_key.h"
 #include "base/test_point.h"
 #include "trace/format.h"
 
@@ -83,6 +84,7 @@ struct ct_sql_grouping {
   uint32_t **numbers; /* of each source, NULL: none yet: the number of each function's group and 1; 0: it has none */
   uint32_t *unknown;  /* the first one of each chain likewise, as ids that the trace does not have are hashed */
   uint32_t unknown_count, chains;
+  uint64_t hash_key; /* base/hash_key.h */
   uint32_t *order;   /* of the groups */
   uint32_t at;       /* in that: the group that is given */
   bool is_streaming; /* that one */
@@ -272,8 +274,7 @@ functions_of(const struct ct_sql_grouping *g, uint32_t source)
 static uint32_t *
 chain_of(const struct ct_sql_grouping *g, uint32_t source, uint32_t fn)
 {
-  uint64_t hash = ((uint64_t)source << 32 | fn) * UINT64_C(0x9E3779B97F4A7C15);
-  return &g->unknown[(hash >> 32) & (g->chains - 1)];
+  return &g->unknown[ct_hash(g->hash_key, (uint64_t)source << 32 | fn) & (g->chains - 1)];
 }
 
 /* Twice as many chains, for there are as many groups as chains. */
@@ -453,6 +454,7 @@ ct_sql_grouping_begin(struct ct_sql *sql, const struct ct_sql_span_stream *strea
     return NULL;
   }
   g->sql = sql;
+  g->hash_key = ct_hash_key();
   g->stream = *stream;
   g->room = ct_test_number("CONTRAIL_TEST_SQL_GROUPED", ROOM_BYTES);
   memcpy(g->keys, keys, (size_t)count * sizeof(*keys));

@@ -3,6 +3,7 @@
 #include "views/edges.h"
 
 #include "base/branch.h"
+#include "base/hash_key.h"
 #include "span/stacks.h"
 
 #include <stdlib.h>
@@ -10,17 +11,11 @@
 
 enum { FIRST_EDGES = 1024, NONE = 0 };
 
-static size_t
-hash_of(uint32_t function, int32_t other)
-{
-  uint64_t key = (uint64_t)function << 32 | (uint32_t)other;
-  return (size_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 24);
-}
-
 static uint32_t *
 find(const struct ct_edges *edges, uint32_t function, int32_t other)
 {
-  size_t at = hash_of(function, other) & (edges->bucket_count - 1);
+  uint64_t key = (uint64_t)function << 32 | (uint32_t)other;
+  size_t at = (size_t)ct_hash(edges->hash_key, key) & (edges->bucket_count - 1);
   for (; edges->buckets[at] != NONE; at = (at + 1) & (edges->bucket_count - 1)) {
     const struct ct_edge *edge = &edges->edges[edges->buckets[at] - 1];
     if (edge->function == function && edge->other == other) {
@@ -46,6 +41,7 @@ grow(struct ct_edges *edges)
   free(edges->buckets);
   edges->buckets = buckets;
   edges->bucket_count = capacity * 2;
+  edges->hash_key = ct_hash_key();
   edges->capacity = capacity;
   for (size_t i = 0; i < edges->count; i++) {
     *find(edges, edges->edges[i].function, edges->edges[i].other) = (uint32_t)i + 1;

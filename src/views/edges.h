@@ -45,6 +45,7 @@ struct ct_edges {
   size_t count, capacity;
   uint32_t *buckets; /* position + 1, 0: free */
   size_t bucket_count;
+  uint64_t hash_key;              /* base/hash_key.h */
   struct ct_edge_sums *functions; /* as names; of the selected ones: all their calls */
   uint32_t *open;                 /* as names: of a part: frames on the thread's stacks */
   size_t function_capacity;

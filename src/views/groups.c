@@ -3,6 +3,7 @@
 #include "views/groups.h"
 
 #include "base/branch.h"
+#include "base/hash_key.h"
 #include "base/demangle.h"
 #include "span/stacks.h"
 
@@ -18,7 +19,7 @@ enum { FIRST_GROUPS = 256 };
 static size_t
 hash_of(const char *key)
 {
-  uint64_t hash = UINT64_C(0xCBF29CE484222325);
+  uint64_t hash = ct_hash_key();
   for (const char *p = key; *p != '\0'; p++) {
     hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001B3);
   }
