@@ -19,6 +19,7 @@
 
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "base/pages.h"
 
 #include <fcntl.h>
 #include <stddef.h>
@@ -207,7 +208,7 @@ load_frames(const struct ct_index *index, struct ct_index_part *part, const stru
   struct file_frame *frames = malloc(table + 1);
   part->frames = calloc(count + 1, sizeof(*part->frames));
   part->is_read = calloc(count + 1, sizeof(*part->is_read));
-  part->blob = malloc(record->blob_bytes + 1);
+  part->blob = ct_pages_alloc(record->blob_bytes + 1);
   part->blob_capacity = part->blob != NULL ? record->blob_bytes + 1 : 0;
   int code = CT_ENOMEM;
   if (frames == NULL || part->frames == NULL || part->is_read == NULL || part->blob == NULL) {
