@@ -63,7 +63,7 @@ enum {
   PACKED_MOST = 4 << 20, /* bytes of granules: of a thread that has more they are not packed, to be read sooner */
   PACKS_TO = 1024,       /* and not to less than this part, or they are not of a granule */
 };
-enum { WHOLE = 1, DAMAGED = 2, TREE_IS_SUMS = 4, ZSTD_LEVEL = 3, SUMS_MOST = 1 << 30 };
+enum { WHOLE = 1, DAMAGED = 2, TREE_IS_SUMS = 4, ZSTD_LEVEL = 9, SUMS_MOST = 1 << 30 };
 struct file_thread {
   uint32_t index; /* N of thread_N */
   uint32_t flags;
