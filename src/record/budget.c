@@ -13,6 +13,7 @@
 #define SPENT_OWN_NS_LEAST 1e7 /* of the last two seconds or so */
 
 static const char *const seen_names[CT_SEEN_LEVELS] = {"full", "sampled", "counted", "out"};
+static const char *const because_names[CT_BUDGET_BECAUSE_COUNT] = {"limit", "exchange", "room", "look"};
 
 static bool
 has_budget(const struct ct_session *session)
@@ -147,6 +148,18 @@ patches_json(const struct session_budget *budget)
   return json;
 }
 
+static json_t *
+step_json(const struct budget_step *step)
+{
+  json_t *json = json_pack("{s:I, s:I, s:s, s:s, s:s, s:I}", "ns", (json_int_t)step->ns, "function",
+                           (json_int_t)step->fn, "from", seen_names[step->from], "to", seen_names[step->to], "because",
+                           because_names[step->because], "rate", (json_int_t)step->rate);
+  if (json != NULL && step->own_ns > 0) {
+    json_object_set_new(json, "own_ns", json_integer((json_int_t)(step->own_ns + 0.5)));
+  }
+  return json;
+}
+
 json_t *
 session_budget_json(struct ct_session *session, bool complete)
 {
@@ -163,10 +176,7 @@ session_budget_json(struct ct_session *session, bool complete)
   }
   uint64_t count = budget != NULL ? budget->steps : 0, most = complete ? BUDGET_STEPS_KEPT : STEPS_MEANWHILE;
   for (uint64_t n = count > most ? count - most : 0; n < count; n++) {
-    const struct budget_step *step = &budget->kept[n % BUDGET_STEPS_KEPT];
-    json_array_append_new(steps,
-                          json_pack("{s:I, s:I, s:s, s:s}", "ns", (json_int_t)step->ns, "function",
-                                    (json_int_t)step->fn, "from", seen_names[step->from], "to", seen_names[step->to]));
+    json_array_append_new(steps, step_json(&budget->kept[n % BUDGET_STEPS_KEPT]));
   }
   json_t *json = ct_budget_json(&sums);
   json_object_set_new(json, "cost_factor", json_real(budget != NULL ? ct_budget_factor(&budget->factor) : 1));

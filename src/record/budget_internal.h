@@ -21,8 +21,9 @@ struct budget_gate {
 
 struct budget_step {
   uint64_t ns;
+  double rate, own_ns; /* what was known of the function then: as in ct_budget_function */
   uint32_t fn;
-  uint8_t from, to;
+  uint8_t from, to, because;
 };
 
 struct session_budget {

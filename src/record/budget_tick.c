@@ -381,7 +381,13 @@ take_step(struct session_budget *budget, struct ct_budget_function *function, ui
 {
   uint32_t fn = (uint32_t)(function - budget->functions);
   if (budget->has_decided || function->wanted > function->seen) { /* the begin of all others is none */
-    budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = (struct budget_step){now, fn, function->seen, function->wanted};
+    budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = (struct budget_step){.ns = now,
+                                                                             .rate = function->rate,
+                                                                             .own_ns = function->own_ns,
+                                                                             .fn = fn,
+                                                                             .from = function->seen,
+                                                                             .to = function->wanted,
+                                                                             .because = function->because};
     function->since_ns = now;
   }
   budget->was_out[fn] |= function->wanted == CT_SEEN_OUT;
