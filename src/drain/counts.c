@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE          CT_DRAIN_COUNTING_RUN /* counters that are compared at once */
-#define TAKE_NS        (100 * 1000 * 1000)
-#define WHOLE_NS       (1000 * 1000 * 1000)
-#define OWN_DEPTH      256
-#define OWN_TICKS_MOST (1ull << 18) /* of a piece of a call: what takes longer has waited, or it is the clock */
-#define TAKE_SHARE     20           /* with many threads a reading takes long: not more than this part of the time */
+#define PIECE            CT_DRAIN_COUNTING_RUN /* counters that are compared at once */
+#define TAKE_NS          (100 * 1000 * 1000)
+#define WHOLE_NS         (1000 * 1000 * 1000)
+#define OWN_DEPTH        256
+#define OWN_TICKS_MOST   (1ull << 18) /* of a piece of a call: what takes longer has waited, or it is the clock */
+#define OWN_SPREAD_MOST  16u
+#define OWN_SPREAD_CALLS 8u
+#define TAKE_SHARE       20 /* with many threads a reading takes long: not more than this part of the time */
 
 void
 drain_counts_begin(struct ct_drain *drain, const uint8_t *counters)
@@ -218,6 +220,25 @@ piece(uint64_t last_tsc, uint64_t tsc)
   return tsc < last_tsc ? 0 : tsc - last_tsc < OWN_TICKS_MOST ? tsc - last_tsc : OWN_TICKS_MOST;
 }
 
+/* A call of which enter and return are here. One that is OWN_SPREAD_MOST times as long as the others was interrupted,
+ * or might as well have been, and counts as that long. */
+static inline void
+add_whole(struct ct_drain_own *own, uint64_t ticks)
+{
+  uint64_t calls = atomic_load_explicit(&own->whole, memory_order_relaxed);
+  uint64_t sum = atomic_load_explicit(&own->whole_ticks, memory_order_relaxed);
+  uint64_t most = calls < OWN_SPREAD_CALLS ? OWN_TICKS_MOST : OWN_SPREAD_MOST * (sum / calls + 1);
+  ticks = ticks < most ? ticks : most;
+  add_own(&own->whole, 1);
+  add_own(&own->whole_ticks, ticks);
+  add_own(&own->squares, ticks * ticks);
+}
+
+struct own_frame {
+  uint32_t fn;
+  uint64_t ticks; /* of its own, so far */
+};
+
 /*
  * Which function is running is known from its enter on, as long as the calls of these events fit together; before that,
  * from a return, what came right before it. So of what was entered before it is a lower bound.
@@ -226,7 +247,8 @@ static void
 measure_own(struct ct_drain_own *own, const struct ct_ring_event *events, size_t count)
 {
   uint64_t last_tsc = UINT64_MAX;
-  uint32_t running[OWN_DEPTH], depth = 0;
+  struct own_frame running[OWN_DEPTH];
+  uint32_t depth = 0;
   for (size_t i = 0; i < count; i++) {
     uint32_t word = (uint32_t)__atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
     uint64_t tsc = __atomic_load_n(&events[i].tsc, __ATOMIC_RELAXED);
@@ -238,17 +260,26 @@ measure_own(struct ct_drain_own *own, const struct ct_ring_event *events, size_t
       last_tsc = is_apart ? last_tsc : UINT64_MAX;
       continue;
     }
-    uint32_t whose = depth != 0 ? running[depth - 1] : kind == CT_KIND_RETURN ? fn : UINT32_MAX;
+    struct own_frame *frame = depth != 0 ? &running[depth - 1] : NULL;
+    uint32_t whose = frame != NULL ? frame->fn : kind == CT_KIND_RETURN ? fn : UINT32_MAX;
     if (whose < CT_DRAIN_TALLIES) {
-      add_own(&own[whose].ticks, piece(last_tsc, tsc));
+      uint64_t ticks = piece(last_tsc, tsc);
+      add_own(&own[whose].ticks, ticks);
+      if (frame != NULL) {
+        frame->ticks += ticks;
+      }
     }
     last_tsc = tsc;
-    if (kind != CT_KIND_ENTER && depth != 0) {
-      depth = kind == CT_KIND_TAIL || whose == fn ? depth - 1 : 0;
+    if (kind != CT_KIND_ENTER && frame != NULL) {
+      bool is_its = kind == CT_KIND_TAIL || whose == fn;
+      if (is_its && whose < CT_DRAIN_TALLIES) {
+        add_whole(&own[whose], frame->ticks);
+      }
+      depth = is_its ? depth - 1 : 0;
     }
     if (kind != CT_KIND_RETURN) {
       depth = depth < OWN_DEPTH ? depth : 0;
-      running[depth++] = fn;
+      running[depth++] = (struct own_frame){.fn = fn};
       if (fn < CT_DRAIN_TALLIES) {
         add_own(&own[fn].calls, 1);
       }

@@ -70,9 +70,11 @@ enum ct_hook_event {
 struct ct_drain_tally {
   _Atomic uint64_t recorded, counted;
 };
-/* While ct_drain_measure_own says so: calls, and what of their time was certainly the function's own, in ticks. */
+/* While ct_drain_measure_own says so: calls, and what of their time was certainly the function's own, in ticks. Of
+ * calls that were seen whole: how many, the sum of their own times, and of the squares of these. */
 struct ct_drain_own {
   _Atomic uint64_t calls, ticks;
+  _Atomic uint64_t whole, whole_ticks, squares;
 };
 #define CT_DRAIN_TALLIES   262144u /* functions with a greater id have none */
 #define CT_DRAIN_TALLY_RUN 8u      /* a divisor of that */

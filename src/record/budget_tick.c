@@ -500,6 +500,17 @@ set_back(struct ct_session *session)
   }
 }
 
+/* 1 where all calls take as long, one half where they differ by as much as their mean. */
+static double
+read_steady(const struct ct_drain_own *own)
+{
+  double calls = (double)atomic_load_explicit(&own->whole, memory_order_relaxed);
+  double ticks = (double)atomic_load_explicit(&own->whole_ticks, memory_order_relaxed);
+  double squares = (double)atomic_load_explicit(&own->squares, memory_order_relaxed);
+  double steady = calls >= MEASURE_CALLS && squares > 0 ? ticks * ticks / (calls * squares) : 0;
+  return steady < 1 ? steady : 1;
+}
+
 static void
 read_own_time(struct ct_budget_function *function, const struct ct_drain_own *own, double tick_ns)
 {
@@ -510,6 +521,7 @@ read_own_time(struct ct_budget_function *function, const struct ct_drain_own *ow
     function->own_ns = function->own_ns > 0 ? (function->own_ns + own_ns) / 2 : own_ns;
     function->own_calls += calls;
     function->own_ticks = ticks;
+    function->steady = read_steady(own);
   }
 }
 

@@ -125,6 +125,44 @@ test_waits(void **state)
   (void)state;
 }
 
+static double
+squares_of_mean(struct scene *scene, uint32_t fn, double *squares)
+{
+  const struct ct_drain_own *own = &atomic_load(&scene->counts->own)[fn];
+  double n = (double)atomic_load(&own->whole), mean = (double)atomic_load(&own->whole_ticks) / n;
+  *squares = (double)atomic_load(&own->squares) / n;
+  return mean * mean;
+}
+
+/* Calls that take as long as each other, and such that do not: of a caller all its pieces together. One that was
+ * interrupted does not make the first ones differ. */
+static void
+test_spread(void **state)
+{
+  struct scene scene;
+  uint64_t tsc = 1000;
+  double squares;
+  begin(&scene);
+  for (unsigned i = 0; i < 400; i++) {
+    put(&scene, CT_KIND_ENTER, 1, tsc += 3);
+    put(&scene, CT_KIND_ENTER, 2,
+        tsc += 1 + i % 30); /* 1 takes now this long before its callee and the rest after it */
+    put(&scene, CT_KIND_RETURN, 2, tsc += i == 300 ? 200000 : 50);
+    put(&scene, CT_KIND_RETURN, 1, tsc += 31 - i % 30);
+    put(&scene, CT_KIND_ENTER, 3, tsc += 3);
+    put(&scene, CT_KIND_RETURN, 3, tsc += i % 2 == 0 ? 10 : 100);
+    take(&scene);
+  }
+  double mean = squares_of_mean(&scene, 1, &squares);
+  assert_true(squares == mean);
+  mean = squares_of_mean(&scene, 2, &squares);
+  assert_true(squares < 2 * mean);
+  mean = squares_of_mean(&scene, 3, &squares);
+  assert_true(squares > 1.5 * mean && squares < 1.8 * mean);
+  end(&scene);
+  (void)state;
+}
+
 /* What the target has scribbled: any words at all. */
 static void
 test_any_words(void **state)
@@ -159,6 +197,7 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_between_callees), cmocka_unit_test(test_tails_and_returns),
-                                     cmocka_unit_test(test_waits), cmocka_unit_test(test_any_words)};
+                                     cmocka_unit_test(test_waits), cmocka_unit_test(test_spread),
+                                     cmocka_unit_test(test_any_words)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
