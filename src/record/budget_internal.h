@@ -50,7 +50,8 @@ struct session_budget {
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;
   uint64_t measure_ns;         /* when own times are to be measured next */
-  uint32_t measured;           /* how often they were */
+  uint64_t measured_ns;        /* when they were last ... */
+  uint32_t measured;           /* ... and how often */
   bool is_measuring;           /* they are, until the next tick: all that is patched is recorded */
   bool is_long;                /* the tick that goes on: an experiment needs more of the process's time */
   size_t seen[CT_SEEN_LEVELS]; /* how many functions with gates are seen so */

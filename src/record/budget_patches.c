@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EARLY_NS   1000000000ull /* until then what is out keeps its patch until its own time has been measured, ... */
+#define EARLY_MORE 4.0           /* ... but where patches cost so many times what is worth a stop that comes soon */
+
 /* Patches of functions that are out are taken out, and those of functions that are not are put back. */
 static bool
 switch_module(struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module)
@@ -65,6 +68,18 @@ has_switch(const struct session_budget *budget, size_t count, const struct ct_mo
   return false;
 }
 
+static bool
+is_worth_a_stop(const struct session_budget *budget, const struct ct_budget_costs *costs, double allowed_ns,
+                size_t count, uint64_t now)
+{
+  uint64_t age = now - budget->stopped_ns;
+  if (budget->measured == 0 && now - budget->begun_ns < EARLY_NS) {
+    allowed_ns *= EARLY_MORE;
+    age = age < CT_BUDGET_STOP_NS ? age : CT_BUDGET_STOP_NS - 1;
+  }
+  return ct_budget_wants_stop(budget->sorted, count, costs, allowed_ns, age);
+}
+
 void
 ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,
                          size_t count, double used_ns, uint64_t now)
@@ -73,7 +88,7 @@ ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_cost
   struct ct_modules *modules = &session->recording.modules;
   struct ct_diag diag = {""};
   if (session->node.tree != NULL || session->target.is_stopped ||
-      !ct_budget_wants_stop(budget->sorted, count, costs, allowed_ns, now - budget->stopped_ns)) {
+      !is_worth_a_stop(budget, costs, allowed_ns, count, now)) {
     return;
   }
   budget->stopped_ns = now;

@@ -44,7 +44,9 @@
 #define MEASURE_SOON        3u            /* the first times, at the begin and then ... */
 #define MEASURE_SOON_NS     700000000ull
 #define MEASURE_LATER_NS    20000000000ull
-#define MEASURE_CALLS       8u /* or the time of one says little */
+#define MEASURE_CALLS       8u     /* or the time of one says little */
+#define UNKNOWN_RATE        2000.0 /* calls a second: with less of them that is measured some time */
+#define MEASURE_UNKNOWN     0.1    /* of the limit, to measure what is not known */
 
 /* ---- the functions, and where their levels are ---- */
 
@@ -535,6 +537,37 @@ may_measure(const struct ct_session *session, uint64_t now)
          age * session->options.budget >= MEASURE_COST * (double)MEASURE_NS;
 }
 
+/* Also what is out and has its patch: what was called most went out before its own time was known, and might have the
+ * longest ones. */
+static bool
+is_to_measure(const struct ct_budget_function *function)
+{
+  bool may_be = function->seen != CT_SEEN_FULL && !function->is_unpatched && !function->is_point;
+  return may_be && (function->seen != CT_SEEN_OUT || function->own_ns == 0);
+}
+
+/* Is one that is called often there whose own time is not known? */
+static bool
+has_unknown(const struct session_budget *budget, size_t count)
+{
+  for (size_t i = count; i-- > 0 && budget->sorted[i]->rate > UNKNOWN_RATE;) {
+    const struct ct_budget_function *function = budget->sorted[i];
+    if (function->own_ns == 0 && function->seen != CT_SEEN_OUT && !function->is_unpatched && !function->is_point) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The next time; sooner for such a function, when no more than a part of the limit has gone into the last time. */
+static bool
+is_time_to_measure(const struct session_budget *budget, size_t count, double limit, uint64_t now)
+{
+  double since = (double)(now - budget->measured_ns), between = MEASURE_COST * (double)MEASURE_NS / limit;
+  return now >= budget->measure_ns ||
+         (budget->measured >= MEASURE_SOON && since * MEASURE_UNKNOWN > between && has_unknown(budget, count));
+}
+
 /*
  * Own times of calls are seen where callees are recorded too. So for a moment all that is patched is recorded: soon
  * after the begin, some more times, when a program has come to its work, and rarely then. True while that goes on:
@@ -546,14 +579,14 @@ measure(struct ct_session *session, size_t count, uint64_t now)
   struct session_budget *budget = session->budget;
   struct ct_drain *drain = session->recording.drain;
   if (!budget->is_measuring) {
-    if (now < budget->measure_ns || !may_measure(session, now) ||
+    if (!is_time_to_measure(budget, count, session->options.budget, now) || !may_measure(session, now) ||
         (budget->has_decided && budget->last_steps >= CT_BUDGET_STEADY_STEPS)) {
       return false;
     }
     ct_drain_measure_own(drain, true);
     for (size_t i = 0; i < count; i++) {
       const struct ct_budget_function *function = budget->sorted[i];
-      if (function->seen != CT_SEEN_FULL && function->seen != CT_SEEN_OUT) {
+      if (is_to_measure(function)) {
         set_function(session, function, CT_SEEN_FULL);
       }
     }
@@ -566,15 +599,17 @@ measure(struct ct_session *session, size_t count, uint64_t now)
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = budget->sorted[i];
     const struct ct_drain_own *its = own != NULL ? &own[function - budget->functions] : NULL;
+    bool was_measured = is_to_measure(function);
     if (its != NULL) {
       read_own_time(function, its, tick_ns);
     }
-    if (function->seen != CT_SEEN_FULL && function->seen != CT_SEEN_OUT) {
+    if (was_measured) {
       set_function(session, function, function->seen);
     }
   }
   budget->is_measuring = false;
   budget->measured++;
+  budget->measured_ns = now;
   budget->measure_ns = now + (budget->measured < MEASURE_SOON ? MEASURE_SOON_NS : MEASURE_LATER_NS);
   return false;
 }
