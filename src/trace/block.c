@@ -482,16 +482,28 @@ put_out(struct ct_trace_writer *writer, const struct ct_writer_record *record)
   }
 }
 
-/* Under the lock, which the writer thread gives up meanwhile: until there is a record or the end. */
+static bool
+is_to_nap(struct ct_writer_thread *writer_thread)
+{
+  if (writer_thread->used != 0 || writer_thread->ending) {
+    return false;
+  }
+  uint64_t before = writer_thread->done_ns;
+  writer_thread->done_ns = ct_now_ns();
+  return writer_thread->done_ns - before < QUEUE_OFTEN_NS;
+}
+
+/*
+ * Under the lock, which the writer thread gives up meanwhile: until there is a record or the end. Where records come
+ * one after the other it naps first, so that not each of them needs a call to wake it; where they are rare the nap
+ * would be one more time to wake up.
+ */
 static void
 wait_for_work(struct ct_writer_thread *writer_thread)
 {
-  if (writer_thread->used == 0 && !writer_thread->ending) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += QUEUE_NAP_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+  if (is_to_nap(writer_thread)) {
+    uint64_t until_ns = writer_thread->done_ns + QUEUE_NAP_NS;
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
     writer_thread->state = CT_WRITER_NAPPING;
     while (writer_thread->state == CT_WRITER_NAPPING &&
            pthread_cond_timedwait(&writer_thread->work, &writer_thread->lock, &until) != ETIMEDOUT)

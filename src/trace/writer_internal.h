@@ -28,6 +28,7 @@
 #define QUEUE_BYTES_MIN  (1u << 20)   /* more than the largest piece of output needs */
 #define QUEUE_WAKE_BYTES (256u << 10) /* as much ends the nap of the writer thread */
 #define QUEUE_NAP_NS     (10u * 1000 * 1000)
+#define QUEUE_OFTEN_NS   (30u * 1000 * 1000) /* so soon after the one before a record makes a nap worth it */
 
 /*
  * The columns of a block in progress. Those for times and ids are sized for common
@@ -123,6 +124,7 @@ struct ct_writer_thread {
   size_t capacity, head, tail, used;
 
   /* the writer thread's */
+  uint64_t done_ns; /* when there was nothing left to do, last */
   struct ct_stream *open_files[OPEN_FILES_MAX];
   uint32_t open_count, open_limit;
   uint64_t stamp;
