@@ -39,6 +39,7 @@ TARGETS = {
     "elf": ["-max_len=40000", "-len_control=0"],
     "plan": ["-max_len=40000", "-len_control=0"],
     "trace": ["-max_len=8192"],
+    "index": ["-max_len=1024"],
     "atf": ["-max_len=8192"],
     "demangle": ["-max_len=2048"],
     "cache": ["-max_len=256"],
@@ -53,7 +54,7 @@ TARGETS = {
     "calls": ["-max_len=4096"],
 }
 # Those that call some forty objects and more, most of the time is spent on compiling these.
-LARGE = ("plan", "trace", "atf", "cache", "pattern", "mcp", "mcphttp", "steps", "calls")
+LARGE = ("plan", "trace", "index", "atf", "cache", "pattern", "mcp", "mcphttp", "steps", "calls")
 FOUND_BYTES_MAX = 40000
 LIMITS = ["-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
 ENVIRONMENT = dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1:detect_stack_use_after_return=0",
