@@ -330,6 +330,57 @@ def short_program(scene):
     return f"{row['recorded']:,} of {calls:,} calls were recorded, {100 * spent / cpu:.1f} % of {cpu:.3f} s"
 
 
+RETURNS = """#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#define CALLED(n) __attribute__((noinline)) uint64_t called##n(uint64_t x) { __asm__ volatile("" : "+r"(x)); return x * 25214903917u + n; }
+CALLED(1) CALLED(2) CALLED(3) CALLED(4) CALLED(5) CALLED(6) CALLED(7) CALLED(8)
+static double at(clockid_t clock) { struct timespec t; clock_gettime(clock, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+int main(int argc, char **argv) {
+  double hot = atof(argv[1]), end = 0;
+  uint64_t v = 1, calls = 0;
+  for (int n = 0; end == 0 || at(CLOCK_MONOTONIC) < end; n++) {
+    if (end == 0 && at(CLOCK_PROCESS_CPUTIME_ID) >= hot) end = at(CLOCK_MONOTONIC) + atof(argv[2]);
+    long some = end == 0 ? 400 : 4;
+    for (long i = 0; i < some; i++) v = called8(called7(called6(called5(called4(called3(called2(called1(v))))))));
+    calls += some;
+    for (int i = 0; i < 60000; i++) { v = v * 25214903917u + 11; __asm__ volatile("" : "+r"(v)); }
+    if (end != 0) usleep(1000);
+    if (n % 100 == 0) printf("%.9f %lu\\n", at(CLOCK_MONOTONIC), calls);
+  }
+  printf("%.9f %lu\\n", at(CLOCK_MONOTONIC), calls);
+  return v == 0;
+}
+"""
+
+
+@case
+def comes_back(scene):
+    """What was out for some time, and came back, is marked where the whole is shown, and not in what was recorded after that."""
+    program = scene.compile(scene.write("returns.c", RETURNS), "-O2", name="returns")
+    out = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--budget", "10%", "--trace", "called*", "--", program, "0.7", "9")
+    log = [(float(line.split()[0]), int(line.split()[1])) for line in out.splitlines()]
+    budget, whole = scene.budget(), scene.rows()
+    expect(all(step["because"] in ("limit", "exchange", "room", "look") and step["rate"] >= 0 for step in budget["last_steps"]),
+           f"{budget['last_steps']}"[:500])
+    expect(budget["out_during"], f"none has come back: {budget}"[:500])
+    with open(os.path.join(scene.trace, "manifest.json"), encoding="utf-8") as file:
+        begin = json.load(file)["start_ns"] / 1e9
+    until = min(item[2] for item in budget["out_during"]) / 1e9  # others may come back later
+    later = [(at, calls) for at, calls in log if at > until + 0.3]
+    expect(later, f"back after {until - begin:.1f} s, too late")
+    truth = log[-1][1] - later[0][1]
+    rows, before = scene.rows("--from", f"{later[0][0] - begin:.9f}"), scene.rows("--to", f"{until - begin:.9f}")
+    came_back = [name for name in rows if whole[name]["was_out"] and not rows[name]["was_out"]]
+    expect(1 <= len(came_back) <= len(budget["out_during"]), f"{came_back}, {budget['out_during']}")
+    for name in came_back:
+        expect((name not in before or before[name]["was_out"]) and whole[name]["calls"] < log[-1][1], f"it was not out: {before.get(name)}, {whole[name]}")
+        expect(abs(rows[name]["calls"] - truth) <= 0.1 * truth + 2000, f"{rows[name]}, {truth} in truth")  # counts are written every 100 ms
+    return f"{len(came_back)} back {until - begin:.1f} s after the begin; of {truth:,} calls since {rows[came_back[0]]['calls']:,}"
+
+
 COPIES = """#include <string.h>
 #include <time.h>
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }

@@ -196,6 +196,7 @@ manifest_json(struct ct_atf_process *process, json_t *modules)
     json_object_del(manifest, *key);
   }
   json_object_del(budget, "were_out");
+  json_object_del(budget, "out_during");
   json_object_del(budget, "last_steps");
   json_object_set_new(manifest, "format", json_string(CT_ATF_FORMAT_NAME));
   json_object_set_new(manifest, "version", json_integer(CT_ATF_VERSION));

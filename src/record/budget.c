@@ -168,10 +168,15 @@ session_budget_json(struct ct_session *session, bool complete)
     return NULL;
   }
   struct ct_budget_status sums = sum_up(session);
-  json_t *out = json_array(), *steps = json_array();
+  json_t *out = json_array(), *during = json_array(), *steps = json_array();
   for (size_t fn = 0; budget != NULL && fn < budget->function_count && json_array_size(out) < OUT_KEPT; fn++) {
     if (budget->was_out[fn] != 0) {
+      const struct ct_budget_function *function = &budget->functions[fn];
       json_array_append_new(out, json_integer((json_int_t)fn));
+      if (function->out_until_ns != UINT64_MAX) {
+        json_array_append_new(during, json_pack("[I, I, I]", (json_int_t)fn, (json_int_t)function->out_from_ns,
+                                                (json_int_t)function->out_until_ns));
+      }
     }
   }
   uint64_t count = budget != NULL ? budget->steps : 0, most = complete ? BUDGET_STEPS_KEPT : STEPS_MEANWHILE;
@@ -184,6 +189,7 @@ session_budget_json(struct ct_session *session, bool complete)
   json_object_set_new(json, "cold_factor", json_real(budget != NULL ? ct_budget_cold_factor(&budget->cold) : 1));
   json_object_set_new(json, "cold_experiments", json_integer(budget != NULL ? (json_int_t)budget->cold.done : 0));
   json_object_set_new(json, "were_out", out);
+  json_object_set_new(json, "out_during", during);
   json_object_set_new(json, "last_steps", steps);
   if (budget != NULL) {
     json_object_set_new(json, "patches_left", patches_json(budget));

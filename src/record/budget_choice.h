@@ -32,23 +32,24 @@ struct ct_budget_function {
   double own_ns;        /* of a call, when that was last measured; 0: it is not known */
   double steady;        /* 0: calls take now long, now short; or that is not known. 1: always as long */
   double before, apart; /* calls a ns of processor time, of an experiment (budget_factor.c) */
-  uint64_t recorded, counted;      /* calls so far, at the last tick */
-  uint64_t own_calls, own_ticks;   /* what own_ns is of, so far */
-  uint64_t since_ns;               /* of the last step */
-  uint64_t retry_ns;               /* of one that is out: it is tried again then */
-  uint32_t next_step[CT_SEEN_OUT]; /* budget_choice.c: after the step to this level; 0: none */
-  uint8_t packed, packed_sure;     /* the same, while it works ... */
-  uint8_t best, sure;              /* ... and what it has found */
-  uint8_t seen, wanted;            /* enum ct_seen: now, and by the last decision */
-  uint8_t because;                 /* enum ct_budget_because: where these differ */
-  bool has_gate;                   /* how it is seen can be changed, by its gate or its patch ... */
-  bool has_counter;                /* ... and its calls can be counted */
-  bool is_apart;                   /* it is only counted, until the next tick */
-  bool is_unpatched;               /* its patch is out, and it costs nothing */
-  bool is_point;                   /* a call is one event; it is recorded, or out when its patch is: it has no gate */
-  bool keeps_patch;                /* even when it is out: its trampoline does more than record */
-  bool is_witness;                 /* of an experiment with patches: it is seen as before */
-  uint8_t backoff;                 /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
+  uint64_t recorded, counted;         /* calls so far, at the last tick */
+  uint64_t own_calls, own_ticks;      /* what own_ns is of, so far */
+  uint64_t since_ns;                  /* of the last step */
+  uint64_t out_from_ns, out_until_ns; /* what was out of it lies in this time; UINT64_MAX: it still is */
+  uint64_t retry_ns;                  /* of one that is out: it is tried again then */
+  uint32_t next_step[CT_SEEN_OUT];    /* budget_choice.c: after the step to this level; 0: none */
+  uint8_t packed, packed_sure;        /* the same, while it works ... */
+  uint8_t best, sure;                 /* ... and what it has found */
+  uint8_t seen, wanted;               /* enum ct_seen: now, and by the last decision */
+  uint8_t because;                    /* enum ct_budget_because: where these differ */
+  bool has_gate;                      /* how it is seen can be changed, by its gate or its patch ... */
+  bool has_counter;                   /* ... and its calls can be counted */
+  bool is_apart;                      /* it is only counted, until the next tick */
+  bool is_unpatched;                  /* its patch is out, and it costs nothing */
+  bool is_point;    /* a call is one event; it is recorded, or out when its patch is: it has no gate */
+  bool keeps_patch; /* even when it is out: its trampoline does more than record */
+  bool is_witness;  /* of an experiment with patches: it is seen as before */
+  uint8_t backoff;  /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
 };
 #define CT_BUDGET_BACKOFF_MAX 5u
 

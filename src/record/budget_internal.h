@@ -78,6 +78,9 @@ void ct_budget_read_recorder(struct ct_session *session, double used_ns, double 
 double ct_budget_account(struct ct_session *session, const struct ct_budget_costs *costs, size_t count, double used_ns,
                          double seconds);
 
+/* Its calls are seen from now on, if they are; its level and its patch have been set. */
+void ct_budget_note_return(struct ct_budget_function *function);
+
 /* With one stop of the process, if that is worth it: count functions are in budget->sorted, of a tick of used_ns. */
 void ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,
                               size_t count, double used_ns, uint64_t now);

@@ -3,6 +3,7 @@
  * Patches under a budget: those of functions that are out are taken out, many at once, with one stop of the process,
  * and put back. See budget_tick.c.
  */
+#include "base/clock.h"
 #include "record/budget_internal.h"
 
 #include <stdlib.h>
@@ -10,6 +11,14 @@
 
 #define EARLY_NS   1000000000ull /* until then what is out keeps its patch until its own time has been measured, ... */
 #define EARLY_MORE 4.0           /* ... but where patches cost so many times what is worth a stop that comes soon */
+
+void
+ct_budget_note_return(struct ct_budget_function *function)
+{
+  if (function->out_until_ns == UINT64_MAX && function->seen != CT_SEEN_OUT && !function->is_unpatched) {
+    function->out_until_ns = ct_now_ns();
+  }
+}
 
 /* Patches of functions that are out are taken out, and those of functions that are not are put back. */
 static bool
@@ -46,6 +55,7 @@ switch_module(struct session_budget *budget, const struct ct_remote *remote, con
         function->is_unpatched = switches[i] == CT_SWITCH_OFF  ? true
                                  : switches[i] == CT_SWITCH_ON ? false
                                                                : function->is_unpatched; /* BUSY: the next time */
+        ct_budget_note_return(function);
       }
     }
   }

@@ -175,8 +175,19 @@ note_parents_levels(const struct ct_session *session)
     uint8_t level;
     off_t at = (off_t)(budget->gates[i].at + offsetof(struct ct_gate, level));
     if (pread(session->target.process.mem_fd, &level, sizeof(level), at) == sizeof(level) && level == CT_LEVEL_OUT) {
+      struct ct_budget_function *function = &budget->functions[budget->gates[i].fn];
       budget->was_out[budget->gates[i].fn] = 1;
+      function->out_from_ns = 1; /* since whenever its parent had it so */
+      function->out_until_ns = UINT64_MAX;
     }
+  }
+}
+
+static void
+note_parents_ends(struct session_budget *budget)
+{
+  for (size_t i = 0; i < budget->gate_count; i++) {
+    ct_budget_note_return(&budget->functions[budget->gates[i].fn]);
   }
 }
 
@@ -214,6 +225,9 @@ find_gates(struct ct_session *session)
     if (!set_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen)) {
       return false;
     }
+  }
+  if (budget->modules_seen == 0 && session->node.is_child) {
+    note_parents_ends(budget);
   }
   budget->modules_seen = signature;
   budget->was_once = true;
@@ -392,10 +406,15 @@ take_step(struct session_budget *budget, struct ct_budget_function *function, ui
                                                                              .because = function->because};
     function->since_ns = now;
   }
-  budget->was_out[fn] |= function->wanted == CT_SEEN_OUT;
+  if (function->wanted == CT_SEEN_OUT) {
+    budget->was_out[fn] = 1;
+    function->out_from_ns = function->out_from_ns != 0 ? function->out_from_ns : now;
+    function->out_until_ns = UINT64_MAX;
+  }
   budget->seen[function->seen]--;
   budget->seen[function->wanted]++;
   function->seen = function->wanted;
+  ct_budget_note_return(function);
 }
 
 /* ---- the whole ---- */
@@ -437,6 +456,7 @@ set_idle(struct ct_session *session)
       budget->seen[function->seen]--;
       budget->seen[function->wanted]++;
       function->seen = function->wanted;
+      ct_budget_note_return(function);
     }
   }
 }

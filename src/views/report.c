@@ -431,6 +431,29 @@ ct_report_sort_rows(struct ct_report_row *rows, size_t count, enum ct_report_sor
   qsort(rows, count, sizeof(*rows), sort == CT_SORT_NAME ? compare_by_name : compare_by_key);
 }
 
+/* What was out is not all of the trace's time: of those that came back it is known when. Where a piece of time is shown
+ * that lies outside of that, all of their calls in it were seen. */
+static void
+leave_out_others(const struct ct_trace *trace, uint8_t *map, uint32_t fn_count)
+{
+  const json_t *list = json_object_get(json_object_get(ct_trace_manifest(trace), "budget"), "out_during"), *item;
+  uint64_t from_tsc, to_tsc;
+  size_t i;
+  if (!ct_trace_range(trace, &from_tsc, &to_tsc)) {
+    return;
+  }
+  json_array_foreach((json_t *)list, i, item)
+  {
+    const json_t *id = json_array_get(item, 0), *from = json_array_get(item, 1), *until = json_array_get(item, 2);
+    json_int_t fn = json_integer_value(id);
+    if (json_is_integer(id) && json_is_integer(from) && json_is_integer(until) && fn >= 0 && fn < fn_count &&
+        (ct_trace_tsc(trace, (uint64_t)json_integer_value(until)) < from_tsc ||
+         ct_trace_tsc(trace, (uint64_t)json_integer_value(from)) > to_tsc)) {
+      map[fn] = 0;
+    }
+  }
+}
+
 uint8_t *
 ct_report_were_out(const struct ct_trace *trace, uint32_t fn_count)
 {
@@ -443,6 +466,9 @@ ct_report_were_out(const struct ct_trace *trace, uint32_t fn_count)
     if (map != NULL && json_is_integer(id) && fn >= 0 && fn < fn_count) {
       map[fn] = 1;
     }
+  }
+  if (map != NULL) {
+    leave_out_others(trace, map, fn_count);
   }
   return map;
 }

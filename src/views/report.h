@@ -66,7 +66,8 @@ struct ct_report_thread {
 int ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                       struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag);
 
-/* By function id, not 0: for some time its calls were not seen. To be freed; NULL: there is no such function. */
+/* By function id, not 0: for some time, of the range that was set, its calls were not seen. To be freed; NULL: there is
+ * no such function. */
 uint8_t *ct_report_were_out(const struct ct_trace *trace, uint32_t fn_count);
 /* The numbers of a row. enter_only: the function's returns are not recorded. */
 void ct_report_fill_row(const struct ct_trace *trace, const struct ct_stats *stats, uint32_t id, bool enter_only,
