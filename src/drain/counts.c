@@ -3,6 +3,7 @@
 #include "drain/counts.h"
 
 #include "base/branch.h"
+#include "base/clock.h"
 #include "drain/drain_internal.h"
 
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #define PIECE            CT_DRAIN_COUNTING_RUN /* counters that are compared at once */
 #define TAKE_NS          (100 * 1000 * 1000)
 #define WHOLE_NS         (1000 * 1000 * 1000)
+#define WAIT_NS_LEAST    1000000u
 #define OWN_DEPTH        256
 #define OWN_TICKS_MOST   (1ull << 18) /* of a piece of a call: what takes longer has waited, or it is the clock */
 #define OWN_SPREAD_MOST  16u
@@ -142,11 +144,36 @@ ct_drain_counting(struct ct_drain *drain)
   return drain->counts.counting;
 }
 
+/* Has somebody asked for a reading that was not made yet? */
+static bool
+is_waited_for(const struct drain_counts *counts)
+{
+  return atomic_load_explicit(&counts->asked, memory_order_acquire) != /* acquire: and with it, for when */
+         atomic_load_explicit(&counts->taken, memory_order_relaxed);
+}
+
+static bool
+is_asked(const struct drain_counts *counts, uint64_t now)
+{
+  return is_waited_for(counts) && now >= atomic_load_explicit(&counts->asked_for_ns, memory_order_relaxed);
+}
+
+uint64_t
+drain_counts_wait_ns(const struct drain_counts *counts, uint64_t now, uint64_t most_ns)
+{
+  uint64_t at = atomic_load_explicit(&counts->asked_for_ns, memory_order_relaxed);
+  if (!is_waited_for(counts) || at >= now + most_ns) {
+    return most_ns;
+  }
+  return at > now + WAIT_NS_LEAST ? at - now : WAIT_NS_LEAST;
+}
+
 void
 drain_counts_take(struct ct_drain *drain, bool is_last)
 {
-  uint32_t asked = atomic_load_explicit(&drain->counts.asked, memory_order_acquire);
   uint64_t begin = drain_now_ns();
+  bool is_to_answer = is_last || is_asked(&drain->counts, begin);
+  uint32_t asked = atomic_load_explicit(&drain->counts.asked, memory_order_acquire);
   bool is_whole = is_last || begin - drain->counts.whole_ns >= WHOLE_NS;
   drain->counts.whole_ns = is_whole ? begin : drain->counts.whole_ns;
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
@@ -160,20 +187,14 @@ drain_counts_take(struct ct_drain *drain, bool is_last)
     }
   }
   atomic_store_explicit(&drain->published.switches, ct_drain_switches(drain).switches, memory_order_relaxed);
-  drain->counts.is_answer |= atomic_load_explicit(&drain->counts.taken, memory_order_relaxed) != asked;
-  /* release: whoever sees it sees the tallies */
-  atomic_store_explicit(&drain->counts.taken, asked, memory_order_release);
+  if (is_to_answer) {
+    drain->counts.is_answer |= atomic_load_explicit(&drain->counts.taken, memory_order_relaxed) != asked;
+    /* release: whoever sees it sees the tallies */
+    atomic_store_explicit(&drain->counts.taken, asked, memory_order_release);
+  }
   uint64_t end = drain_now_ns();
   drain->counts.taken_ns = end;
   drain->counts.took_ns = end - begin;
-}
-
-/* Has somebody asked for a reading that was not made yet? */
-static bool
-is_asked(const struct ct_drain *drain)
-{
-  return atomic_load_explicit(&drain->counts.asked, memory_order_relaxed) !=
-         atomic_load_explicit(&drain->counts.taken, memory_order_relaxed);
 }
 
 bool
@@ -183,7 +204,7 @@ drain_counts_due(const struct ct_drain *drain, uint64_t now)
   if (counts->counters == NULL || now - counts->taken_ns < counts->took_ns * TAKE_SHARE) {
     return false;
   }
-  return now - counts->taken_ns > TAKE_NS || is_asked(drain);
+  return now - counts->taken_ns > TAKE_NS || is_asked(counts, now);
 }
 
 void
@@ -193,10 +214,11 @@ ct_drain_end_switches(struct ct_drain *drain)
 }
 
 void
-ct_drain_ask_counts(struct ct_drain *drain)
+ct_drain_ask_counts(struct ct_drain *drain, uint64_t at_ns)
 {
+  atomic_store_explicit(&drain->counts.asked_for_ns, at_ns, memory_order_relaxed);
   atomic_fetch_add_explicit(&drain->counts.asked, 1, memory_order_release);
-  if (drain->running) {
+  if (drain->running && at_ns == 0) {
     drain_wake(drain);
   }
 }
@@ -343,13 +365,21 @@ ct_drain_touched(const struct ct_drain *drain)
   return drain->counts.touched;
 }
 
+static uint64_t
+cpu_ns(const struct ct_drain *drain, pthread_t thread)
+{
+  clockid_t clock;
+  return drain->running && pthread_getcpuclockid(thread, &clock) == 0 ? ct_clock_ns(clock) : 0;
+}
+
 uint64_t
 ct_drain_cpu_ns(const struct ct_drain *drain)
 {
-  clockid_t clock;
-  struct timespec t;
-  if (!drain->running || pthread_getcpuclockid(drain->thread, &clock) != 0 || clock_gettime(clock, &t) != 0) {
-    return 0;
-  }
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+  return cpu_ns(drain, drain->thread);
+}
+
+uint64_t
+ct_drain_liveness_cpu_ns(const struct ct_drain *drain)
+{
+  return cpu_ns(drain, drain->liveness);
 }

@@ -18,6 +18,7 @@ struct drain_counts {
   _Atomic uint8_t *touched;               /* a byte for CT_DRAIN_TALLY_RUN of them, as ct_drain_touched says */
   uint32_t first;                         /* the function that the first counter is of */
   _Atomic uint32_t asked, taken;          /* numbers of readings: the last one that was asked for, and done */
+  _Atomic uint64_t asked_for_ns;          /* when that is to be done; 0: at once */
   bool is_answer;                         /* one that was asked for is done: who has asked is to be woken */
   uint64_t taken_ns, took_ns;             /* when they were read last, and how long that took */
   uint64_t whole_ns;                      /* when all of them were, also those that nothing counts in */
@@ -35,6 +36,8 @@ void drain_counts_free(struct drain_counts *counts);
 void drain_counts_take(struct ct_drain *drain, bool is_last);
 /* It is time for that. */
 bool drain_counts_due(const struct ct_drain *drain, uint64_t now);
+/* How long it is until somebody wants one, at most most_ns. */
+uint64_t drain_counts_wait_ns(const struct drain_counts *counts, uint64_t now, uint64_t most_ns);
 /* A function's hook is about to be put in: it counts at first. */
 void drain_counts_hooked(struct drain_counts *counts, uint32_t fn);
 /* Of one, which is about to end. */

@@ -239,14 +239,16 @@ _Atomic uint8_t *ct_drain_counting(struct ct_drain *drain);
 /* As many, from the time of the first ct_drain_measure_own on; NULL: there are none. */
 const struct ct_drain_own *ct_drain_own(const struct ct_drain *drain);
 void ct_drain_measure_own(struct ct_drain *drain, bool on);
-/* Asks for them to be brought up to date; that is done within milliseconds, and then the second one is true. */
-void ct_drain_ask_counts(struct ct_drain *drain);
+/* Asks for them to be brought up to date, and then the second one is true. at_ns: 0, which takes milliseconds, or by
+ * CLOCK_MONOTONIC, in the first of its rounds after that; it is not woken for it. */
+void ct_drain_ask_counts(struct ct_drain *drain, uint64_t at_ns);
 /* From then on the kernel is not to report switches of threads, which costs them time: only sums are known. Not where a
  * rule is about them. */
 void ct_drain_end_switches(struct ct_drain *drain);
 bool ct_drain_has_counts(struct ct_drain *drain);
 /* Processor time that the drain's thread has used; 0: not known. By who starts and stops it. */
 uint64_t ct_drain_cpu_ns(const struct ct_drain *drain);
+uint64_t ct_drain_liveness_cpu_ns(const struct ct_drain *drain); /* of the thread that says that it lives */
 /* Under the lock. */
 void ct_drain_sampling(const struct ct_drain *drain, struct ct_sampling_state *state);
 void ct_drain_free(struct ct_drain *drain); /* accepts NULL; the drain must be stopped */

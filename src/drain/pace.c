@@ -16,7 +16,7 @@
 #define IDLE_NS      (16 * 1000 * 1000) /* ... this */
 #define REST_ROUNDS  80                 /* a second or so */
 #define REST_NS      (48 * 1000 * 1000)
-#define THRIFTY_NS   (125 * 1000 * 1000) /* counts are asked for ten times a second: these are the rounds */
+#define THRIFTY_NS   (125 * 1000 * 1000) /* the rounds, in which counts that were asked for are taken, too */
 #define REAP_NS      (20 * 1000 * 1000)
 #define REAP_MOST    (250 * 1000 * 1000)
 #define REAP_SHARE   200 /* a look at each of very many threads takes no more than this part of the time */
@@ -40,7 +40,9 @@ wait_ns(const struct ct_drain *drain)
   }
   /* Where the kernel reports no ends of threads they are dated by when they were last seen alive. */
   bool may_rest = drain_switches_stats(drain->switches).source != CT_SWITCHES_TOTALS;
-  return is_thrifty ? THRIFTY_NS : drain->idle_rounds >= REST_ROUNDS && may_rest ? REST_NS : IDLE_NS;
+  return is_thrifty ? (long)drain_counts_wait_ns(&drain->counts, drain_now_ns(), THRIFTY_NS)
+         : drain->idle_rounds >= REST_ROUNDS && may_rest ? REST_NS
+                                                         : IDLE_NS;
 }
 
 void

@@ -46,6 +46,8 @@ session_begin_budget(struct ct_session *session)
   budget->modules_seen = budget->whole_ns = 0;
   budget->has_decided = budget->has_opened = budget->asked = budget->was_once = false;
   budget->is_long = false;
+  budget->rest_ns = 0;
+  budget->quiet_ticks = 0;
   budget->switches = 0;
   budget->switch_share = 0;
   budget->switch_ticks = 1;

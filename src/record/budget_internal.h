@@ -57,6 +57,8 @@ struct session_budget {
   size_t seen[CT_SEEN_LEVELS]; /* how many functions with gates are seen so */
   size_t last_steps;           /* of the last tick, but those of functions that went out */
   bool asked;                  /* the drain, for a tick */
+  uint64_t rest_ns;            /* the process has too little time until then */
+  uint32_t quiet_ticks;        /* without a step */
   bool has_points;             /* functions that have no gate can go out: patches may be taken out */
   bool was_once;               /* since the last tick something was done that is done once */
   bool has_decided;            /* once at least */

@@ -29,7 +29,10 @@
 #define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
 #define IDLE_NS             1000000000ull /* ... until so long a time is over */
 #define COUNTING_RUNS       (CT_COUNTERS / CT_DRAIN_COUNTING_RUN)
-#define ASKED_MS            200 /* until the drain has answered, should it not say so */
+#define ASKED_NS            200000000ull /* until the drain has answered, should it not say so */
+#define QUIET_TICKS         20u          /* so many without a step: then it is enough ... */
+#define QUIET_TICK_NS       250000000ull /* ... so often */
+#define REST_TICKS          4.0          /* a process that has next to no time is looked at so much more rarely */
 #define SPARE               0.5 /* of the limit: with less spent, what is not called yet is to be recorded ... */
 #define SPARE_NS            50000000ull  /* ... from then on */
 #define RATE_LEAST          0.2          /* calls a second: with less it is not called */
@@ -397,13 +400,9 @@ take_step(struct session_budget *budget, struct ct_budget_function *function, ui
 {
   uint32_t fn = (uint32_t)(function - budget->functions);
   if (budget->has_decided || function->wanted > function->seen) { /* the begin of all others is none */
-    budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = (struct budget_step){.ns = now,
-                                                                             .rate = function->rate,
-                                                                             .own_ns = function->own_ns,
-                                                                             .fn = fn,
-                                                                             .from = function->seen,
-                                                                             .to = function->wanted,
-                                                                             .because = function->because};
+    struct budget_step step = {
+        now, function->rate, function->own_ns, fn, function->seen, function->wanted, function->because};
+    budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = step;
     function->since_ns = now;
   }
   if (function->wanted == CT_SEEN_OUT) {
@@ -694,11 +693,14 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   } else if ((!budget->is_measuring && experiment(session, count, used, was_long, now)) ||
              measure(session, count, now)) {
     budget->whole_ns = 0; /* what was to be done about all is still to be done */
+    budget->quiet_ticks = 0;
     return;
   }
   bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= CT_BUDGET_STOP_NS;
   ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided, may_try);
+  uint64_t steps = budget->steps;
   take_steps(session, count, has_idle, now);
+  budget->quiet_ticks = budget->steps == steps ? budget->quiet_ticks + 1 : 0;
   budget->has_decided = true;
   ct_budget_switch_patches(session, &costs, allowed, count, used, now);
 }
@@ -721,19 +723,43 @@ find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most
 static uint64_t
 tick_length(const struct session_budget *budget, uint64_t now)
 {
-  uint64_t length = budget->is_measuring ? MEASURE_NS : later(FIRST_TICK_NS, (now - budget->begun_ns) / 2);
-  return length < TICK_NS ? length : TICK_NS;
+  if (budget->is_measuring) {
+    return MEASURE_NS;
+  }
+  uint64_t length = later(FIRST_TICK_NS, (now - budget->begun_ns) / 2);
+  uint64_t most = budget->quiet_ticks >= QUIET_TICKS ? QUIET_TICK_NS : TICK_NS;
+  return length < most ? length : most;
 }
 
-/* Until the tick is due; when it was, as long as the process needs for the rest of its time, at its rate so far. */
-static int
-wait_for_tick(const struct session_budget *budget, int ms, uint64_t each, uint64_t now, uint64_t used, uint64_t least)
+/* Until the process has had the rest of the time that a tick needs, at its rate so far. */
+static uint64_t
+wait_for_rest(const struct session_budget *budget, uint64_t each, uint64_t now, uint64_t used, uint64_t least)
 {
-  uint64_t due = budget->tick_ns + each;
   double rest = (double)(now - budget->tick_ns) * ((double)least / at_least((double)used, 1) - 1);
-  uint64_t more = rest >= (double)each ? each : later((uint64_t)at_least(rest, 0), each / 4);
-  int left = (int)((now < due ? due - now + 999999 : more) / 1000000);
+  double most = (double)each * REST_TICKS;
+  return rest >= most ? (uint64_t)most : later((uint64_t)at_least(rest, 0), each / 4);
+}
+
+static int
+until(uint64_t now, uint64_t at, int ms)
+{
+  int left = at > now ? (int)((at - now + 999999) / 1000000) : 0;
   return ms < left ? ms : left;
+}
+
+/* Ahead, so that a tick is one wake-up of this thread: the drain answers in its first round after that, and rings. At
+ * the begin, and in measurements, it is woken. */
+static int
+ask(struct ct_session *session, uint64_t at, uint64_t each, uint64_t now, int ms)
+{
+  struct session_budget *budget = session->budget;
+  bool is_ahead = each >= TICK_NS;
+  if (!is_ahead && now < at) {
+    return until(now, at, ms);
+  }
+  ct_drain_ask_counts(session->recording.drain, is_ahead ? at : 0);
+  budget->asked = true;
+  return until(now, later(at, now) + ASKED_NS, ms);
 }
 
 int
@@ -744,23 +770,27 @@ session_serve_budget(struct ct_session *session, int ms)
   if (budget == NULL || budget->failed || ct_drain_tallies(session->recording.drain) == NULL) {
     return ms;
   }
-  uint64_t each = tick_length(budget, now), least, most;
-  find_length(budget, &least, &most);
-  if (now - budget->tick_ns < each ||
-      !ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) ||
-      (cpu - budget->cpu_ns < least && now - budget->tick_ns < most)) {
-    return wait_for_tick(budget, ms, each, now, cpu > budget->cpu_ns ? cpu - budget->cpu_ns : 0, least);
-  }
+  uint64_t each = tick_length(budget, now), least, most, due = budget->tick_ns + each;
   if (!budget->asked) {
-    ct_drain_ask_counts(session->recording.drain);
-    budget->asked = true;
-  } else if (ct_drain_has_counts(session->recording.drain)) {
-    budget->asked = false;
-    if (find_gates(session)) {
-      tick(session, now, cpu);
-    } else {
-      budget->failed = true;
-    }
+    return ask(session, later(due, budget->rest_ns), each, now, ms);
   }
-  return ms < ASKED_MS ? ms : ASKED_MS;
+  if (!ct_drain_has_counts(session->recording.drain)) {
+    return until(now, now + ASKED_NS, ms);
+  }
+  find_length(budget, &least, &most);
+  budget->asked = false;
+  bool has_cpu = ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu);
+  uint64_t used = has_cpu && cpu > budget->cpu_ns ? cpu - budget->cpu_ns : 0;
+  if (!has_cpu || now < due || (used < least && now - budget->tick_ns < most)) {
+    budget->rest_ns = now < due ? due : now + wait_for_rest(budget, each, now, used, least);
+    return ask(session, budget->rest_ns, each, now, ms);
+  }
+  if (find_gates(session)) {
+    tick(session, now, cpu);
+    now = ct_now_ns();
+    each = tick_length(budget, now);
+    return ask(session, budget->tick_ns + each, each, now, ms);
+  }
+  budget->failed = true;
+  return ms;
 }

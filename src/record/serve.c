@@ -23,6 +23,8 @@
 #define CHECK_NS           50000000ull  /* between looks for libraries that no loader reports */
 #define CHECK_PUBLISHED_NS 400000000ull /* the same where a loader reports its own */
 #define CHECK_SHARE        100          /* and a hundred times as long as a check takes */
+#define CHECK_SHARE_BUDGET 4000         /* under a budget, where a loader reports its own, so many times as long, ... */
+#define CHECK_BUDGET_NS    2000000000ull /* ... up to that */
 #define RETRY_NS           1000000000ull
 #define SERVE_NS           50000000ull /* of requests, before it is looked whether somebody wants something */
 #define CRASHES_MAX        64          /* of an image that are looked at: no program has so many */
@@ -212,7 +214,11 @@ session_check_for_modules(struct ct_session *session)
   bool changed = ct_modules_check(&session->recording.modules, session->target.process.pid);
   uint64_t pause = has_rendezvous ? CHECK_PUBLISHED_NS : CHECK_NS;
   uint64_t took = ct_now_ns() - begin;
-  session->recording.next_check_ns = begin + (took * CHECK_SHARE > pause ? took * CHECK_SHARE : pause);
+  pause = took * CHECK_SHARE > pause ? took * CHECK_SHARE : pause;
+  if (session->budget != NULL && has_rendezvous && pause < CHECK_BUDGET_NS && took * CHECK_SHARE_BUDGET > pause) {
+    pause = took * CHECK_SHARE_BUDGET < CHECK_BUDGET_NS ? took * CHECK_SHARE_BUDGET : CHECK_BUDGET_NS;
+  }
+  session->recording.next_check_ns = begin + pause;
   if (changed && (!has_rendezvous || session->recording.seen_before)) {
     hook_found_modules(session);
     changed = false;
