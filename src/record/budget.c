@@ -37,7 +37,6 @@ session_begin_budget(struct ct_session *session)
   budget->begun_ns = budget->tick_ns = ct_now_ns();
   budget->cpu_ns = budget->drain_cpu_ns = budget->thread_cpu_ns = 0;
   ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
-  budget->drain_cpu_ns = ct_drain_cpu_ns(session->recording.drain);
   ct_budget_drain_begin(&budget->drain);
   budget->has_points = session->node.tree == NULL;
   budget->measure_ns = 0;

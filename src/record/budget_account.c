@@ -94,14 +94,29 @@ thread_cpu_ns(void)
   return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec : 0;
 }
 
-/* What the drain's thread and this one have used since the last tick; not at the begin, when much is done once. */
+/* What this thread has used, and the one that says that we live. */
+static uint64_t
+looks_cpu_ns(const struct ct_session *session)
+{
+  return thread_cpu_ns() + ct_drain_liveness_cpu_ns(session->recording.drain);
+}
+
+/* What the threads have used through which events go. */
+static uint64_t
+events_cpu_ns(const struct ct_session *session)
+{
+  uint64_t writer = session->recording.writer != NULL ? ct_trace_writer_cpu_ns(session->recording.writer) : 0;
+  return ct_drain_cpu_ns(session->recording.drain) + writer;
+}
+
+/* What these have used since the last tick; not at the begin, when much is done once. */
 static double
 read_recorder(struct ct_session *session, double used_ns, double seconds)
 {
   struct session_budget *budget = session->budget;
   struct ct_drain_numbers numbers;
   ct_drain_numbers(session->recording.drain, &numbers);
-  uint64_t drain = ct_drain_cpu_ns(session->recording.drain), thread = thread_cpu_ns();
+  uint64_t drain = events_cpu_ns(session), thread = looks_cpu_ns(session);
   double drain_ns = drain > budget->drain_cpu_ns ? (double)(drain - budget->drain_cpu_ns) : 0;
   double thread_ns = thread > budget->thread_cpu_ns ? (double)(thread - budget->thread_cpu_ns) : 0;
   double events = numbers.events > budget->events ? (double)(numbers.events - budget->events) : 0;

@@ -5,6 +5,7 @@
  */
 #include "trace/writer.h"
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/json.h"
 #include "base/test_point.h"
@@ -317,6 +318,14 @@ ct_trace_writer_bytes(const struct ct_trace_writer *writer)
     ct_pieces_get_state(writer->pieces, &pieces);
   }
   return writer->queued_bytes - unwritten - pieces.gone_bytes + writer->manifest_bytes;
+}
+
+uint64_t
+ct_trace_writer_cpu_ns(const struct ct_trace_writer *writer)
+{
+  clockid_t clock;
+  const struct ct_writer_thread *thread = &writer->writer_thread;
+  return thread->running && pthread_getcpuclockid(thread->thread, &clock) == 0 ? ct_clock_ns(clock) : 0;
 }
 
 int

@@ -39,6 +39,8 @@ int ct_trace_writer_directory(const struct ct_trace_writer *writer);
 /* Flushes and closes every encoder and waits for the disk; accepts NULL. Returns the first error of the recording. */
 int ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag);
 int ct_trace_writer_error(const struct ct_trace_writer *writer, struct ct_diag *diag);
+/* Processor time of its thread; 0: not known. By who creates and closes it. */
+uint64_t ct_trace_writer_cpu_ns(const struct ct_trace_writer *writer);
 /* Waits until all that was queued is in its file, or has failed to get there. */
 int ct_trace_writer_sync(struct ct_trace_writer *writer);
 /* Level of zstd for the blocks from now on; 1 at first, negative ones are faster and larger. */
