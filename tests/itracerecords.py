@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -86,6 +87,42 @@ def records_of_programs(scene, name):
              "bash": ("bash", "-c", "trap 'echo trapped' USR1; for i in 1 2 3; do kill -USR1 $$; echo $i | cat; done; exit 4")}[name.split("/")[1]]
     need(words[0])
     return steps_of(scene, scene.outcome(*words), *words)
+
+
+GUESSED = r"""
+#include <stdio.h>
+__attribute__((noinline)) static long leaf(long x) { return x * 3 + 1; }
+__attribute__((noinline)) static long other(long x) { return x * 5 + 2; }
+__attribute__((noinline)) static long fib(long n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+static long (*volatile way)(long) = leaf;
+int main(void)
+{
+  long sum = 0;
+  for (long i = 0; i < 600000; i++) {
+    sum += leaf(i) ^ way(i);
+    way = i < 400000 || i % 3 == 0 ? leaf : other;
+    sum += i % 10000 == 0 ? fib(15) : 0;
+  }
+  printf("%ld\n", sum);
+}
+"""
+
+
+@case("records/guessed")
+def records_of_guesses(scene):
+    """Units go on after returns and indirect branches, to where they nearly always go, also when that is wrong later."""
+    program, directory = scene.path("guessed"), scene.path("steps")
+    subprocess.run(["gcc", "-O1", "-o", program, scene.write("guessed.c", GUESSED)], check=True)
+    os.mkdir(directory)
+    done = scene.execute(os.path.join(scene.options.build, "tests", "translated"), "-v", "-l", "-g", "-o", directory, "--", program,
+                         env={**os.environ, "CONTRAIL_TEST_LONG_RUN": str(4 << 20)}, timeout=SECONDS)
+    expect((done.returncode, done.stdout) == (0, scene.run(program)), f"{done.returncode} {done.stdout} {done.stderr}")
+    steps, size = (int(number) for number in re.search(r"records: (\d+) instructions, (\d+) bytes", done.stderr).groups())
+    (name,) = os.listdir(directory)
+    walked = scene.execute(os.path.join(scene.options.build, "tests", "stepped"), "walk", os.path.join(directory, name))
+    expect(walked.returncode == 0 and " 0 inconsistent" in walked.stdout, walked.stdout + walked.stderr)
+    expect(size < 0.75 * steps, f"{size} bytes for {steps} steps")
+    return f"{size / steps:.2f} bytes a step; {walked.stdout.strip()}"
 
 
 @each(tuple(f"records/{name}" for name in Ends.WAYS))

@@ -3,7 +3,9 @@
  * See branches.h. A unit is left by the branch at its end, or by one before it, then the record is that of a part of
  * the unit, which ends there. So of a record the branches before its end are at the ends of those parts that end before
  * it, and went the other way than those parts tell; the one at its own end was taken if the next record is of another
- * place than after it.
+ * place than after it. Where an indirect branch or a return went is told by the next record, or by a unit that went on
+ * after it, to where it was thought to go. One place is remembered, the one that it went to more often than elsewhere
+ * since then.
  */
 #include "itrace/branches.h"
 
@@ -19,6 +21,8 @@ struct ct_branches {
   struct slot {
     uint64_t end; /* 0: free */
     uint32_t taken, passed;
+    uint64_t target; /* where it went last, or mostly: so often, and so often elsewhere since it was taken for that */
+    uint32_t hits, misses;
   } slots[SLOTS];
   uint32_t count, percent;
 };
@@ -51,19 +55,50 @@ slot_of(const struct ct_branches *branches, uint64_t end)
   return at;
 }
 
-static void
-note(struct ct_branches *branches, uint64_t end, bool is_taken)
+/* NULL: there is no room for another one. */
+static struct slot *
+find_or_add(struct ct_branches *branches, uint64_t end)
 {
   struct slot *slot = &branches->slots[slot_of(branches, end)];
   if (slot->end == 0) {
     if (branches->count == FULL) {
-      return;
+      return NULL;
     }
     branches->count++;
     slot->end = end;
   }
-  slot->taken += is_taken;
-  slot->passed += !is_taken;
+  return slot;
+}
+
+void
+ct_branches_note(struct ct_branches *branches, uint64_t end, uint64_t target)
+{
+  struct slot *slot = find_or_add(branches, end);
+  if (slot == NULL) {
+    return;
+  }
+  slot->taken += target != end;
+  slot->passed += target == end;
+  if (slot->target == target) {
+    slot->hits++;
+  } else if (++slot->misses > slot->hits) {
+    slot->target = target;
+    slot->hits = 1;
+    slot->misses = 0;
+  }
+}
+
+/* The unit went on after it: where that part of it, which was not executed alone, would not have gone. */
+static void
+note_inside(struct ct_branches *branches, uint64_t end, const struct ct_logged_unit *part)
+{
+  struct slot *slot = find_or_add(branches, end);
+  if (slot != NULL && part->is_guessed) {
+    slot->hits++;
+  } else if (slot != NULL) {
+    slot->taken += part->is_passed;
+    slot->passed += !part->is_passed;
+  }
 }
 
 static uint64_t
@@ -78,7 +113,7 @@ note_passed(struct ct_branches *branches, const struct ct_unit_log *log, uint32_
   uint32_t whole = id - unit->part, end = unit->part == 0 ? unit->parts : unit->part;
   struct ct_logged_unit part;
   for (uint32_t k = 1; k < end && ct_unit_log_get(log, whole + k, &part); k++) {
-    note(branches, end_of(&part), part.is_passed);
+    note_inside(branches, end_of(&part), &part);
   }
 }
 
@@ -92,7 +127,7 @@ ct_branches_learn(struct ct_branches *branches, const struct ct_unit_log *log, c
     memcpy(&event, bytes + at, sizeof(event));
     if (ct_unit_log_get(log, event.word, &unit)) {
       if (end != 0) {
-        note(branches, end, unit.pc != end);
+        ct_branches_note(branches, end, unit.pc);
       }
       note_passed(branches, log, event.word, &unit);
       end = end_of(&unit);
@@ -119,9 +154,23 @@ bool
 ct_branches_are_taken(const struct ct_branches *branches, uint64_t end)
 {
   enum { LEAST = 8 };
+  if (branches == NULL) {
+    return false;
+  }
   const struct slot *slot = &branches->slots[slot_of(branches, end)];
   if (slot->end == 0) {
     return hash(end ^ hash(end)) % 100 < branches->percent;
   }
   return slot->taken >= LEAST && slot->taken / 2 >= slot->passed;
+}
+
+uint64_t
+ct_branches_target(const struct ct_branches *branches, uint64_t end)
+{
+  enum { LEAST = 8, OFTEN = 4 };
+  if (branches == NULL) {
+    return 0;
+  }
+  const struct slot *slot = &branches->slots[slot_of(branches, end)];
+  return slot->end != 0 && slot->hits >= LEAST && slot->hits / OFTEN >= slot->misses ? slot->target : 0;
 }

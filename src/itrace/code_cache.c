@@ -70,9 +70,9 @@ struct ct_code_cache {
   bool is_stale;                /* units may be of sequences that were not known */
   struct ct_source_pages pages; /* that units were made of */
   struct ct_code_cache_stats stats;
-  struct ct_unit unit;                                          /* the one that is being made */
-  uint8_t code[CT_UNIT_STRETCHES_MAX][CT_UNIT_SOURCE_MAX + 32]; /* that it is made of */
-  uint32_t round;                                               /* 0: units are of one stretch */
+  struct ct_unit unit;                                             /* the one that is being made */
+  uint8_t code[CT_UNIT_STRETCHES_MAX][CT_STRETCH_SOURCE_MAX + 32]; /* that it is made of */
+  uint32_t round;                                                  /* 0: units are of one stretch */
   const struct ct_branches *branches;
   ct_code_cache_read_fn read;
   void *read_context;
@@ -273,8 +273,7 @@ ct_code_cache_add_region(struct ct_code_cache *cache, uint64_t address, uint8_t 
 static bool
 is_near(const struct ct_code_cache_region *region, uint64_t pc)
 {
-  uint64_t end = region->address + region->size;
-  return (pc >= region->address ? pc - region->address : end - pc) < REACH;
+  return (pc >= region->address ? pc - region->address : region->address + region->size - pc) < REACH;
 }
 
 static struct ct_code_cache_region *
@@ -412,7 +411,8 @@ log_unit(struct ct_code_cache *cache)
                                     .joint_count = (uint8_t)(part->stretches - 1),
                                     .part = (uint8_t)i,
                                     .parts = (uint8_t)unit->part_count,
-                                    .is_passed = part->is_passed};
+                                    .is_passed = part->is_passed,
+                                    .is_guessed = part->is_guessed};
     good = ct_unit_log_add(cache->log, &logged);
   }
   return good;
@@ -480,8 +480,13 @@ ct_code_cache_follow(struct ct_code_cache *cache, uint32_t round, const struct c
 static bool
 is_taken(void *context, uint64_t end)
 {
-  const struct ct_code_cache *cache = context;
-  return cache->branches != NULL && ct_branches_are_taken(cache->branches, end);
+  return ct_branches_are_taken(((const struct ct_code_cache *)context)->branches, end);
+}
+
+static uint64_t
+guess_target(void *context, uint64_t end)
+{
+  return ct_branches_target(((const struct ct_code_cache *)context)->branches, end);
 }
 
 /* The code of a stretch that the unit is about to go on with; NULL: it may change, or is of another region. */
@@ -493,7 +498,7 @@ read_on(void *context, uint64_t pc, uint32_t number, size_t *size)
   if (region_near(cache, pc) != region_near(cache, cache->unit.pc) || region_near(cache, pc) == NULL) {
     return NULL;
   }
-  *size = cache->read(cache->read_context, pc, cache->code[number], CT_UNIT_SOURCE_MAX, &may_change);
+  *size = cache->read(cache->read_context, pc, cache->code[number], CT_STRETCH_SOURCE_MAX, &may_change);
   look_for_sequences(cache, pc, cache->code[number], *size, cache->read_context);
   return may_change || *size == 0 || cache->is_stale ? NULL : cache->code[number];
 }
@@ -504,11 +509,11 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
 {
   uint8_t *bytes = cache->code[0];
   struct ct_unit *unit = &cache->unit;
-  const struct ct_translation_source source = {read_on, is_taken, cache};
+  const struct ct_translation_source source = {read_on, is_taken, guess_target, cache};
   bool may_change = false;
   cache->read = read;
   cache->read_context = context;
-  size_t size = read(context, pc, bytes, CT_UNIT_SOURCE_MAX, &may_change);
+  size_t size = read(context, pc, bytes, CT_STRETCH_SOURCE_MAX, &may_change);
   look_for_sequences(cache, pc, bytes, size, context);
   for (int tries = 0; tries < 2; tries++) {
     struct ct_code_cache_region *region = region_near(cache, pc);
@@ -531,12 +536,10 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     if (!cache->makes_one) {
       *bucket_of(cache, pc) = (uint32_t)index + 1;
       cache->unit_count++;
+      link_waiting(cache, index);
     }
     cache->stats.units++;
     cache->stats.insns += unit->insns;
-    if (!cache->makes_one) {
-      link_waiting(cache, index);
-    }
     return add_exits(cache, index) ? index : SIZE_MAX;
   }
   return SIZE_MAX;

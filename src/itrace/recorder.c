@@ -91,13 +91,19 @@ take_stamps(const struct ct_recorder *recorder, struct ct_stream_stamp stamps[CT
   return count;
 }
 
+static uint64_t
+long_run(void)
+{
+  return ct_test_number("CONTRAIL_TEST_LONG_RUN", LONG_RUN);
+}
+
 /* From the second half of a short run; then from a part of one in some segments, since the thread waits for it. */
 static void
 learn(struct ct_recorder *recorder, const uint8_t *bytes)
 {
   enum { EACH = 16, PART = 1 << 18 };
-  bool is_long = recorder->handed >= LONG_RUN;
-  if (recorder->handed < LONG_RUN / 2 || (is_long && ++recorder->segment % EACH != 0)) {
+  bool is_long = recorder->handed >= long_run();
+  if (recorder->handed < long_run() / 2 || (is_long && ++recorder->segment % EACH != 0)) {
     return;
   }
   if (recorder->branches == NULL) {
@@ -123,7 +129,7 @@ hand_over(struct ct_recorder *recorder)
 uint32_t
 ct_recorder_round(const struct ct_recorder *recorder)
 {
-  uint32_t round = recorder->handed >= ct_test_number("CONTRAIL_TEST_LONG_RUN", LONG_RUN);
+  uint32_t round = recorder->handed >= long_run();
   for (uint64_t bytes = LONG_RUN * LONGER; round != 0 && round < ROUNDS && recorder->handed >= bytes; bytes *= LONGER) {
     round++;
   }

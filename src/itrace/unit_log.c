@@ -15,7 +15,7 @@ struct ct_unit_log {
     size_t at;
     uint16_t record_bytes;
     uint8_t part, parts;
-    bool is_passed;
+    bool is_passed, is_guessed;
   } *places; /* of unit id: places[id - 1] */
   size_t count, place_capacity;
 };
@@ -72,7 +72,8 @@ ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit)
     log->places = grown;
     log->place_capacity = capacity;
   }
-  log->places[log->count++] = (struct place){log->size, unit->record_bytes, unit->part, unit->parts, unit->is_passed};
+  log->places[log->count++] =
+      (struct place){log->size, unit->record_bytes, unit->part, unit->parts, unit->is_passed, unit->is_guessed};
   uint8_t *to = log->bytes + log->size;
   memcpy(to, &head, sizeof(head));
   if (joint_bytes != 0) {
@@ -101,7 +102,8 @@ ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_uni
                                   .joint_count = head.joints,
                                   .part = log->places[id - 1].part,
                                   .parts = log->places[id - 1].parts,
-                                  .is_passed = log->places[id - 1].is_passed};
+                                  .is_passed = log->places[id - 1].is_passed,
+                                  .is_guessed = log->places[id - 1].is_guessed};
   return true;
 }
 

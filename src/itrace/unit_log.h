@@ -24,6 +24,7 @@ struct ct_logged_unit {
   uint8_t joint_count;
   uint8_t part, parts; /* it is that part of a unit, of so many, whose ids follow each other; 0 is the whole unit */
   bool is_passed;      /* it is left where the branch at its end is not taken; else, where it is */
+  bool is_guessed;     /* ... where the indirect branch at its end goes elsewhere than was guessed */
 };
 
 /* NULL: out of memory. */

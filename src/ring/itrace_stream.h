@@ -10,10 +10,9 @@
  *   u32 CT_STREAM_PART, u32 id, u16 first, u16 end, values    instructions first to end - 1 of unit id
  *
  * A unit is code that is executed from its first instruction on: a stretch of it, or several, each of which but the
- * last ends with a direct jump or call to the next, or with a conditional branch that was taken to there. Each id is
- * given once for a thread. The last instruction goes to where the next record is; that of a unit that ends otherwise
- * goes to the next instruction.
- * What comes after an event CT_STREAM_CONTEXT goes on at its rip.
+ * last ends with a jump, a call or a return to the next, direct or not, or with a conditional branch that was taken to
+ * there. Each id is given once for a thread. The last instruction goes to where the next record is; that of a unit that
+ * ends otherwise goes to the next instruction. What comes after an event CT_STREAM_CONTEXT goes on at its rip.
  */
 #ifndef CT_RING_ITRACE_STREAM_H
 #define CT_RING_ITRACE_STREAM_H

@@ -18,6 +18,12 @@
  *   mov %rcx, spill_rcx;  mov TARGET, %rcx;  (mov %rcx, target)
  *   (push of the return address, or rsp past it)
  *   movzwl %cx, %r10d;  jmp *table(, %r10, 8)        or by ecx
+ *
+ * One after which the unit goes on, because it nearly always leads there (GUESS), or to after its call:
+ *
+ *   mov %rcx, spill_rcx;  mov TARGET, %rcx;  movabs -GUESS, %scratch;  lea (%rcx, %scratch), %rcx;  jrcxz 1f
+ *   jmp to where it leaves the unit by the table
+ *   1: mov spill_rcx, %rcx;  (push of the return address, or rsp past it)
  */
 #include "x86/translate_internal.h"
 
@@ -381,24 +387,93 @@ emit_side(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stret
   ct_writer_note(w, insn->is_taken ? insn->target : next);
 }
 
+/* What an indirect branch does to the stack. */
 static void
-emit_indirect(struct ct_writer *w, const struct ct_source_insn *insn)
+move_stack(struct ct_writer *w, const struct ct_source_insn *insn)
 {
-  struct ct_code *out = w->out;
-  uint64_t next = insn->pc + insn->length;
-  spill_target(w, insn);
-  w->now.rcx_is = CT_RCX_SPILLED;
-  end_record(w, insn->pc);
   if (insn->flow == CT_SOURCE_CALL_INDIRECT) {
-    push_return_address(w, next);
+    push_return_address(w, insn->pc + insn->length);
   } else if (insn->flow == CT_SOURCE_RET) {
-    ct_emit_lea(out, CT_RSP, ct_mem(CT_RSP, 8 + insn->ret_bytes));
+    ct_emit_lea(w->out, CT_RSP, ct_mem(CT_RSP, 8 + insn->ret_bytes));
   }
+}
+
+/* An indirect branch or a return, after which the unit goes on if it goes where it is thought to. */
+static void
+emit_guess(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stretch, uint32_t done)
+{
+  enum { JMP_NEAR = 5 };
+  struct ct_code *out = w->out;
+  enum ct_reg scratch = (enum ct_reg)w->scratch;
+  if (insn->is_certain) {
+    ct_writer_note(w, insn->pc);
+    move_stack(w, insn);
+    w->now.done++;
+    ct_writer_note(w, insn->target);
+    return;
+  }
+  struct ct_writer_side *side = &w->sides[w->side_count++];
+  spill_target(w, insn);
+  ct_emit_movabs(out, scratch, -insn->target);
+  ct_emit_lea(out, CT_RCX, ct_mem_index(CT_RCX, scratch, 0));
+  ct_emit_jrcxz_over(out, JMP_NEAR);
+  ct_emit_jmp_label(out, &side->label);
+  side->now = w->now;
+  side->now.rcx_is = CT_RCX_SPILLED;
+  side->now.part = (uint8_t)add_part(w, stretch, insn->pc + insn->length, done);
+  side->record = w->record;
+  side->scratch = w->scratch;
+  side->value_at = w->value_at;
+  w->unit->parts[side->now.part].is_guessed = true;
+  side->target = insn->pc;
+  side->indirect = insn;
+  ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
+  ct_writer_note(w, insn->pc);
+  move_stack(w, insn);
+  w->now.done++;
+  ct_writer_note(w, insn->target);
+}
+
+/* The target is in rcx, whose own value is spilled. */
+static void
+emit_by_table(struct ct_writer *w)
+{
   w->now.done++;
   note_target(w);
   enum ct_reg index = w->place->records ? CT_R10 : CT_RCX;
-  ct_emit_movzx16(out, index, CT_RCX);
-  ct_emit_jmp_load(out, ct_mem_table(w->place->shared + CT_ITRACE_TABLE_AT, index, 3));
+  ct_emit_movzx16(w->out, index, CT_RCX);
+  ct_emit_jmp_load(w->out, ct_mem_table(w->place->shared + CT_ITRACE_TABLE_AT, index, 3));
+}
+
+static void
+emit_indirect(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  spill_target(w, insn);
+  w->now.rcx_is = CT_RCX_SPILLED;
+  end_record(w, insn->pc);
+  move_stack(w, insn);
+  emit_by_table(w);
+}
+
+/* How a unit is left before its end. */
+static void
+emit_side_end(struct ct_writer *w, struct ct_writer_side *side)
+{
+  const struct ct_source_insn *indirect = side->indirect;
+  ct_code_label_bind(w->out, &side->label);
+  w->now = side->now;
+  if (indirect != NULL) { /* rcx is how far it is from the guess */
+    ct_writer_note(w, indirect->pc);
+    ct_emit_movabs(w->out, (enum ct_reg)side->scratch, indirect->target);
+    ct_emit_lea(w->out, CT_RCX, ct_mem_index(CT_RCX, (enum ct_reg)side->scratch, 0));
+  }
+  ct_record_end_side(w, side);
+  if (indirect == NULL) {
+    emit_jump(w, side->target);
+    return;
+  }
+  move_stack(w, indirect);
+  emit_by_table(w);
 }
 
 /* The tracer looks at what it did, and records the whole state. */
@@ -519,10 +594,7 @@ finish(struct ct_writer *w)
 {
   struct ct_code_label room = {.count = 0};
   for (uint32_t i = 0; i < w->side_count; i++) {
-    ct_code_label_bind(w->out, &w->sides[i].label);
-    w->now = w->sides[i].now;
-    ct_record_end_side(w, &w->sides[i]);
-    emit_jump(w, w->sides[i].target);
+    emit_side_end(w, &w->sides[i]);
   }
   uint32_t count = w->unit->exit_count;
   w->unit->hot_count = w->unit->recovery_count;
@@ -548,10 +620,14 @@ finish(struct ct_writer *w)
 
 /* ---- all of it ---- */
 
-/* A jump or a call to the next stretch. */
+/* A jump, a call or a return to the next stretch. done: instructions up to it. */
 static void
-emit_join(struct ct_writer *w, const struct ct_source_insn *insn)
+emit_join(struct ct_writer *w, const struct ct_source_insn *insn, uint32_t stretch, uint32_t done)
 {
+  if (insn->flow != CT_SOURCE_CALL && insn->flow != CT_SOURCE_JUMP) {
+    emit_guess(w, insn, stretch, done);
+    return;
+  }
   ct_writer_note(w, insn->pc);
   if (insn->flow == CT_SOURCE_CALL) {
     push_return_address(w, insn->pc + insn->length);
@@ -594,7 +670,7 @@ emit_stretch(struct ct_writer *w, const struct ct_block *block, uint32_t stretch
     } else if (insn->flow == CT_SOURCE_NEXT) {
       emit_insn(w, insn);
     } else if (!is_last) {
-      emit_join(w, insn);
+      emit_join(w, insn, stretch, i + 1);
     } else {
       if (is_recorded) {
         fill_part(w, 0, stretch, insn->pc + insn->length, block->recorded);

@@ -13,13 +13,16 @@
 #include <stdint.h>
 
 enum {
-  CT_UNIT_INSNS_MAX = 64,
+  CT_UNIT_INSNS_MAX = 128,
+  CT_STRETCH_INSNS_MAX = 64, /* one after the other */
+  CT_STRETCH_SOURCE_MAX = CT_STRETCH_INSNS_MAX * 15,
   CT_UNIT_SOURCE_MAX = CT_UNIT_INSNS_MAX * 15,
   CT_UNIT_BYTES_MAX = 16384,
   CT_UNIT_RECORD_MAX = 4096,
-  CT_UNIT_SIDES_MAX = 8,
-  CT_UNIT_STRETCHES_MAX = 8,
+  CT_UNIT_SIDES_MAX = 16,
+  CT_UNIT_STRETCHES_MAX = 16,
   CT_UNIT_PARTS_MAX = 1 + CT_UNIT_SIDES_MAX,
+  CT_UNIT_RETURNS_MAX = CT_UNIT_STRETCHES_MAX + CT_UNIT_SIDES_MAX,
   CT_UNIT_EXITS_MAX = 5 + CT_UNIT_SIDES_MAX,
   CT_RECOVERY_MAX = 8 * (CT_UNIT_INSNS_MAX + CT_UNIT_SIDES_MAX + CT_UNIT_EXITS_MAX),
 };
@@ -136,7 +139,8 @@ struct ct_unit {
   struct ct_unit_part {
     uint8_t stretches, insns;
     uint16_t last_bytes, record_bytes;
-    bool is_passed; /* it is left where the branch at its end is not taken */
+    bool is_passed;  /* it is left where the branch at its end is not taken */
+    bool is_guessed; /* ... where the indirect branch or return at its end goes elsewhere than was guessed */
   } parts[CT_UNIT_PARTS_MAX];
   uint32_t part_count;
   /* The program's code that it translates. None: what is at pc cannot be translated. */
@@ -146,7 +150,7 @@ struct ct_unit {
     uint32_t bytes;
   } stretches[CT_UNIT_STRETCHES_MAX];
   uint32_t stretch_count;
-  uint64_t return_addresses[CT_UNIT_STRETCHES_MAX]; /* that it pushes: of its calls */
+  uint64_t return_addresses[CT_UNIT_RETURNS_MAX]; /* that it pushes: of its calls */
   uint32_t return_count;
   uint32_t exit_count, recovery_count, hot_count; /* recovery: first those of the hot code, hot_count of them */
   struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];
@@ -155,21 +159,24 @@ struct ct_unit {
 
 /*
  * The code at pc, which a unit is about to go on with; it stays as it is up to the next unit. number: 1 .. of the
- * stretch. NULL: it is not to. size: CT_UNIT_SOURCE_MAX at most.
+ * stretch. NULL: it is not to. size: CT_STRETCH_SOURCE_MAX at most.
  */
 struct ct_translation_source {
   const uint8_t *(*read)(void *context, uint64_t pc, uint32_t number, size_t *size);
   /* Does it go on where the conditional branch leads that ends there, rather than after it? */
   bool (*is_taken)(void *context, uint64_t end);
+  /* Where the indirect branch or return that ends there nearly always goes; 0: nowhere in particular. */
+  uint64_t (*guess)(void *context, uint64_t end);
   void *context;
 };
 
 /*
  * Emits the unit of the block at pc (size bytes of code are known) at out's position. It goes on where a jump, a
- * call or a branch that is mostly taken leads, if source is not NULL. first_exit is the number of its
- * first exit; id of its records, if it makes any. is_checked: the code may change, so it is compared each time. Always
- * ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out and cold may be too small
- * (overflow). What is hardly ever executed (exits, what a look at the ring finds to do) goes to cold, in reach of out.
+ * call, a branch that is mostly taken, a return or an indirect branch leads, if source is not NULL. first_exit is the
+ * number of its first exit; id of its records, if it makes any. is_checked: the code may change, so it is compared each
+ * time. Always ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out and cold may be too
+ * small (overflow). What is hardly ever executed (exits, what a look at the ring finds to do) goes to cold, in reach of
+ * out.
  */
 void ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
                        bool is_checked, const struct ct_translation_source *source, uint32_t first_exit, uint32_t id,

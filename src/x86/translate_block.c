@@ -96,17 +96,25 @@ goes_back_or_far(const struct ct_source_insn *insn)
   return insn->target <= insn->pc || insn->target >> AREA_SHIFT != insn->pc >> AREA_SHIFT;
 }
 
+/* Is there room for more after its last instruction so far? Of code that may be executed once, less is translated. */
+static bool
+has_room(const struct ct_block_request *request, const struct ct_block *block)
+{
+  enum { LONG_INSNS = 96, SHORT_INSNS = 48, SHORT_SIDES = 8 };
+  bool is_long = request->source != NULL;
+  return block->count <= (is_long ? LONG_INSNS : SHORT_INSNS) &&
+         block->sides < (is_long ? CT_UNIT_SIDES_MAX : SHORT_SIDES);
+}
+
 /*
  * Does the unit go on after that branch, its last instruction so far? Where it is taken, the record is one of a unit
  * that ends there. Not where a look would be wanted, nor code may change: what is compared is what is executed.
  */
 static bool
-goes_on(const struct ct_block *block, bool is_checked)
+goes_on(const struct ct_block_request *request, const struct ct_block *block)
 {
-  enum { INSNS_MAX = 48 };
   const struct ct_source_insn *last = &block->insns[block->count - 1];
-  return last->flow == CT_SOURCE_BRANCH && !is_checked && block->sides < CT_UNIT_SIDES_MAX &&
-         block->count <= INSNS_MAX && !goes_back_or_far(last);
+  return last->flow == CT_SOURCE_BRANCH && !request->is_checked && has_room(request, block) && !goes_back_or_far(last);
 }
 
 /* Does it go on where the branch leads, its last instruction so far? */
@@ -114,7 +122,7 @@ static bool
 goes_there(const struct ct_block_request *request, const struct ct_block *block)
 {
   const struct ct_source_insn *last = &block->insns[block->count - 1];
-  return request->source != NULL && last->flow == CT_SOURCE_BRANCH && block->sides < CT_UNIT_SIDES_MAX &&
+  return request->source != NULL && last->flow == CT_SOURCE_BRANCH && has_room(request, block) &&
          request->source->is_taken(request->source->context, last->pc + last->length);
 }
 
@@ -133,7 +141,8 @@ read_stretch(const struct ct_block_request *request, size_t size, struct ct_bloc
   enum { CHECKED_INSNS_MAX = 12 };
   const struct ct_translation_place *place = request->place;
   const struct ct_block_stretch *stretch = &block->stretches[block->stretch_count - 1];
-  uint32_t most = request->is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
+  uint32_t most = request->is_checked ? CHECKED_INSNS_MAX : stretch->first + CT_STRETCH_INSNS_MAX;
+  most = most < CT_UNIT_INSNS_MAX ? most : CT_UNIT_INSNS_MAX;
   block->used = 0;
   block->is_open = true;
   block->is_cut = block->is_switch = false;
@@ -152,7 +161,7 @@ read_stretch(const struct ct_block_request *request, size_t size, struct ct_bloc
       block->is_cut = true;
       break;
     }
-    if (!block->is_open && goes_on(block, request->is_checked) && !goes_there(request, block)) {
+    if (!block->is_open && goes_on(request, block) && !goes_there(request, block)) {
       insn->is_side = block->is_open = true;
       block->sides++;
     }
@@ -169,29 +178,124 @@ read_stretch(const struct ct_block_request *request, size_t size, struct ct_bloc
   }
 }
 
-/* Is there an instruction at that address in the block? */
+/* ---- returns, and indirect branches that go where they nearly always go ---- */
+
 static bool
-has(const struct ct_block *block, uint64_t pc)
+is_indirect(const struct ct_source_insn *insn)
 {
-  bool found = false;
-  for (uint32_t i = 0; i < block->count; i++) {
-    found |= block->insns[i].pc == pc;
+  return insn->flow == CT_SOURCE_RET || insn->flow == CT_SOURCE_JUMP_INDIRECT || insn->flow == CT_SOURCE_CALL_INDIRECT;
+}
+
+/* How far it moves the stack pointer, if that is all that it does to it by itself; false: otherwise, or not known. */
+static bool
+moves_stack(const struct ct_source_insn *insn, int64_t *by)
+{
+  const uint8_t *code = insn->code;
+  size_t at = (code[0] & 0xf0) == 0x40 ? 1 : 0; /* REX */
+  *by = 0;
+  if ((insn->effects.writes >> CT_RSP & 1) == 0) {
+    return true;
   }
-  return found;
+  if ((code[at] & 0xf8) == 0x50 && insn->length == at + 1) { /* push */
+    *by = -8;
+    return true;
+  }
+  if ((code[at] & 0xf8) == 0x58 && insn->length == at + 1) { /* pop */
+    *by = 8;
+    return code[at] != 0x5c || (at != 0 && (code[0] & 1) != 0); /* of another register */
+  }
+  if (code[0] == 0x48 && (code[1] == 0x83 || code[1] == 0x81) && (code[2] == 0xc4 || code[2] == 0xec)) {
+    *by = code[2] == 0xc4 ? insn->effects.imm : -insn->effects.imm; /* add, sub */
+    return true;
+  }
+  return false;
+}
+
+/* May it write to the 8 bytes that are `slot` above the stack pointer? */
+static bool
+may_write(const struct ct_source_insn *insn, int64_t slot)
+{
+  const struct ct_effects *effects = &insn->effects;
+  bool may = (effects->traits & CT_EFFECT_MORE_STORES) != 0;
+  for (int k = 0; k < effects->access_count; k++) {
+    const struct ct_access *access = &effects->access[k];
+    bool is_plain = access->base == CT_RSP && access->index == CT_NO_REG && access->segment == CT_SEGMENT_NONE &&
+                    access->bits_reg == CT_NO_REG && access->size != 0 &&
+                    (access->how & ~(CT_ACCESS_READ | CT_ACCESS_WRITE)) == 0;
+    bool is_apart = is_plain && (access->disp >= slot + 8 || access->disp + access->size <= slot);
+    may |= (access->how & CT_ACCESS_WRITE) != 0 && !is_apart;
+  }
+  return may;
+}
+
+/* Is the return address that `call` pushes surely what the block's last instruction takes from the stack? */
+static bool
+is_certain(const struct ct_block *block, const struct ct_source_insn *call)
+{
+  int64_t slot = 0;
+  const struct ct_source_insn *ret = &block->insns[block->count - 1];
+  for (const struct ct_source_insn *insn = call + 1; insn < ret; insn++) {
+    int64_t by = 0;
+    if (slot < 0) {
+      return false;
+    }
+    if (insn->flow == CT_SOURCE_CALL || insn->flow == CT_SOURCE_CALL_INDIRECT) {
+      by = -8;
+    } else if (insn->flow == CT_SOURCE_RET) {
+      by = 8 + insn->ret_bytes;
+    } else if (may_write(insn, slot) || !moves_stack(insn, &by)) {
+      return false;
+    }
+    slot -= by;
+  }
+  return slot == 0;
+}
+
+/* The call whose return address the last instruction takes from the stack, if all is as it seems; NULL: it is before
+ * the block. */
+static const struct ct_source_insn *
+call_of_return(const struct ct_block *block)
+{
+  uint32_t returns = 1;
+  for (uint32_t k = block->stretch_count; k-- > 1;) {
+    const struct ct_source_insn *joint = &block->insns[block->stretches[k].first - 1];
+    if (joint->flow == CT_SOURCE_RET) {
+      returns++;
+    } else if ((joint->flow == CT_SOURCE_CALL || joint->flow == CT_SOURCE_CALL_INDIRECT) && --returns == 0) {
+      return joint;
+    }
+  }
+  return NULL;
+}
+
+/* Where the block's last instruction goes; false: that is not known. */
+static bool
+find_target(const struct ct_block_request *request, struct ct_block *block)
+{
+  struct ct_source_insn *last = &block->insns[block->count - 1];
+  if (!is_indirect(last)) {
+    return last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL || goes_there(request, block);
+  }
+  if (!request->place->records) {
+    return false;
+  }
+  const struct ct_source_insn *call = last->flow == CT_SOURCE_RET ? call_of_return(block) : NULL;
+  last->is_certain = call != NULL && is_certain(block, call);
+  last->target = call != NULL ? call->pc + call->length
+                              : request->source->guess(request->source->context, last->pc + last->length);
+  return last->target != 0;
 }
 
 static bool
-can_follow(const struct ct_block_request *request, const struct ct_block *block)
+can_follow(const struct ct_block_request *request, struct ct_block *block)
 {
-  enum { INSNS_MAX = 40 };
   if (block->count == 0) { /* there is no code that can be read */
     return false;
   }
   const struct ct_source_insn *last = &block->insns[block->count - 1];
   bool is_jump_alone = block->count == 1 && !request->place->records; /* of which nothing would be emitted */
-  return request->source != NULL && !block->is_open && !is_jump_alone &&
-         (last->flow == CT_SOURCE_JUMP || last->flow == CT_SOURCE_CALL || goes_there(request, block)) &&
-         block->count <= INSNS_MAX && block->stretch_count < CT_UNIT_STRETCHES_MAX && !has(block, last->target) &&
+  return request->source != NULL && !block->is_open && !is_jump_alone && find_target(request, block) &&
+         block->stretch_count < CT_UNIT_STRETCHES_MAX && has_room(request, block) &&
          !ct_block_is_watched(request->place, last->target) && ct_sequence_at(request->place, last->target) == NULL;
 }
 
@@ -211,7 +315,7 @@ follow(const struct ct_block_request *request, struct ct_block *block)
   size_t used = block->used;
   struct ct_recording recording = block->recording;
   last->is_side = last->is_taken = last->flow == CT_SOURCE_BRANCH;
-  block->sides += last->is_side;
+  block->sides += last->is_side || (is_indirect(last) && !last->is_certain);
   block->stretches[block->stretch_count++] =
       (struct ct_block_stretch){.pc = target, .code = code, .first = block->count};
   read_stretch(request, size, block);
@@ -257,6 +361,19 @@ writes_stack(const struct ct_block *block)
   return false;
 }
 
+/* Does the block surely go on after the call that ends there, like one instruction? */
+static bool
+comes_back(const struct ct_block *block, const struct ct_source_insn *call)
+{
+  const struct ct_source_insn *end = block->insns + block->stretches[block->stretch_count - 1].first;
+  for (const struct ct_source_insn *insn = call + 1; insn < end && !insn->is_side; insn++) {
+    if (is_indirect(insn) && (!insn->is_certain || insn->target == call->pc + call->length)) {
+      return insn->is_certain;
+    }
+  }
+  return false;
+}
+
 /* Without such units no program goes on for ever, nor for as long as a few blocks of records. */
 bool
 ct_block_wants_look(const struct ct_block *block)
@@ -266,7 +383,9 @@ ct_block_wants_look(const struct ct_block *block)
   }
   for (uint32_t k = 1; k < block->stretch_count; k++) {
     const struct ct_source_insn *joint = &block->insns[block->stretches[k].first - 1];
-    if (joint->flow == CT_SOURCE_CALL || goes_back_or_far(joint)) {
+    bool is_call = joint->flow == CT_SOURCE_CALL;
+    bool is_guessed = is_indirect(joint) && !joint->is_certain;
+    if (is_guessed || (is_call ? !comes_back(block, joint) : !joint->is_certain && goes_back_or_far(joint))) {
       return true;
     }
   }

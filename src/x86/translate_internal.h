@@ -41,8 +41,9 @@ struct ct_source_insn {
   struct ct_effects effects;
   struct ct_recorded_value values[CT_VALUES_MAX];
   int value_count;
-  bool is_side;  /* a branch after which the unit goes on ... */
-  bool is_taken; /* ... where it leads, as the next stretch */
+  bool is_side;    /* a branch after which the unit goes on ... */
+  bool is_taken;   /* ... where it leads, as the next stretch */
+  bool is_certain; /* a return to the next stretch: nothing in between can have changed the return address */
 };
 
 /* What the record of a unit needs. */
@@ -81,8 +82,8 @@ struct ct_writer {
   uint32_t first_exit;
   struct ct_code_label exit_labels[CT_UNIT_EXITS_MAX];
   struct ct_recovery exit_states[CT_UNIT_EXITS_MAX];
-  struct ct_code_label literals[CT_UNIT_STRETCHES_MAX]; /* of unit->return_addresses */
-  struct ct_recovery now;                               /* what notes say at this place, but for at and pc */
+  struct ct_code_label literals[CT_UNIT_RETURNS_MAX]; /* of unit->return_addresses */
+  struct ct_recovery now;                             /* what notes say at this place, but for at and pc */
   uint8_t record, scratch; /* registers: of the record, and one that is free for values; CT_NO_REG: none */
   uint32_t value_at;       /* where the next value belongs, in the record */
   uint32_t side_count;
@@ -93,6 +94,7 @@ struct ct_writer {
     uint8_t record, scratch;
     uint32_t value_at;
     uint64_t target;
+    const struct ct_source_insn *indirect; /* it goes elsewhere than was guessed; NULL: a conditional branch */
   } sides[CT_UNIT_SIDES_MAX];
   /* Of the look at the ring (ct_record_look): */
   bool has_look;

@@ -112,7 +112,8 @@ wants_scratch(const struct ct_source_insn *insn)
       return true;
     }
   }
-  return false;
+  return insn->flow == CT_SOURCE_RET || insn->flow == CT_SOURCE_JUMP_INDIRECT ||
+         insn->flow == CT_SOURCE_CALL_INDIRECT; /* see emit_guess */
 }
 
 bool

@@ -47,7 +47,7 @@ ct_sequence_of(const uint8_t bytes[CT_SEQUENCE_BYTES], struct ct_sequence *seque
   memcpy(&descriptor, bytes, sizeof(descriptor));
   *sequence = (struct ct_sequence){descriptor.start, descriptor.start + descriptor.size, descriptor.abort};
   return descriptor.version == 0 && descriptor.flags < 8 && descriptor.start != 0 && descriptor.size != 0 &&
-         descriptor.size <= CT_UNIT_SOURCE_MAX && descriptor.start >> 47 == 0 && descriptor.abort >> 47 == 0 &&
+         descriptor.size <= CT_STRETCH_SOURCE_MAX && descriptor.start >> 47 == 0 && descriptor.abort >> 47 == 0 &&
          descriptor.abort > sizeof(uint32_t) && descriptor.abort - descriptor.start >= descriptor.size;
 }
 

@@ -480,6 +480,29 @@ look_translated(void *context, const uint64_t stopped[16], uint64_t stopped_rip)
   return true;
 }
 
+/* Some indirect branches and returns are thought to go where they once go. */
+static bool
+make_guesses(void)
+{
+  enum { TIMES = 8 };
+  uint32_t percent = rng_below(&run.rng, 100);
+  ct_branches_free(run.branches);
+  run.branches = ct_branches_create();
+  for (unsigned i = 0; i + 1 < run.state_count && run.branches != NULL; i++) {
+    uint8_t code[16];
+    struct ct_effects effects;
+    uint64_t rip = run.states[i].rip;
+    size_t size = rng_chance(&run.rng, percent) ? program_read(rip, code, sizeof(code)) : 0;
+    bool is_indirect = size != 0 && ct_effects_of(code, size, &effects) &&
+                       (effects.flow == CT_INSN_FLOW_RET || effects.flow == CT_INSN_FLOW_JUMP_INDIRECT ||
+                        effects.flow == CT_INSN_FLOW_CALL_INDIRECT);
+    for (int k = 0; is_indirect && k < TIMES; k++) {
+      ct_branches_note(run.branches, rip + effects.length, run.states[i + 1].rip);
+    }
+  }
+  return run.branches != NULL;
+}
+
 static bool
 make_cache(enum layout layout)
 {
@@ -506,6 +529,9 @@ make_cache(enum layout layout)
   struct ct_unit_log *log = run.is_recorded ? ct_recorder_units(run.tracer.recorder) : NULL;
   run.tracer.space->cache = ct_code_cache_create(run.slots, &place, log);
   if (run.tracer.space->cache != NULL && rng_chance(&run.rng, 70)) {
+    if (!make_guesses()) {
+      return false;
+    }
     ct_branches_by_lot(run.branches, rng_below(&run.rng, 100));
     ct_code_cache_follow(run.tracer.space->cache, 1, run.branches);
   }

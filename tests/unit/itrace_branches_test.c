@@ -172,6 +172,45 @@ there_is_room_for_so_many(void **state)
   assert_false(ct_branches_are_taken(scene->branches, 0x5555555));
 }
 
+/* A guess that a unit went on with came true, where the part that it was made for is not what was executed. */
+static void
+what_nearly_always_goes_to_one_place_is_guessed(void **state)
+{
+  struct scene *scene = *state;
+  static const uint8_t code[10];
+  struct ct_logged_unit part = {
+      .pc = 0x3000, .code = code, .code_bytes = 10, .record_bytes = RECORD, .insns = 2, .parts = 2};
+  assert_int_equal(ct_branches_target(NULL, 0x2005), 0);
+  for (int i = 0; i < 20; i++) {
+    assert_int_equal(ct_branches_target(scene->branches, 0x2005), i < 8 ? 0 : 0x9000);
+    ct_branches_note(scene->branches, 0x2005, 0x9000);
+  }
+  for (int i = 0; i < 6; i++) {
+    ct_branches_note(scene->branches, 0x2005, 0x8000);
+  }
+  assert_int_equal(ct_branches_target(scene->branches, 0x2005), 0);
+  for (int i = 0; i < 40; i++) {
+    ct_branches_note(scene->branches, 0x2005, 0x8000);
+  }
+  assert_int_equal(ct_branches_target(scene->branches, 0x2005), 0x8000);
+  uint32_t whole = ct_unit_log_next(scene->log);
+  assert_true(ct_unit_log_add(scene->log, &part));
+  part.part = part.insns = 1;
+  part.code_bytes = 5;
+  part.is_guessed = true;
+  assert_true(ct_unit_log_add(scene->log, &part));
+  for (int i = 0; i < 8; i++) {
+    ct_branches_note(scene->branches, 0x3005, 0x7000);
+    ct_branches_note(scene->branches, 0x3005, 0x6000);
+  }
+  assert_int_equal(ct_branches_target(scene->branches, 0x3005), 0);
+  for (int i = 0; i < 100; i++) {
+    put(scene, whole, 0);
+  }
+  learn(scene);
+  assert_int_not_equal(ct_branches_target(scene->branches, 0x3005), 0);
+}
+
 static void
 a_lot_decides_of_what_is_not_known(void **state)
 {
@@ -189,9 +228,13 @@ main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      CASE(what_goes_elsewhere_is_taken),       CASE(what_a_record_goes_on_after_went_the_other_way),
-      CASE(a_few_or_about_half_are_not_enough), CASE(what_follows_an_event_or_is_none_says_nothing),
-      CASE(there_is_room_for_so_many),          CASE(a_lot_decides_of_what_is_not_known),
+      CASE(what_goes_elsewhere_is_taken),
+      CASE(what_a_record_goes_on_after_went_the_other_way),
+      CASE(a_few_or_about_half_are_not_enough),
+      CASE(what_follows_an_event_or_is_none_says_nothing),
+      CASE(there_is_room_for_so_many),
+      CASE(a_lot_decides_of_what_is_not_known),
+      CASE(what_nearly_always_goes_to_one_place_is_guessed),
   };
   return cmocka_run_group_tests_name("itrace branches", tests, NULL, NULL);
 }
