@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 1 << 14, FULL = SLOTS / 4 * 3 };
+enum { SLOTS = 1 << 14, FULL = SLOTS / 4 * 3, STARTS = 1 << 16 };
 
 struct ct_branches {
   struct slot {
@@ -25,6 +25,7 @@ struct ct_branches {
     uint32_t hits, misses;
   } slots[SLOTS];
   uint32_t count, percent;
+  uint32_t starts[STARTS]; /* records of units, by a hash of where these begin */
 };
 
 struct ct_branches *
@@ -126,6 +127,7 @@ ct_branches_learn(struct ct_branches *branches, const struct ct_unit_log *log, c
   for (size_t at = 0; size - at >= sizeof(event);) {
     memcpy(&event, bytes + at, sizeof(event));
     if (ct_unit_log_get(log, event.word, &unit)) {
+      branches->starts[hash(unit.pc) % STARTS]++;
       if (end != 0) {
         ct_branches_note(branches, end, unit.pc);
       }
@@ -148,6 +150,19 @@ void
 ct_branches_by_lot(struct ct_branches *branches, uint32_t percent)
 {
   branches->percent = percent;
+}
+
+bool
+ct_branches_are_hot(const struct ct_branches *branches, uint64_t pc)
+{
+  /* Of the some two million records that a long run begins with. To translate some 100 instructions takes as long as
+   * what is gained by thousands of executions. */
+  enum { LEAST = 256 };
+  if (branches == NULL) {
+    return false;
+  }
+  uint64_t lot = hash(pc);
+  return branches->starts[lot % STARTS] >= LEAST || hash(lot) % 100 < branches->percent;
 }
 
 bool

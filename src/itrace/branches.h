@@ -19,6 +19,8 @@ void ct_branches_free(struct ct_branches *branches); /* accepts NULL */
 void ct_branches_learn(struct ct_branches *branches, const struct ct_unit_log *log, const uint8_t *bytes, size_t size);
 /* What ends there, a branch of any kind or none, went to target. */
 void ct_branches_note(struct ct_branches *branches, uint64_t end, uint64_t target);
+/* Has a record of a unit that begins there been seen often? */
+bool ct_branches_are_hot(const struct ct_branches *branches, uint64_t pc);
 /* For tests: of those that nothing is known about so many percent are taken as taken, by lot. */
 void ct_branches_by_lot(struct ct_branches *branches, uint32_t percent);
 /* Is it taken far more often than not? Of NULL nothing is known, here and below. */

@@ -509,8 +509,8 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
 {
   uint8_t *bytes = cache->code[0];
   struct ct_unit *unit = &cache->unit;
-  const struct ct_translation_source source = {read_on, is_taken, guess_target, cache};
-  bool may_change = false;
+  bool may_change = false, is_hot = ct_branches_are_hot(cache->branches, pc);
+  const struct ct_translation_source source = {read_on, is_taken, guess_target, cache, is_hot};
   cache->read = read;
   cache->read_context = context;
   size_t size = read(context, pc, bytes, CT_STRETCH_SOURCE_MAX, &may_change);

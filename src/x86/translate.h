@@ -168,6 +168,7 @@ struct ct_translation_source {
   /* Where the indirect branch or return that ends there nearly always goes; 0: nowhere in particular. */
   uint64_t (*guess)(void *context, uint64_t end);
   void *context;
+  bool is_hot; /* the unit is executed often: it may be long, and go round a loop */
 };
 
 /*

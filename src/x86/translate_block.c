@@ -100,10 +100,23 @@ goes_back_or_far(const struct ct_source_insn *insn)
 static bool
 has_room(const struct ct_block_request *request, const struct ct_block *block)
 {
-  enum { LONG_INSNS = 96, SHORT_INSNS = 48, SHORT_SIDES = 8 };
-  bool is_long = request->source != NULL;
+  enum { LONG_INSNS = 96, SHORT_INSNS = 48, SHORT_SIDES = 8, SHORT_STRETCHES = 8 };
+  bool is_long = request->source != NULL && request->source->is_hot;
   return block->count <= (is_long ? LONG_INSNS : SHORT_INSNS) &&
-         block->sides < (is_long ? CT_UNIT_SIDES_MAX : SHORT_SIDES);
+         block->sides < (is_long ? CT_UNIT_SIDES_MAX : SHORT_SIDES) &&
+         block->stretch_count < (is_long ? CT_UNIT_STRETCHES_MAX : SHORT_STRETCHES);
+}
+
+/* Is it in the block, as the first or a later instruction? */
+static bool
+has(const struct ct_block *block, uint64_t pc)
+{
+  for (uint32_t k = 0; k < block->count; k++) {
+    if (block->insns[k].pc == pc) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /*
@@ -295,7 +308,7 @@ can_follow(const struct ct_block_request *request, struct ct_block *block)
   const struct ct_source_insn *last = &block->insns[block->count - 1];
   bool is_jump_alone = block->count == 1 && !request->place->records; /* of which nothing would be emitted */
   return request->source != NULL && !block->is_open && !is_jump_alone && find_target(request, block) &&
-         block->stretch_count < CT_UNIT_STRETCHES_MAX && has_room(request, block) &&
+         has_room(request, block) && (request->source->is_hot || !has(block, last->target)) &&
          !ct_block_is_watched(request->place, last->target) && ct_sequence_at(request->place, last->target) == NULL;
 }
 

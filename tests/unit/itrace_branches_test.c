@@ -124,6 +124,21 @@ a_few_or_about_half_are_not_enough(void **state)
   assert_false(ct_branches_are_taken(scene->branches, 0x100a));
 }
 
+static void
+where_hundreds_of_records_begin_is_hot(void **state)
+{
+  struct scene *scene = *state;
+  for (int turn = 0; turn < 15; turn++) {
+    for (int i = 0; i < 20; i++) {
+      put(scene, THERE, 0);
+    }
+    learn(scene);
+    assert_int_equal(ct_branches_are_hot(scene->branches, 0x2000), 20 * (turn + 1) >= 256);
+  }
+  assert_false(ct_branches_are_hot(scene->branches, 0x1000));
+  assert_false(ct_branches_are_hot(NULL, 0x2000));
+}
+
 /* An event ends what is known of the record before it; damage ends the walk, as does the end within a record. */
 static void
 what_follows_an_event_or_is_none_says_nothing(void **state)
@@ -231,6 +246,7 @@ main(void)
       CASE(what_goes_elsewhere_is_taken),
       CASE(what_a_record_goes_on_after_went_the_other_way),
       CASE(a_few_or_about_half_are_not_enough),
+      CASE(where_hundreds_of_records_begin_is_hot),
       CASE(what_follows_an_event_or_is_none_says_nothing),
       CASE(there_is_room_for_so_many),
       CASE(a_lot_decides_of_what_is_not_known),
