@@ -13,7 +13,7 @@ import time
 
 import harness
 from harness import Running, Skip, case, expect, main, wait_for
-from processes import FUTEX, NANOSLEEP, state_of, system_call_of, threads_of, ticks_of
+from processes import FUTEX, NANOSLEEP, state_of, threads_of, ticks_of, waits_in
 
 
 def near(got, want, share, slack=0):
@@ -167,7 +167,7 @@ def hung(scene):
     with Running([scene.program, "hang"], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
         try:
             wait_for("its threads to be where they stay", lambda: sorted(
-                system_call_of(f"{target.pid}/task/{tid}") for tid in threads_of(target.pid)) == sorted([FUTEX, FUTEX, NANOSLEEP]))
+                waits_in(target.pid, tid)[:1] for tid in threads_of(target.pid)) == sorted([[FUTEX], [FUTEX], [NANOSLEEP]]))
             scene.run(scene.contrail, "attach", "--quiet", "--for", "4s", "--no-args", "-o", scene.trace, "--trace",
                       "times!*", str(target.pid))
         finally:
