@@ -449,7 +449,7 @@ TERMINAL = {
                         ("read words",), *END),
     "background_write": ("stty tostop; run job run 100 & job_is T $!; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
     "suspended_shell": ("run bash --norc", ("bash-",), "> PS1='% '", ("\n%",), "echo inner", ("\ninner",), "suspend", ("Stopped",),
-                        "echo outer", ("\nouter",), "fg", ("fg\nrun bash",), "> ", "> echo again", ("\nagain",), "exit 7", ("\nexit",), *END),
+                        "echo outer", ("\nouter",), "fg", ("fg\nrun bash",), "", "echo again", ("\nagain",), "exit 7", ("\nexit",), *END),
 }
 
 for name_of_keys, steps_of_keys in TERMINAL.items():
