@@ -34,9 +34,8 @@
 #define STAY_MOST    0.5  /* of what may be spent: for patches that stay; or nothing would be left */
 #define STEADY_LESS  0.25 /* of what a function tells: in full it tells so much less when it always takes as long */
 #define COST_LEAST   0.1  /* ns, of a step */
-#define SEEN_MOST                                                                                                      \
-  1.5 /* of the process's time: what own times of calls that are seen may come to, or they are wrong                   \
-       */
+/* Of the process's time: what own times of calls that are seen may come to, or they are wrong. */
+#define SEEN_MOST  1.5
 #define PLACE_BITS 3
 #define LEAST_LOG2 16 /* the first place is for what tells 2^-16 and less */
 #define PLACES     512u
