@@ -2,9 +2,10 @@
 /*
  * The files of a recording of bounded size (contrail record --max-size): each file of a thread, and what the program
  * wrote, is a row of pieces (format.h), of which only the last is written to. When the next block would go over the
- * limit, the piece that was written to least recently goes, whoever's it is.
+ * limit, the piece whose last event is the oldest goes, whoever's it is: not the one that was written to first, since
+ * what a busy thread did may be written long after what a quiet one did later.
  *
- *   thread 0   index-1  index-2  index-3          list, by the time of the last write:
+ *   thread 0   index-1  index-2  index-3          list, by the time of the last event:
  *   thread 1   index-1                            0/index-1  1/index-1  0/index-2  1/detail-1  0/index-3
  *              detail-1                           goes next                                    written to
  *
@@ -97,13 +98,18 @@ unlink_piece(struct ct_pieces *pieces, struct ct_piece *piece)
   *(piece->newer != NULL ? &piece->newer->older : &pieces->newest) = piece->older;
 }
 
+/* After those whose last event is no later. */
 static void
-append_piece(struct ct_pieces *pieces, struct ct_piece *piece)
+insert_piece(struct ct_pieces *pieces, struct ct_piece *piece)
 {
   piece->older = pieces->newest;
-  piece->newer = NULL;
-  *(pieces->newest != NULL ? &pieces->newest->newer : &pieces->oldest) = piece;
-  pieces->newest = piece;
+  while (piece->older != NULL && piece->older->last_tsc > piece->last_tsc) {
+    piece->older = piece->older->older;
+  }
+  struct ct_piece **next = piece->older != NULL ? &piece->older->newer : &pieces->oldest;
+  piece->newer = *next;
+  *next = piece;
+  *(piece->newer != NULL ? &piece->newer->older : &pieces->newest) = piece;
 }
 
 /* ---- pieces ---- */
@@ -151,7 +157,7 @@ remove_oldest(struct ct_trace_writer *writer)
   pieces->state.gone_bytes += piece->bytes;
   pieces->state.gone_events += piece->events;
   pieces->state.begin_tsc = piece->last_tsc > pieces->state.begin_tsc ? piece->last_tsc : pieces->state.begin_tsc;
-  pieces->state.since_ns = piece->last_ns;
+  pieces->state.since_ns = piece->last_ns > pieces->state.since_ns ? piece->last_ns : pieces->state.since_ns;
   pthread_mutex_unlock(&pieces->lock);
   if (stream->is_closed && stream->first_piece == NULL) {
     remove_folder(writer, stream->index);
@@ -173,11 +179,12 @@ begin_piece(struct ct_trace_writer *writer, struct ct_stream *stream)
   ct_writer_close_file(writer, stream);
   *piece = (struct ct_piece){.stream = stream, .number = ++stream->piece_count, .bytes = sizeof(stream->header)};
   pthread_mutex_lock(&pieces->lock);
-  append_piece(pieces, piece);
-  pieces->state.bytes += piece->bytes;
-  if (stream->last_piece != NULL) {
+  if (stream->last_piece != NULL) { /* those of a stream are in the list in the order of their numbers */
     stream->last_piece->next = piece;
+    piece->last_tsc = stream->last_piece->last_tsc;
   }
+  insert_piece(pieces, piece);
+  pieces->state.bytes += piece->bytes;
   stream->first_piece = stream->first_piece == NULL ? piece : stream->first_piece;
   stream->last_piece = piece;
   pthread_mutex_unlock(&pieces->lock);
@@ -196,14 +203,28 @@ begin_piece(struct ct_trace_writer *writer, struct ct_stream *stream)
   return true;
 }
 
+/* The time of the last of whole records of what the program wrote. */
+static uint64_t
+last_tsc_of_captures(const uint8_t *data, size_t bytes)
+{
+  struct ct_capture_record record = {0};
+  for (size_t at = 0; bytes - at >= sizeof(record); at += record.record_bytes) {
+    memcpy(&record, data + at, sizeof(record));
+    if (record.record_bytes < sizeof(record) || record.record_bytes > bytes - at) {
+      break;
+    }
+  }
+  return record.tsc;
+}
+
 /* The time of its last event. */
 static uint64_t
-last_tsc_of(const struct ct_stream *stream, const uint8_t *data)
+last_tsc_of(const struct ct_stream *stream, const uint8_t *data, size_t bytes)
 {
   struct ct_block_header block;
   struct ct_detail_block_header detail;
   if (stream->index == CT_BLOCK_FILE_NO_THREAD) {
-    return 0;
+    return last_tsc_of_captures(data, bytes);
   }
   if (strcmp(stream->name, CT_TRACE_DETAIL) == 0) {
     memcpy(&detail, data, sizeof(detail));
@@ -236,13 +257,13 @@ ct_pieces_wrote(struct ct_trace_writer *writer, struct ct_stream *stream, const 
 {
   struct ct_pieces *pieces = writer->pieces;
   struct ct_piece *piece = stream->last_piece;
-  uint64_t now = ct_now_ns(), tsc = last_tsc_of(stream, data);
+  uint64_t now = ct_now_ns(), tsc = last_tsc_of(stream, data, bytes);
   pthread_mutex_lock(&pieces->lock);
+  piece->last_tsc = tsc > piece->last_tsc ? tsc : piece->last_tsc;
   unlink_piece(pieces, piece);
-  append_piece(pieces, piece);
+  insert_piece(pieces, piece);
   piece->bytes += bytes;
   piece->events += events;
-  piece->last_tsc = tsc > piece->last_tsc ? tsc : piece->last_tsc;
   piece->last_ns = now;
   pieces->state.bytes += bytes;
   pieces->state.events += events;

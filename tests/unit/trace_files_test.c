@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The trace directory: creation, many threads, full and hanging disk, function table, manifest, clock. */
 #include "base/crc32c.h"
+#include "trace/pieces.h"
 #include "unit/trace_model.h"
 
 #include <fcntl.h>
@@ -132,6 +133,36 @@ test_full_disk_functions(void **state)
   assert_true(ct_trace_function_count(trace) > 1000);
   ct_trace_close(trace);
   assert_int_equal(umount(*state), 0);
+}
+
+/* ---- a trace of bounded size ---- */
+
+/* What a thread did last stays, though what another did before is written after it. */
+static void
+test_oldest_event_goes(void **state)
+{
+  struct ct_trace_writer *writer = create_writer(state, 1 << 20);
+  assert_int_equal(ct_trace_writer_limit(writer, 1 << 20), CT_OK);
+  struct model late = {.random = 5, .tsc = 1ull << 60}, busy = {.random = 6};
+  assert_int_equal(ct_trace_writer_thread(writer, 0, 1, 1, &late.encoder), CT_OK);
+  assert_int_equal(ct_trace_writer_thread(writer, 1, 2, 2, &busy.encoder), CT_OK);
+  assert_int_equal(ct_trace_writer_function(writer, 0, 0, 0x10, 4, "bounded", "main"), CT_OK);
+  model_enter(&late, late.tsc, 0);
+  assert_int_equal(ct_encoder_flush(late.encoder), CT_OK);
+  struct ct_pieces_state pieces = {0};
+  for (uint64_t tsc = 1; pieces.gone_bytes < 3 << 20; tsc += 1 + tsc % 7777) {
+    busy.count = 0;
+    model_enter(&busy, tsc, 0);
+    model_return(&busy, tsc + 1, 0);
+    assert_true(tsc < late.tsc && ct_trace_writer_limited(writer, &pieces));
+  }
+  assert_true(pieces.begin_tsc < late.tsc);
+  assert_int_equal(ct_encoder_flush(busy.encoder), CT_OK);
+  assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
+  assert_int_equal(access(path_in(state, "t/thread_0/index-1.ctb"), R_OK), 0);
+  assert_int_equal(access(path_in(state, "t/thread_1/index-1.ctb"), F_OK), -1);
+  model_free(&late);
+  model_free(&busy);
 }
 
 /* ---- a file-size limit ---- */
@@ -755,6 +786,7 @@ main(void)
       TEST(test_bad_manifest),
       TEST(test_threads),
       TEST(test_clock),
+      TEST(test_oldest_event_goes),
       TEST(test_file_size_limit),
       TEST(test_newer_file),
       TEST(test_stalled_disk),
