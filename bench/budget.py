@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What a budget leaves of a program: --budget 2%, 5% and 10% on servers under load, and on programs that compute.
 
-    bench/run.sh budget [--only NAME,...] [--budgets 2%,10%]
+    bench/run.sh budget [--only NAME,...] [--budgets 2%,10%,none]
 
 Each program runs all the time, beside a twin: the same program under the same load, on the same processor. In turns both are left
 alone, and one of them is attached to with a budget for some seconds, of which the first two do not count (it settles in them).
@@ -342,7 +342,7 @@ def turn(contrail, programs, folder, budget):
     hooks, program = cost_now[0] - cost[0], cost_now[1] - cost[1]
     recorder.send_signal(2)
     recorder.wait(timeout=120)
-    return work, own, hooks / max(program - hooks, 1), busy
+    return work, own, hooks / max(program - hooks, hooks / 99, 1), busy  # an estimate, of all its time at most
 
 
 def asked(contrail, *words):
@@ -412,7 +412,7 @@ def measure(contrail, name, folder, options):
             os.mkdir(path)
             programs.append(PROGRAMS[name](path))
         whole = unlimited(contrail, programs[0], folder)
-        for budget in options.budgets.split(",") if options.budgets else BUDGETS:
+        for budget in ["" if each == "none" else each for each in options.budgets.split(",")] if options.budgets else BUDGETS:
             turns = []
             before = Both(programs).wait(MEASURE)[0]
             for _ in range((2 if options.quick else TURNS) if budget else 2):
