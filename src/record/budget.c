@@ -52,6 +52,7 @@ session_begin_budget(struct ct_session *session)
   budget->switch_ticks = 1;
   ct_budget_factor_begin(&budget->factor, budget->begun_ns);
   ct_budget_cold_begin(&budget->cold);
+  ct_drain_measure_own(session->recording.drain, true); /* until the first decision, see budget_own.c */
   budget->failed = false;
 }
 

@@ -80,6 +80,11 @@ void ct_budget_read_recorder(struct ct_session *session, double used_ns, double 
 double ct_budget_account(struct ct_session *session, const struct ct_budget_costs *costs, size_t count, double used_ns,
                          double seconds);
 
+/* What a call takes of its own, from what was added up since the last time, ticks of tick_ns. */
+void ct_budget_read_own(struct ct_budget_function *function, const struct ct_drain_own *own, double tick_ns);
+/* The first time: only of those that have been recorded in full from the begin on, and cannot be counted. */
+void ct_budget_first_look(struct ct_budget_function *function, const struct ct_drain_own *own, double tick_ns);
+
 /* Its calls are seen from now on, if they are; its level and its patch have been set. */
 void ct_budget_note_return(struct ct_budget_function *function);
 

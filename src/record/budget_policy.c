@@ -30,28 +30,42 @@ spent(const struct ct_budget_costs *costs, const struct ct_budget_function *func
   return function->rate * ((is_recorded ? costs->full : ct_budget_call_cost(costs, seen)) + function->cold);
 }
 
-/* Functions that are out come back, for a moment at least, to see how they are called now. */
+struct probes {
+  double allowed, sum;
+  uint64_t now;
+  bool any;
+};
+
+static void
+choose_probe(struct ct_budget_function *function, const struct ct_budget_costs *costs, struct probes *probes)
+{
+  double most = PROBES_SHARE * probes->allowed;
+  double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
+  double seconds = (double)(probes->now - function->since_ns) / 1e9; /* that it was out */
+  bool is_out = function->wanted == CT_SEEN_OUT && function->seen == CT_SEEN_OUT && probes->now >= function->retry_ns;
+  if (is_out && seconds * most >= PROBE_SECONDS * price && (!probes->any || probes->sum + price <= most)) {
+    probes->any = true;
+    probes->sum += price;
+    function->wanted = function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL;
+    function->because = CT_BUDGET_BECAUSE_LOOK;
+    function->backoff += function->backoff < CT_BUDGET_BACKOFF_MAX;
+    function->retry_ns = probes->now + (RETRY_NS << function->backoff);
+  }
+}
+
+/* Functions that are out come back, for a moment at least, to see how they are called now: those first of which it is
+ * not known what they take. */
 static void
 choose_probes(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs, double allowed,
               uint64_t now)
 {
-  double probes = 0;
-  bool any = false;
-  for (size_t i = 0; i < count; i++) {
-    struct ct_budget_function *function = functions[i];
-    double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
-    double seconds = (double)(now - function->since_ns) / 1e9; /* that it was out */
-    bool is_worth_it = seconds * PROBES_SHARE * allowed >= PROBE_SECONDS * price;
-    if (function->wanted != CT_SEEN_OUT || function->seen != CT_SEEN_OUT || now < function->retry_ns || !is_worth_it ||
-        (any && probes + price > PROBES_SHARE * allowed)) {
-      continue;
+  struct probes probes = {.allowed = allowed, .now = now};
+  for (unsigned is_known = 0; is_known < 2; is_known++) {
+    for (size_t i = 0; i < count; i++) {
+      if ((functions[i]->own_ns != 0) == (is_known != 0)) {
+        choose_probe(functions[i], costs, &probes);
+      }
     }
-    any = true;
-    probes += price;
-    function->wanted = function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL;
-    function->because = CT_BUDGET_BECAUSE_LOOK;
-    function->backoff += function->backoff < CT_BUDGET_BACKOFF_MAX;
-    function->retry_ns = now + (RETRY_NS << function->backoff);
   }
 }
 

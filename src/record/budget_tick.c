@@ -47,7 +47,6 @@
 #define MEASURE_SOON        3u            /* the first times, at the begin and then ... */
 #define MEASURE_SOON_NS     700000000ull
 #define MEASURE_LATER_NS    20000000000ull
-#define MEASURE_CALLS       8u     /* or the time of one says little */
 #define UNKNOWN_RATE        2000.0 /* calls a second: with less of them that is measured some time */
 #define MEASURE_UNKNOWN     0.1    /* of the limit, to measure what is not known */
 
@@ -521,31 +520,6 @@ set_back(struct ct_session *session)
   }
 }
 
-/* 1 where all calls take as long, one half where they differ by as much as their mean. */
-static double
-read_steady(const struct ct_drain_own *own)
-{
-  double calls = (double)atomic_load_explicit(&own->whole, memory_order_relaxed);
-  double ticks = (double)atomic_load_explicit(&own->whole_ticks, memory_order_relaxed);
-  double squares = (double)atomic_load_explicit(&own->squares, memory_order_relaxed);
-  double steady = calls >= MEASURE_CALLS && squares > 0 ? ticks * ticks / (calls * squares) : 0;
-  return steady < 1 ? steady : 1;
-}
-
-static void
-read_own_time(struct ct_budget_function *function, const struct ct_drain_own *own, double tick_ns)
-{
-  uint64_t calls = atomic_load_explicit(&own->calls, memory_order_relaxed) - function->own_calls;
-  uint64_t ticks = atomic_load_explicit(&own->ticks, memory_order_relaxed);
-  if (calls >= MEASURE_CALLS) {
-    double own_ns = (double)(ticks - function->own_ticks) * tick_ns / (double)calls;
-    function->own_ns = function->own_ns > 0 ? (function->own_ns + own_ns) / 2 : own_ns;
-    function->own_calls += calls;
-    function->own_ticks = ticks;
-    function->steady = read_steady(own);
-  }
-}
-
 /* The first time: it is not to cost more than the limit has allowed until then. */
 static bool
 may_measure(const struct ct_session *session, uint64_t now)
@@ -620,7 +594,7 @@ measure(struct ct_session *session, size_t count, uint64_t now)
     const struct ct_drain_own *its = own != NULL ? &own[function - budget->functions] : NULL;
     bool was_measured = is_to_measure(function);
     if (its != NULL) {
-      read_own_time(function, its, tick_ns);
+      ct_budget_read_own(function, its, tick_ns);
     }
     if (was_measured) {
       set_function(session, function, function->seen);
@@ -631,6 +605,19 @@ measure(struct ct_session *session, size_t count, uint64_t now)
   budget->measured_ns = now;
   budget->measure_ns = now + (budget->measured < MEASURE_SOON ? MEASURE_SOON_NS : MEASURE_LATER_NS);
   return false;
+}
+
+/* Before the first decision: what is known of functions that may go out at once, see budget_own.c. */
+static void
+first_look(struct ct_session *session, size_t count)
+{
+  struct session_budget *budget = session->budget;
+  const struct ct_drain_own *own = ct_drain_own(session->recording.drain);
+  double tick_ns = ct_manifest_tick_ns(&session->recording.manifest);
+  ct_drain_measure_own(session->recording.drain, false);
+  for (size_t i = 0; i < count && own != NULL; i++) {
+    ct_budget_first_look(budget->sorted[i], &own[budget->sorted[i] - budget->functions], tick_ns);
+  }
 }
 
 /* True while an experiment goes on: nothing is decided then. */
@@ -684,6 +671,9 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   bool has_idle;
   size_t count = read_rates(session, used, now, &has_idle);
   double allowed = ct_budget_account(session, &costs, count, used, seconds);
+  if (!budget->has_decided && budget->measured == 0 && !budget->is_measuring) {
+    first_look(session, count);
+  }
   if (open_uncalled(session, now)) {
     set_idle(session); /* whatever else is done now: nobody has called them */
     budget->was_once = true;

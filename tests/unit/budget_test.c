@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How functions are seen under a budget: record/budget_policy.c. */
+#include "record/budget_internal.h"
 #include "record/budget_policy.h"
 
 #include <setjmp.h>
@@ -301,12 +302,55 @@ test_phases(void **state)
   (void)state;
 }
 
+/* Of those that are out who comes back first, for a moment, is not known; and what is known fits all the same. */
+static void
+test_unknown_first(void **state)
+{
+  struct ct_budget_function functions[12], *all[12];
+  for (size_t i = 0; i < 12; i++) { /* the dear ones last, as sorted */
+    functions[i] = (struct ct_budget_function){.rate = 20000 + (double)i,
+                                               .own_ns = i == 9 ? 0 : 20,
+                                               .seen = CT_SEEN_OUT,
+                                               .is_unpatched = true,
+                                               .has_gate = true,
+                                               .since_ns = 100 * SECOND,
+                                               .backoff = CT_BUDGET_BACKOFF_MAX};
+    all[i] = &functions[i];
+  }
+  ct_budget_choose(all, 12, &costs, 1e6, 130 * SECOND, false, true);
+  for (size_t i = 0; i < 12; i++) { /* any of them is more than a tenth of the limit: one at a time */
+    assert_int_equal(functions[i].wanted, i == 9 ? CT_SEEN_FULL : CT_SEEN_OUT);
+  }
+  (void)state;
+}
+
+/* What cannot be counted may go out at the first tick: what it takes is known then. Of others later. */
+static void
+test_first_look(void **state)
+{
+  struct ct_drain_own own = {.calls = 100, .ticks = 200000, .whole = 100, .whole_ticks = 200000, .squares = 400000000};
+  struct ct_budget_function uncounted = {.seen = CT_SEEN_FULL, .has_gate = true}, rare = uncounted;
+  struct ct_budget_function counted = {.seen = CT_SEEN_SAMPLED, .has_gate = true, .has_counter = true};
+  struct ct_drain_own few = {.calls = 3, .ticks = 6000};
+  ct_budget_first_look(&uncounted, &own, 0.5);
+  ct_budget_first_look(&counted, &own, 0.5);
+  ct_budget_first_look(&rare, &few, 0.5);
+  assert_true(uncounted.own_ns == 1000 && uncounted.steady > 0.99);
+  assert_true(counted.own_ns == 0 && rare.own_ns == 0);
+  own.calls += 50; /* while all is recorded: only that counts */
+  own.ticks += 1000;
+  ct_budget_read_own(&counted, &own, 0.5);
+  assert_true(counted.own_ns == 10);
+  (void)state;
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_phases), cmocka_unit_test(test_settles), cmocka_unit_test(test_order),
-      cmocka_unit_test(test_jump),   cmocka_unit_test(test_enough),  cmocka_unit_test(test_nothing),
-      cmocka_unit_test(test_kept),   cmocka_unit_test(test_long),    cmocka_unit_test(test_all_long)};
+      cmocka_unit_test(test_phases),        cmocka_unit_test(test_settles),   cmocka_unit_test(test_order),
+      cmocka_unit_test(test_jump),          cmocka_unit_test(test_enough),    cmocka_unit_test(test_nothing),
+      cmocka_unit_test(test_kept),          cmocka_unit_test(test_long),      cmocka_unit_test(test_all_long),
+      cmocka_unit_test(test_unknown_first), cmocka_unit_test(test_first_look)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
