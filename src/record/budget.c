@@ -60,7 +60,7 @@ void
 session_end_budget(struct ct_session *session)
 {
   if (session->budget != NULL) {
-    session->budget->gate_count = 0;
+    session->budget->gate_count = session->budget->level_count = 0;
     session->budget->failed = true;
   }
 }
@@ -77,6 +77,7 @@ session_free_budget(struct ct_session *session)
     free(budget->sorted);
     free(budget->first_gate);
     free(budget->gates);
+    free(budget->levels);
     free(budget);
     session->budget = NULL;
   }

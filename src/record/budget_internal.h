@@ -19,6 +19,12 @@ struct budget_gate {
   uint32_t next; /* the function's next one, counted from 1; 0: there is none */
 };
 
+/* ... and one that is to be written. */
+struct budget_level {
+  uint64_t at;
+  uint8_t seen;
+};
+
 struct budget_step {
   uint64_t ns;
   double rate, own_ns; /* what was known of the function then: as in ct_budget_function */
@@ -36,6 +42,8 @@ struct session_budget {
   uint32_t *first_gate; /* by id, counted from 1 */
   struct budget_gate *gates;
   size_t gate_count;
+  struct budget_level *levels; /* to be written, with the others of the tick */
+  size_t level_count;
   uint64_t modules_seen; /* what of the modules the gates were made of */
   uint64_t begun_ns, tick_ns, cpu_ns, drain_cpu_ns, thread_cpu_ns, events, stopped_ns;
   uint64_t whole_ns; /* all functions were looked at then; 0: that is due */
@@ -67,6 +75,20 @@ struct session_budget {
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
 };
+
+static inline bool
+ct_budget_is_counting(uint8_t seen)
+{
+  return seen == CT_SEEN_SAMPLED || seen == CT_SEEN_COUNTED;
+}
+
+/* When libraries have come or gone, or hooks have been changed: all functions, gates and levels anew. */
+bool ct_budget_find_gates(struct ct_session *session);
+
+/* All gates of a function are to have the level by which it is seen so: with the next ct_budget_write_levels, which
+ * sets budget->failed where that cannot be. */
+void ct_budget_put_levels(struct ct_session *session, const struct ct_budget_function *function, uint8_t seen);
+void ct_budget_write_levels(struct ct_session *session);
 
 /* What calls cost as measured; and as they do in this program, with the drain's part. */
 struct ct_budget_costs ct_budget_measured_costs(const struct ct_session *session);

@@ -15,14 +15,12 @@
  * Costs are those that were measured when the recording began, times a factor that is found in the program itself
  * (budget_factor.c). The drain's time is what its clock says.
  */
-#include "base/test_point.h"
 #include "base/clock.h"
 #include "record/budget_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define TICK_NS             100000000ull
 #define FIRST_TICK_NS       10000000ull   /* the least; at the begin a tick takes half of the time until then */
@@ -49,192 +47,6 @@
 #define MEASURE_LATER_NS    20000000000ull
 #define UNKNOWN_RATE        2000.0 /* calls a second: with less of them that is measured some time */
 #define MEASURE_UNKNOWN     0.1    /* of the limit, to measure what is not known */
-
-/* ---- the functions, and where their levels are ---- */
-
-static uint64_t
-sign(const struct ct_modules *modules)
-{
-  uint64_t sum = modules->count;
-  for (size_t i = 0; i < modules->count; i++) {
-    const struct ct_module *module = &modules->items[i];
-    sum = sum * 31 + module->loads * 2u + module->loaded + module->layer_count * 7u + module->installed.region;
-  }
-  return sum | 1;
-}
-
-static bool
-grow(struct session_budget *budget, size_t count)
-{
-  if (count <= budget->function_count) {
-    return true;
-  }
-  struct ct_budget_function *functions = reallocarray(budget->functions, count, sizeof(*functions));
-  budget->functions = functions != NULL ? functions : budget->functions;
-  uint8_t *was_out = realloc(budget->was_out, count);
-  budget->was_out = was_out != NULL ? was_out : budget->was_out;
-  struct ct_budget_function **sorted = reallocarray(budget->sorted, count, sizeof(struct ct_budget_function *));
-  budget->sorted = sorted != NULL ? sorted : budget->sorted;
-  uint32_t *first_gate = reallocarray(budget->first_gate, count, sizeof(*first_gate));
-  budget->first_gate = first_gate != NULL ? first_gate : budget->first_gate;
-  size_t runs = count / CT_DRAIN_TALLY_RUN + 1, had = budget->function_count / CT_DRAIN_TALLY_RUN;
-  uint8_t *is_alive = realloc(budget->is_alive, runs);
-  budget->is_alive = is_alive != NULL ? is_alive : budget->is_alive;
-  uint8_t *is_settled = realloc(budget->is_settled, runs);
-  budget->is_settled = is_settled != NULL ? is_settled : budget->is_settled;
-  if (functions == NULL || was_out == NULL || sorted == NULL || first_gate == NULL || is_alive == NULL ||
-      is_settled == NULL) {
-    return false;
-  }
-  size_t more = count - budget->function_count;
-  memset(functions + budget->function_count, 0, more * sizeof(*functions));
-  memset(was_out + budget->function_count, 0, more);
-  memset(first_gate + budget->function_count, 0, more * sizeof(*first_gate));
-  memset(is_alive + had, 1, runs - had);
-  memset(is_settled + had, 0, runs - had);
-  budget->function_count = count;
-  return true;
-}
-
-static bool
-add_gate(struct session_budget *budget, size_t *capacity, uint64_t at, uint32_t fn)
-{
-  if (budget->gate_count == *capacity) {
-    size_t grown = *capacity * 2 + 1024;
-    struct budget_gate *gates = reallocarray(budget->gates, grown, sizeof(*gates));
-    if (gates == NULL) {
-      return false;
-    }
-    budget->gates = gates;
-    *capacity = grown;
-  }
-  budget->gates[budget->gate_count++] = (struct budget_gate){at, fn, budget->first_gate[fn]};
-  budget->first_gate[fn] = (uint32_t)budget->gate_count;
-  return true;
-}
-
-/* Of Go's functions only the calls are recorded: a patch, and no gate. (What keeps its patch anyway is recorded
- * always.) */
-static void
-add_point(struct session_budget *budget, const struct ct_planned *planned, uint32_t fn)
-{
-  struct ct_budget_function *function = &budget->functions[fn];
-  if (budget->has_points && !function->has_gate && planned->mode != CT_HOOK_FULL && fn < CT_DRAIN_TALLIES &&
-      ct_requested_for_none(planned) == CT_REQUESTED_NONE) {
-    function->has_gate = function->is_point = true;
-    function->seen = CT_SEEN_FULL;
-    budget->seen[CT_SEEN_FULL]++;
-  }
-}
-
-static bool
-add_module(struct session_budget *budget, const struct ct_module *module, uint32_t first_counted, size_t *capacity)
-{
-  const struct ct_plan *plan = module->plan;
-  uint32_t fn = module->installed.first_fn;
-  bool ok = grow(budget, fn + plan->hooked);
-  for (size_t i = 0; i < plan->count && ok; i++) {
-    if (plan->functions[i].refusal != CT_REFUSED_NOT) {
-      continue;
-    }
-    struct ct_budget_function *function = &budget->functions[fn];
-    for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
-      const struct ct_installed *installed = ct_module_installed(module, which);
-      if (installed->gates != NULL && installed->gates[i] != 0) {
-        ok = add_gate(budget, capacity, installed->gates[i], fn);
-        if (!function->has_gate) {
-          function->has_counter = fn - first_counted < CT_COUNTERS && !plan->functions[i].self_branch;
-          function->seen = function->has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
-          function->has_gate = fn < CT_DRAIN_TALLIES;
-          function->keeps_patch = ct_requested_for_none(&plan->functions[i]) != CT_REQUESTED_NONE;
-          budget->seen[function->seen] += function->has_gate;
-        }
-      }
-    }
-    add_point(budget, &plan->functions[i], fn);
-    fn++;
-  }
-  return ok;
-}
-
-static bool
-set_level(const struct ct_session *session, const struct budget_gate *gate, uint8_t seen)
-{
-  int fd = session->target.process.mem_fd;
-  uint8_t level = seen == CT_SEEN_FULL ? CT_LEVEL_FULL : seen == CT_SEEN_OUT ? CT_LEVEL_OUT : CT_LEVEL_COUNTING;
-  uint32_t mask = seen == CT_SEEN_SAMPLED ? CT_SEEN_SAMPLED_CALLS - 1 : UINT32_MAX;
-  return (level != CT_LEVEL_COUNTING ||
-          pwrite(fd, &mask, sizeof(mask), (off_t)(gate->at + offsetof(struct ct_gate, mask))) == sizeof(mask)) &&
-         pwrite(fd, &level, sizeof(level), (off_t)(gate->at + offsetof(struct ct_gate, level))) == sizeof(level);
-}
-
-/* A forked child has begun with its parent's levels: what was out there was not seen here so far. */
-static void
-note_parents_levels(const struct ct_session *session)
-{
-  struct session_budget *budget = session->budget;
-  for (size_t i = 0; i < budget->gate_count; i++) {
-    uint8_t level;
-    off_t at = (off_t)(budget->gates[i].at + offsetof(struct ct_gate, level));
-    if (pread(session->target.process.mem_fd, &level, sizeof(level), at) == sizeof(level) && level == CT_LEVEL_OUT) {
-      struct ct_budget_function *function = &budget->functions[budget->gates[i].fn];
-      budget->was_out[budget->gates[i].fn] = 1;
-      function->out_from_ns = 1; /* since whenever its parent had it so */
-      function->out_until_ns = UINT64_MAX;
-    }
-  }
-}
-
-static void
-note_parents_ends(struct session_budget *budget)
-{
-  for (size_t i = 0; i < budget->gate_count; i++) {
-    ct_budget_note_return(&budget->functions[budget->gates[i].fn]);
-  }
-}
-
-/* When libraries have come or gone, or hooks have been changed: all levels anew. */
-static bool
-find_gates(struct ct_session *session)
-{
-  struct session_budget *budget = session->budget;
-  const struct ct_modules *modules = &session->recording.modules;
-  uint64_t signature = sign(modules);
-  size_t capacity = 0;
-  if (signature == budget->modules_seen) {
-    return true;
-  }
-  bool is_first = budget->modules_seen == 0 && !session->node.is_child;
-  free(budget->gates);
-  budget->gates = NULL;
-  budget->gate_count = 0;
-  budget->whole_ns = 0;
-  if (budget->function_count != 0) {
-    memset(budget->is_settled, 0, budget->function_count / CT_DRAIN_TALLY_RUN + 1);
-    memset(budget->first_gate, 0, budget->function_count * sizeof(*budget->first_gate));
-  }
-  for (size_t i = 0; i < modules->count; i++) {
-    const struct ct_module *module = &modules->items[i];
-    if (module->loaded && module->plan != NULL && module->installed.region != 0 &&
-        !add_module(budget, module, session->recording.image.layout.first_counted, &capacity)) {
-      return false;
-    }
-  }
-  if (budget->modules_seen == 0 && session->node.is_child) {
-    note_parents_levels(session);
-  }
-  for (size_t i = 0; i < budget->gate_count && !is_first; i++) {
-    if (!set_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen)) {
-      return false;
-    }
-  }
-  if (budget->modules_seen == 0 && session->node.is_child) {
-    note_parents_ends(budget);
-  }
-  budget->modules_seen = signature;
-  budget->was_once = true;
-  return true;
-}
 
 /* ---- a tick ---- */
 
@@ -278,24 +90,8 @@ later(uint64_t a, uint64_t b)
   return a > b ? a : b;
 }
 
-static bool
-is_counting(uint8_t seen)
-{
-  return seen == CT_SEEN_SAMPLED || seen == CT_SEEN_COUNTED;
-}
-
-/* Where the drain is to look for counts: before a function counts. */
-static void
-mark_counting(struct ct_session *session, size_t fn)
-{
-  size_t at = fn - session->recording.image.layout.first_counted;
-  if (at < CT_COUNTERS) {
-    atomic_store_explicit(&ct_drain_counting(session->recording.drain)[at / CT_DRAIN_COUNTING_RUN], 1,
-                          memory_order_relaxed);
-  }
-}
-
-/* And where not: `counting` says where one has counted since the last tick, of the functions before `end`. */
+/* Where the drain need not look for counts: `counting` says where one has counted since the last tick, of the functions
+ * before `end`. */
 static void
 unmark_counting(struct ct_session *session, const uint8_t *counting, size_t end)
 {
@@ -315,7 +111,8 @@ note_counting(const struct ct_session *session, size_t fn, uint8_t *counting)
   const struct ct_budget_function *function = &budget->functions[fn];
   size_t at = fn - session->recording.image.layout.first_counted;
   bool is_apart = function->is_apart && budget->factor.phase == CT_BUDGET_APART;
-  if (function->has_gate && (is_counting(function->seen) || is_apart) && at < CT_COUNTERS) {
+  bool is_counting = ct_budget_is_counting(function->seen) || is_apart;
+  if (function->has_gate && is_counting && at < CT_COUNTERS) {
     counting[at / CT_DRAIN_COUNTING_RUN] = 1;
   }
 }
@@ -423,21 +220,6 @@ at_least(double x, double least)
   return x > least ? x : least;
 }
 
-/* All gates of a function. */
-static void
-set_function(struct ct_session *session, const struct ct_budget_function *function, uint8_t seen)
-{
-  struct session_budget *budget = session->budget;
-  if (is_counting(seen)) {
-    mark_counting(session, (size_t)(function - budget->functions));
-  }
-  for (uint32_t n = budget->first_gate[function - budget->functions]; n != 0 && !budget->failed;
-       n = budget->gates[n - 1].next) {
-    budget->failed = !set_level(session, &budget->gates[n - 1], seen);
-    ct_test_point("budget step");
-  }
-}
-
 /* Of functions that nobody calls: these are no steps. */
 static void
 set_idle(struct ct_session *session)
@@ -450,13 +232,14 @@ set_idle(struct ct_session *session)
       continue;
     }
     if (function->has_gate && function->rate == 0 && function->wanted != function->seen) {
-      set_function(session, function, function->wanted);
+      ct_budget_put_levels(session, function, function->wanted);
       budget->seen[function->seen]--;
       budget->seen[function->wanted]++;
       function->seen = function->wanted;
       ct_budget_note_return(function);
     }
   }
+  ct_budget_write_levels(session);
 }
 
 /* Of functions whose level is another one than it should be. */
@@ -466,9 +249,10 @@ set_levels(struct ct_session *session, size_t count)
   struct session_budget *budget = session->budget;
   for (size_t i = 0; i < count; i++) {
     if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
-      set_function(session, budget->sorted[i], budget->sorted[i]->wanted);
+      ct_budget_put_levels(session, budget->sorted[i], budget->sorted[i]->wanted);
     }
   }
+  ct_budget_write_levels(session);
 }
 
 static void
@@ -476,9 +260,10 @@ set_apart(struct ct_session *session, size_t count)
 {
   for (size_t i = 0; i < count; i++) {
     if (session->budget->sorted[i]->is_apart) {
-      set_function(session, session->budget->sorted[i], CT_SEEN_COUNTED);
+      ct_budget_put_levels(session, session->budget->sorted[i], CT_SEEN_COUNTED);
     }
   }
+  ct_budget_write_levels(session);
 }
 
 static void
@@ -512,12 +297,12 @@ static void
 set_back(struct ct_session *session)
 {
   struct session_budget *budget = session->budget;
-  for (size_t i = 0; i < budget->gate_count && !budget->failed; i++) {
-    const struct ct_budget_function *function = &budget->functions[budget->gates[i].fn];
-    if (function->is_apart) {
-      budget->failed = !set_level(session, &budget->gates[i], function->seen);
+  for (size_t fn = 0; fn < budget->function_count; fn++) {
+    if (budget->functions[fn].is_apart) {
+      ct_budget_put_levels(session, &budget->functions[fn], budget->functions[fn].seen);
     }
   }
+  ct_budget_write_levels(session);
 }
 
 /* The first time: it is not to cost more than the limit has allowed until then. */
@@ -580,9 +365,10 @@ measure(struct ct_session *session, size_t count, uint64_t now)
     for (size_t i = 0; i < count; i++) {
       const struct ct_budget_function *function = budget->sorted[i];
       if (is_to_measure(function)) {
-        set_function(session, function, CT_SEEN_FULL);
+        ct_budget_put_levels(session, function, CT_SEEN_FULL);
       }
     }
+    ct_budget_write_levels(session);
     budget->is_measuring = true;
     return true;
   }
@@ -597,9 +383,10 @@ measure(struct ct_session *session, size_t count, uint64_t now)
       ct_budget_read_own(function, its, tick_ns);
     }
     if (was_measured) {
-      set_function(session, function, function->seen);
+      ct_budget_put_levels(session, function, function->seen);
     }
   }
+  ct_budget_write_levels(session);
   budget->is_measuring = false;
   budget->measured++;
   budget->measured_ns = now;
@@ -775,7 +562,7 @@ session_serve_budget(struct ct_session *session, int ms)
     budget->rest_ns = now < due ? due : now + wait_for_rest(budget, each, now, used, least);
     return ask(session, budget->rest_ns, each, now, ms);
   }
-  if (find_gates(session)) {
+  if (ct_budget_find_gates(session)) {
     tick(session, now, cpu);
     now = ct_now_ns();
     each = tick_length(budget, now);

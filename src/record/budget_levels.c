@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The functions of a budget, and where their levels are: a gate each (x86/trampoline_gate.c), of the hooks that they
+ * have had. See budget_tick.c.
+ *
+ * A level that is to be set waits until all of a tick are known. They lie among trampolines, in pages that the process
+ * cannot write to, so /proc/PID/mem is the only way, and that takes one stretch of memory a call. Where many gates lie
+ * close together, the stretch with all of them is read and written back: what lies between them is written as it is.
+ * Threads may be running through it meanwhile: each byte of an instruction has the same value before, after and at any
+ * time in between. Nobody else writes there: trampolines are written before they are used, by this thread. A mask that
+ * is half an old one makes one call more or less be recorded, besides being counted.
+ */
+#include "base/test_point.h"
+#include "record/budget_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STRETCH_BYTES 16384u
+#define STRETCH_LEAST 4u /* gates; fewer are written one by one */
+
+struct budget_stretch {
+  uint64_t at;
+  size_t size;
+  uint8_t bytes[STRETCH_BYTES];
+};
+
+/* ---- the functions ---- */
+
+static uint64_t
+sign(const struct ct_modules *modules)
+{
+  uint64_t sum = modules->count;
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    sum = sum * 31 + module->loads * 2u + module->loaded + module->layer_count * 7u + module->installed.region;
+  }
+  return sum | 1;
+}
+
+static bool
+grow(struct session_budget *budget, size_t count)
+{
+  if (count <= budget->function_count) {
+    return true;
+  }
+  struct ct_budget_function *functions = reallocarray(budget->functions, count, sizeof(*functions));
+  budget->functions = functions != NULL ? functions : budget->functions;
+  uint8_t *was_out = realloc(budget->was_out, count);
+  budget->was_out = was_out != NULL ? was_out : budget->was_out;
+  struct ct_budget_function **sorted = reallocarray(budget->sorted, count, sizeof(struct ct_budget_function *));
+  budget->sorted = sorted != NULL ? sorted : budget->sorted;
+  uint32_t *first_gate = reallocarray(budget->first_gate, count, sizeof(*first_gate));
+  budget->first_gate = first_gate != NULL ? first_gate : budget->first_gate;
+  size_t runs = count / CT_DRAIN_TALLY_RUN + 1, had = budget->function_count / CT_DRAIN_TALLY_RUN;
+  uint8_t *is_alive = realloc(budget->is_alive, runs);
+  budget->is_alive = is_alive != NULL ? is_alive : budget->is_alive;
+  uint8_t *is_settled = realloc(budget->is_settled, runs);
+  budget->is_settled = is_settled != NULL ? is_settled : budget->is_settled;
+  if (functions == NULL || was_out == NULL || sorted == NULL || first_gate == NULL || is_alive == NULL ||
+      is_settled == NULL) {
+    return false;
+  }
+  size_t more = count - budget->function_count;
+  memset(functions + budget->function_count, 0, more * sizeof(*functions));
+  memset(was_out + budget->function_count, 0, more);
+  memset(first_gate + budget->function_count, 0, more * sizeof(*first_gate));
+  memset(is_alive + had, 1, runs - had);
+  memset(is_settled + had, 0, runs - had);
+  budget->function_count = count;
+  return true;
+}
+
+static bool
+add_gate(struct session_budget *budget, size_t *capacity, uint64_t at, uint32_t fn)
+{
+  if (budget->gate_count == *capacity) {
+    size_t grown = *capacity * 2 + 1024;
+    struct budget_gate *gates = reallocarray(budget->gates, grown, sizeof(*gates));
+    if (gates == NULL) {
+      return false;
+    }
+    budget->gates = gates;
+    *capacity = grown;
+  }
+  budget->gates[budget->gate_count++] = (struct budget_gate){at, fn, budget->first_gate[fn]};
+  budget->first_gate[fn] = (uint32_t)budget->gate_count;
+  return true;
+}
+
+/* Of Go's functions only the calls are recorded: a patch, and no gate. (What keeps its patch anyway is recorded
+ * always.) */
+static void
+add_point(struct session_budget *budget, const struct ct_planned *planned, uint32_t fn)
+{
+  struct ct_budget_function *function = &budget->functions[fn];
+  if (budget->has_points && !function->has_gate && planned->mode != CT_HOOK_FULL && fn < CT_DRAIN_TALLIES &&
+      ct_requested_for_none(planned) == CT_REQUESTED_NONE) {
+    function->has_gate = function->is_point = true;
+    function->seen = CT_SEEN_FULL;
+    budget->seen[CT_SEEN_FULL]++;
+  }
+}
+
+static bool
+add_module(struct session_budget *budget, const struct ct_module *module, uint32_t first_counted, size_t *capacity)
+{
+  const struct ct_plan *plan = module->plan;
+  uint32_t fn = module->installed.first_fn;
+  bool ok = grow(budget, fn + plan->hooked);
+  for (size_t i = 0; i < plan->count && ok; i++) {
+    if (plan->functions[i].refusal != CT_REFUSED_NOT) {
+      continue;
+    }
+    struct ct_budget_function *function = &budget->functions[fn];
+    for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
+      const struct ct_installed *installed = ct_module_installed(module, which);
+      if (installed->gates != NULL && installed->gates[i] != 0) {
+        ok = add_gate(budget, capacity, installed->gates[i], fn);
+        if (!function->has_gate) {
+          function->has_counter = fn - first_counted < CT_COUNTERS && !plan->functions[i].self_branch;
+          function->seen = function->has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
+          function->has_gate = fn < CT_DRAIN_TALLIES;
+          function->keeps_patch = ct_requested_for_none(&plan->functions[i]) != CT_REQUESTED_NONE;
+          budget->seen[function->seen] += function->has_gate;
+        }
+      }
+    }
+    add_point(budget, &plan->functions[i], fn);
+    fn++;
+  }
+  return ok;
+}
+
+/* ---- levels are written ---- */
+
+static struct ct_gate
+make_gate(uint8_t seen)
+{
+  return (struct ct_gate){.mask = seen == CT_SEEN_SAMPLED ? CT_SEEN_SAMPLED_CALLS - 1 : UINT32_MAX,
+                          .level = seen == CT_SEEN_FULL  ? CT_LEVEL_FULL
+                                   : seen == CT_SEEN_OUT ? CT_LEVEL_OUT
+                                                         : CT_LEVEL_COUNTING};
+}
+
+static bool
+write_one(const struct ct_process *process, const struct budget_level *level)
+{
+  struct ct_gate gate = make_gate(level->seen);
+  return ct_process_write(process, level->at, &gate, offsetof(struct ct_gate, pad)) == 0;
+}
+
+static bool
+write_stretch(const struct ct_process *process, const struct budget_level *levels, size_t count)
+{
+  uint8_t bytes[STRETCH_BYTES];
+  uint64_t first = levels[0].at;
+  size_t size = levels[count - 1].at + offsetof(struct ct_gate, pad) - first;
+  if (ct_process_read(process, first, bytes, size) != 0) {
+    return false;
+  }
+  for (size_t i = 0; i < count; i++) {
+    struct ct_gate gate = make_gate(levels[i].seen);
+    memcpy(bytes + (levels[i].at - first), &gate, offsetof(struct ct_gate, pad));
+  }
+  return ct_process_write(process, first, bytes, size) == 0;
+}
+
+static int
+compare_places(const void *a, const void *b)
+{
+  const struct budget_level *left = a, *right = b;
+  return left->at < right->at ? -1 : left->at > right->at;
+}
+
+/* How many from the first one on fit into a stretch. */
+static size_t
+find_stretch(const struct budget_level *levels, size_t count)
+{
+  size_t end = 1;
+  while (end < count && levels[end].at - levels[0].at <= STRETCH_BYTES - sizeof(struct ct_gate)) {
+    end++;
+  }
+  return end;
+}
+
+void
+ct_budget_write_levels(struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  size_t count = budget->level_count, n;
+  budget->level_count = 0;
+  qsort(budget->levels, count, sizeof(*budget->levels), compare_places);
+  for (size_t i = 0; i < count && !budget->failed; i += n) {
+    n = find_stretch(budget->levels + i, count - i);
+    bool is_one = n < STRETCH_LEAST;
+    n = is_one ? 1 : n;
+    budget->failed = is_one ? !write_one(&session->target.process, &budget->levels[i])
+                            : !write_stretch(&session->target.process, budget->levels + i, n);
+    ct_test_point("budget step");
+  }
+}
+
+/* There is room for each gate once. */
+static void
+put_level(struct ct_session *session, const struct budget_gate *gate, uint8_t seen)
+{
+  struct session_budget *budget = session->budget;
+  if (budget->level_count == budget->gate_count) {
+    ct_budget_write_levels(session);
+  }
+  budget->levels[budget->level_count++] = (struct budget_level){gate->at, seen};
+}
+
+/* Where the drain is to look for counts: before a function counts. */
+static void
+mark_counting(struct ct_session *session, size_t fn)
+{
+  size_t at = fn - session->recording.image.layout.first_counted;
+  if (at < CT_COUNTERS) {
+    atomic_store_explicit(&ct_drain_counting(session->recording.drain)[at / CT_DRAIN_COUNTING_RUN], 1,
+                          memory_order_relaxed);
+  }
+}
+
+void
+ct_budget_put_levels(struct ct_session *session, const struct ct_budget_function *function, uint8_t seen)
+{
+  struct session_budget *budget = session->budget;
+  size_t fn = (size_t)(function - budget->functions);
+  if (ct_budget_is_counting(seen)) {
+    mark_counting(session, fn);
+  }
+  for (uint32_t n = budget->first_gate[fn]; n != 0; n = budget->gates[n - 1].next) {
+    put_level(session, &budget->gates[n - 1], seen);
+  }
+}
+
+/* ---- all gates ---- */
+
+/* How the process has it. One look at the process is for many gates: they are in the order of their places. */
+static bool
+read_level(const struct ct_session *session, size_t at, struct budget_stretch *stretch, uint8_t *level)
+{
+  const struct session_budget *budget = session->budget;
+  uint64_t place = budget->gates[at].at;
+  if (place < stretch->at || place + sizeof(struct ct_gate) > stretch->at + stretch->size) {
+    size_t end = at + 1;
+    while (end < budget->gate_count && budget->gates[end].at > place &&
+           budget->gates[end].at - place <= STRETCH_BYTES - sizeof(struct ct_gate)) {
+      end++;
+    }
+    stretch->at = place;
+    stretch->size = budget->gates[end - 1].at + sizeof(struct ct_gate) - place;
+    if (ct_process_read(&session->target.process, place, stretch->bytes, stretch->size) != 0) {
+      stretch->size = 0;
+      return false;
+    }
+  }
+  *level = stretch->bytes[place - stretch->at + offsetof(struct ct_gate, level)];
+  return true;
+}
+
+/* A forked child has begun with its parent's levels: what was out there was not seen here so far. */
+static void
+note_parents_levels(const struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  struct budget_stretch stretch = {.size = 0};
+  for (size_t i = 0; i < budget->gate_count; i++) {
+    uint8_t level;
+    if (read_level(session, i, &stretch, &level) && level == CT_LEVEL_OUT) {
+      struct ct_budget_function *function = &budget->functions[budget->gates[i].fn];
+      budget->was_out[budget->gates[i].fn] = 1;
+      function->out_from_ns = 1; /* since whenever its parent had it so */
+      function->out_until_ns = UINT64_MAX;
+    }
+  }
+}
+
+static void
+note_parents_ends(struct session_budget *budget)
+{
+  for (size_t i = 0; i < budget->gate_count; i++) {
+    ct_budget_note_return(&budget->functions[budget->gates[i].fn]);
+  }
+}
+
+bool
+ct_budget_find_gates(struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  const struct ct_modules *modules = &session->recording.modules;
+  uint64_t signature = sign(modules);
+  size_t capacity = 0;
+  if (signature == budget->modules_seen) {
+    return true;
+  }
+  bool is_first = budget->modules_seen == 0 && !session->node.is_child;
+  free(budget->gates);
+  budget->gates = NULL;
+  budget->gate_count = 0;
+  budget->whole_ns = 0;
+  if (budget->function_count != 0) {
+    memset(budget->is_settled, 0, budget->function_count / CT_DRAIN_TALLY_RUN + 1);
+    memset(budget->first_gate, 0, budget->function_count * sizeof(*budget->first_gate));
+  }
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    if (module->loaded && module->plan != NULL && module->installed.region != 0 &&
+        !add_module(budget, module, session->recording.image.layout.first_counted, &capacity)) {
+      return false;
+    }
+  }
+  struct budget_level *levels = reallocarray(budget->levels, budget->gate_count + 1, sizeof(*levels));
+  if (levels == NULL) {
+    return false;
+  }
+  budget->levels = levels;
+  if (budget->modules_seen == 0 && session->node.is_child) {
+    note_parents_levels(session);
+  }
+  for (size_t i = 0; i < budget->gate_count && !is_first; i++) {
+    put_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen);
+  }
+  ct_budget_write_levels(session);
+  if (budget->modules_seen == 0 && session->node.is_child) {
+    note_parents_ends(budget);
+  }
+  budget->modules_seen = signature;
+  budget->was_once = true;
+  return !budget->failed;
+}
