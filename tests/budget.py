@@ -303,6 +303,44 @@ def ten_times_the_rate(scene):
     return f"held again {held - begin:.1f} s after the jump at most, until then up to {100 * most:.1f} %, the limit is 2{taken}"
 
 
+BACK_MOST = 6  # seconds: on a machine with nothing else to do two are enough; where a stop takes milliseconds looks are rarer
+
+
+@case(alone=True)
+def lone_function(scene):
+    """One that takes more than the limit by itself is out, and stays within the limit; when it is called less it is back soon."""
+    program = scene.compile(scene.write("rate.c", RATE), "-O2", "-pthread", name="rate")
+    recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--budget", "2%", "--trace", "called", "--", program],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def set_rate(rate):
+        expect(recorder.stdout.readline() in ("ready\n", "set\n"), "the program does not answer")
+        recorder.stdin.write(f"{rate}\n")
+        recorder.stdin.flush()
+
+    def is_out():
+        return json.loads(scene.ask("status", "--json"))["budget"]["out"] == 1
+    set_rate(60000000)
+    wait_for("it to be out", is_out)
+    time.sleep(2)  # its patch goes; it may have been measured before
+    before = scene.status_cost()
+    time.sleep(5)  # what is spent in that time is what is measured
+    now = scene.status_cost()
+    hooks, used = now[0] - before[0], now[1] - before[1]
+    expect(hooks <= 0.022 * used, f"{100 * hooks / used:.1f} % is spent on it, the limit is 2")
+    expect(is_out(), "it is back although it is called as often")
+    set_rate(100000)
+    begin = time.monotonic()
+    wait_for("it to be back", lambda: not is_out())
+    recorder.communicate(timeout=60)
+    expect(recorder.returncode == 0, "the recorder failed")
+    back = [step for step in scene.budget()["last_steps"] if step["from"] == "out" and step["ns"] >= begin * 1e9]
+    expect(back and back[0]["because"] == "look", f"{scene.budget()['last_steps'][-5:]}")
+    took = back[0]["ns"] / 1e9 - begin
+    expect(took < BACK_MOST, f"it was back after {took:.1f} s")
+    return f"{100 * hooks / used:.2f} % of 2 spent to look at it; back {took:.2f} s after it was called less"
+
+
 SHORT = """#include <stdio.h>
 #include <time.h>
 static double at(clockid_t clock) { struct timespec t; clock_gettime(clock, &t); return t.tv_sec + t.tv_nsec / 1e9; }

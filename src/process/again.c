@@ -59,16 +59,18 @@ has_no_time(const struct user_regs_struct *regs)
   }
 }
 
-void
+bool
 ct_make_again(pid_t tid)
 {
   struct user_regs_struct regs;
   if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) != 0 || (int64_t)regs.orig_rax < 0) {
-    return;
+    return false;
   }
   int64_t rax = (int64_t)regs.rax;
   if ((rax == RESTART_BLOCK && is_filtered(tid)) || (rax == -EINTR && has_no_time(&regs))) {
     regs.rax = (uint64_t)RESTART_NO_HANDLER;
     ptrace(PTRACE_SETREGS, tid, NULL, &regs);
+    return false;
   }
+  return rax == -EINTR;
 }

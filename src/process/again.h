@@ -3,10 +3,11 @@
 #ifndef CT_PROCESS_AGAIN_H
 #define CT_PROCESS_AGAIN_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* The thread is stopped, for no signal but one that it ignores. When it goes on, it makes the system call again that
- * the stop has ended. */
-void ct_make_again(pid_t tid);
+ * the stop has ended; true: it does not, and gets EINTR. */
+bool ct_make_again(pid_t tid);
 
 #endif

@@ -37,7 +37,8 @@ struct ct_process {
   const _Atomic uint32_t *expedited; /* not 0: who waits for the process gives up soon; NULL: never */
   bool (*asked)(void *context);      /* somebody wants something else of who waits for it; NULL: never */
   void *asked_context;
-  pid_t *late; /* threads that have been asked to stop and are to be resumed when they do */
+  uint64_t ended_calls; /* system calls of its threads that stops have ended with EINTR */
+  pid_t *late;          /* threads that have been asked to stop and are to be resumed when they do */
   size_t late_count;
 };
 

@@ -707,7 +707,7 @@ ct_process_resume(struct ct_stopped *stopped)
   for (size_t i = 0; i < stopped->thread_count; i++) {
     const struct ct_stopped_thread thread = stopped->threads[i];
     if (thread.signal == 0) {
-      ct_make_again(thread.tid);
+      process->ended_calls += ct_make_again(thread.tid);
     }
     if (ptrace(PTRACE_DETACH, thread.tid, NULL, (void *)(long)thread.signal) != 0 && errno == ESRCH) {
       ct_process_leave_running(process, thread.tid); /* it has not stopped, or is dead */

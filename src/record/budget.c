@@ -44,7 +44,7 @@ session_begin_budget(struct ct_session *session)
   budget->is_measuring = false;
   budget->modules_seen = budget->whole_ns = 0;
   budget->has_decided = budget->has_opened = budget->asked = budget->was_once = false;
-  budget->is_long = false;
+  budget->is_long = budget->is_looking = false;
   budget->rest_ns = 0;
   budget->quiet_ticks = 0;
   budget->switches = 0;
@@ -53,6 +53,7 @@ session_begin_budget(struct ct_session *session)
   ct_budget_factor_begin(&budget->factor, budget->begun_ns);
   ct_budget_cold_begin(&budget->cold);
   ct_drain_measure_own(session->recording.drain, true); /* until the first decision, see budget_own.c */
+  ct_budget_looks_begin(&budget->looks);
   budget->failed = false;
 }
 

@@ -37,6 +37,7 @@ struct ct_budget_function {
   uint64_t since_ns;                  /* of the last step */
   uint64_t out_from_ns, out_until_ns; /* what was out of it lies in this time; UINT64_MAX: it still is */
   uint64_t retry_ns;                  /* of one that is out: it is tried again then */
+  uint64_t looked_ns;                 /* ... and when it was last looked at (budget_look.c) */
   uint32_t next_step[CT_SEEN_OUT];    /* budget_choice.c: after the step to this level; 0: none */
   uint8_t packed, packed_sure;        /* the same, while it works ... */
   uint8_t best, sure;                 /* ... and what it has found */
@@ -48,6 +49,7 @@ struct ct_budget_function {
   bool is_unpatched;                  /* its patch is out, and it costs nothing */
   bool is_point;    /* a call is one event; it is recorded, or out when its patch is: it has no gate */
   bool keeps_patch; /* even when it is out: its trampoline does more than record */
+  bool is_looked;   /* it is out, and seen for a moment */
   bool is_witness;  /* of an experiment with patches: it is seen as before */
   uint8_t backoff;  /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
 };

@@ -6,6 +6,7 @@
 #include "record/budget_cold.h"
 #include "record/budget_drain.h"
 #include "record/budget_factor.h"
+#include "record/budget_look.h"
 #include "record/budget_spent.h"
 #include "record/session_internal.h"
 
@@ -57,21 +58,24 @@ struct session_budget {
   struct ct_budget_spent spent;
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;
-  uint64_t measure_ns;         /* when own times are to be measured next */
-  uint64_t measured_ns;        /* when they were last ... */
-  uint32_t measured;           /* ... and how often */
-  bool is_measuring;           /* they are, until the next tick: all that is patched is recorded */
-  bool is_long;                /* the tick that goes on: an experiment needs more of the process's time */
-  size_t seen[CT_SEEN_LEVELS]; /* how many functions with gates are seen so */
-  size_t last_steps;           /* of the last tick, but those of functions that went out */
-  bool asked;                  /* the drain, for a tick */
-  uint64_t rest_ns;            /* the process has too little time until then */
-  uint32_t quiet_ticks;        /* without a step */
-  bool has_points;             /* functions that have no gate can go out: patches may be taken out */
-  bool was_once;               /* since the last tick something was done that is done once */
-  bool has_decided;            /* once at least */
-  bool has_opened;             /* what nobody has called is recorded when it is called */
-  bool failed;                 /* levels cannot be set: the process is about to end */
+  uint64_t measure_ns;  /* when own times are to be measured next */
+  uint64_t measured_ns; /* when they were last ... */
+  uint32_t measured;    /* ... and how often */
+  bool is_measuring;    /* they are, until the next tick: all that is patched is recorded */
+  struct ct_budget_looks looks;
+  uint64_t look_pause_ns, look_ended; /* of the first stop of the look that goes on */
+  bool is_looking;                    /* some that are out are seen, until the next tick */
+  bool is_long;                       /* the tick that goes on: an experiment needs more of the process's time */
+  size_t seen[CT_SEEN_LEVELS];        /* how many functions with gates are seen so */
+  size_t last_steps;                  /* of the last tick, but those of functions that went out */
+  bool asked;                         /* the drain, for a tick */
+  uint64_t rest_ns;                   /* the process has too little time until then */
+  uint32_t quiet_ticks;               /* without a step */
+  bool has_points;                    /* functions that have no gate can go out: patches may be taken out */
+  bool was_once;                      /* since the last tick something was done that is done once */
+  bool has_decided;                   /* once at least */
+  bool has_opened;                    /* what nobody has called is recorded when it is called */
+  bool failed;                        /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
 };
@@ -109,6 +113,16 @@ void ct_budget_first_look(struct ct_budget_function *function, const struct ct_d
 
 /* Its calls are seen from now on, if they are; its level and its patch have been set. */
 void ct_budget_note_return(struct ct_budget_function *function);
+
+/* It is seen as it is wanted from now on. */
+void ct_budget_take_step(struct session_budget *budget, struct ct_budget_function *function, uint64_t now);
+
+/* For functions that are out, of those in budget->sorted: sets is_looking when there are any to be looked at. Ended in
+ * the next tick, of used_ns of the process's time. */
+void ct_budget_begin_look(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,
+                          size_t count, double processors, uint64_t now);
+void ct_budget_end_look(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,
+                        size_t count, double used_ns, uint64_t now);
 
 /* With one stop of the process, if that is worth it: count functions are in budget->sorted, of a tick of used_ns. */
 void ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,

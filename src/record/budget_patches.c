@@ -20,6 +20,12 @@ ct_budget_note_return(struct ct_budget_function *function)
   }
 }
 
+static bool
+wants_out(const struct ct_budget_function *function)
+{
+  return function->seen == CT_SEEN_OUT && !function->keeps_patch && !function->is_looked;
+}
+
 /* Patches of functions that are out are taken out, and those of functions that are not are put back. */
 static bool
 switch_module(struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module)
@@ -41,9 +47,8 @@ switch_module(struct session_budget *budget, const struct ct_remote *remote, con
       if (installed->gates == NULL || (installed->gates[i] == 0) != function->is_point || !is_active) {
         continue;
       }
-      bool wants_out = function->seen == CT_SEEN_OUT && !function->keeps_patch;
-      if (wants_out != function->is_unpatched && (wants_out || function->seen != CT_SEEN_OUT)) {
-        switches[i] = wants_out ? CT_SWITCH_OFF : CT_SWITCH_ON;
+      if (wants_out(function) != function->is_unpatched) {
+        switches[i] = wants_out(function) ? CT_SWITCH_OFF : CT_SWITCH_ON;
         any = true;
       }
     }
@@ -70,8 +75,7 @@ has_switch(const struct session_budget *budget, size_t count, const struct ct_mo
   const struct ct_budget_function *first = budget->functions + module->installed.first_fn;
   for (size_t i = 0; i < count; i++) {
     const struct ct_budget_function *function = budget->sorted[i];
-    if (function >= first && function < first + module->plan->hooked &&
-        function->is_unpatched != (function->seen == CT_SEEN_OUT && !function->keeps_patch)) {
+    if (function >= first && function < first + module->plan->hooked && function->is_unpatched != wants_out(function)) {
       return true;
     }
   }
@@ -90,12 +94,28 @@ is_worth_a_stop(const struct session_budget *budget, const struct ct_budget_cost
   return ct_budget_wants_stop(budget->sorted, count, costs, allowed_ns, age);
 }
 
+/* The process is stopped. */
+static void
+switch_modules(struct ct_session *session, size_t count)
+{
+  struct session_budget *budget = session->budget;
+  struct ct_modules *modules = &session->recording.modules;
+  struct ct_remote remote = session_stopped_remote(session);
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
+        module->installed.first_fn + module->plan->hooked <= budget->function_count &&
+        has_switch(budget, count, module)) {
+      switch_module(budget, &remote, module);
+    }
+  }
+}
+
 void
 ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,
                          size_t count, double used_ns, uint64_t now)
 {
   struct session_budget *budget = session->budget;
-  struct ct_modules *modules = &session->recording.modules;
   struct ct_diag diag = {""};
   if (session->node.tree != NULL || session->target.is_stopped ||
       !is_worth_a_stop(budget, costs, allowed_ns, count, now)) {
@@ -105,16 +125,89 @@ ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_cost
   if (session_stop_threads(session, &diag) != 0) {
     return; /* the next time */
   }
-  struct ct_remote remote = session_stopped_remote(session);
   ct_budget_cold_before(&budget->cold, budget->sorted, count, costs, budget->points, used_ns);
   budget->cold.goes_on = budget->cold.goes_on && budget->last_steps < CT_BUDGET_STEADY_STEPS;
-  for (size_t i = 0; i < modules->count; i++) {
-    struct ct_module *module = &modules->items[i];
-    if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
-        module->installed.first_fn + module->plan->hooked <= budget->function_count &&
-        has_switch(budget, count, module)) {
-      switch_module(budget, &remote, module);
-    }
-  }
+  switch_modules(session, count);
   session_resume_threads(session);
+}
+
+/* ---- looks ---- */
+
+static bool
+switch_for_look(struct ct_session *session, size_t count, uint64_t *pause_ns, uint64_t *ended)
+{
+  struct ct_diag diag = {""};
+  uint64_t before = session->target.process.ended_calls;
+  *pause_ns = *ended = 0;
+  if (session_stop_threads(session, &diag) != 0) {
+    return false;
+  }
+  switch_modules(session, count);
+  *pause_ns = session_resume_threads(session);
+  *ended = session->target.process.ended_calls - before;
+  return true;
+}
+
+/* is_seen: as it is looked at; or not at all. True where one of them has no patch, or is to have none. */
+static bool
+set_looked(struct ct_session *session, size_t count, bool is_seen)
+{
+  struct session_budget *budget = session->budget;
+  bool needs_stop = false;
+  for (size_t i = 0; i < count; i++) {
+    struct ct_budget_function *function = budget->sorted[i];
+    if (function->is_looked) {
+      ct_budget_put_levels(session, function, is_seen ? ct_budget_looks_seen(function) : CT_SEEN_OUT);
+      needs_stop |= function->is_unpatched;
+    }
+    function->is_looked &= is_seen;
+  }
+  ct_budget_write_levels(session);
+  return needs_stop;
+}
+
+void
+ct_budget_begin_look(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns, size_t count,
+                     double processors, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  budget->look_pause_ns = budget->look_ended = 0;
+  if (session->target.is_stopped || budget->stopped_ns == now ||
+      ct_budget_looks_choose(&budget->looks, budget->sorted, count, costs, allowed_ns, processors, now) == 0) {
+    return;
+  }
+  budget->is_looking =
+      !set_looked(session, count, true) || switch_for_look(session, count, &budget->look_pause_ns, &budget->look_ended);
+  if (!budget->is_looking) {
+    set_looked(session, count, false);
+  }
+}
+
+void
+ct_budget_end_look(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns, size_t count,
+                   double used_ns, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  bool needs_stop = false;
+  budget->is_looking = false;
+  ct_budget_looks_end(&budget->looks, budget->sorted, count, costs, allowed_ns, used_ns, now);
+  for (size_t i = 0; i < count; i++) {
+    struct ct_budget_function *function = budget->sorted[i];
+    if (!function->is_looked) {
+      continue;
+    }
+    function->is_looked = false;
+    ct_budget_put_levels(session, function, function->wanted);
+    if (function->wanted != CT_SEEN_OUT) {
+      ct_budget_take_step(budget, function, now);
+    }
+    needs_stop |= wants_out(function) && !function->is_unpatched;
+  }
+  ct_budget_write_levels(session);
+  uint64_t pause = 0, ended = 0;
+  if (needs_stop && session->node.tree == NULL && !session->target.is_stopped) {
+    switch_for_look(session, count, &pause, &ended); /* should that fail, they go with the next stop */
+  }
+  ct_budget_looks_note_stops(&budget->looks, session->options.budget, pause + budget->look_pause_ns,
+                             ended + budget->look_ended);
 }

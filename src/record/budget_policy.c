@@ -6,7 +6,6 @@
  */
 #include "record/budget_policy.h"
 
-#define AIM           0.85          /* of the limit: what a decision is made for */
 #define TOO_MUCH      0.95          /* of the limit: from there on a decision is due */
 #define PROMOTE_NS    1000000000ull /* a function is seen better so long after its last step */
 #define SETTLED_NS    10000000000ull
@@ -19,6 +18,7 @@
 #define UNPATCH_SHARE 0.02          /* of the limit: what patches of functions that are out must cost for a stop */
 #define PROBES_SHARE  0.1           /* of the limit: for functions that were out, to see how they are called now ... */
 #define PROBE_SECONDS 1.5           /* ... which takes so long, from one change of patches to the next */
+#define LOOKED_NS     5000000000ull /* so long what a look has shown needs no probe (budget_look.c) */
 
 static double
 spent(const struct ct_budget_costs *costs, const struct ct_budget_function *function, uint8_t seen)
@@ -28,6 +28,13 @@ spent(const struct ct_budget_costs *costs, const struct ct_budget_function *func
   }
   bool is_recorded = function->is_point; /* as long as it is patched */
   return function->rate * ((is_recorded ? costs->full : ct_budget_call_cost(costs, seen)) + function->cold);
+}
+
+void
+ct_budget_note_look(struct ct_budget_function *function, uint64_t now_ns)
+{
+  function->backoff += function->backoff < CT_BUDGET_BACKOFF_MAX;
+  function->retry_ns = now_ns + (RETRY_NS << function->backoff);
 }
 
 struct probes {
@@ -43,13 +50,13 @@ choose_probe(struct ct_budget_function *function, const struct ct_budget_costs *
   double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
   double seconds = (double)(probes->now - function->since_ns) / 1e9; /* that it was out */
   bool is_out = function->wanted == CT_SEEN_OUT && function->seen == CT_SEEN_OUT && probes->now >= function->retry_ns;
-  if (is_out && seconds * most >= PROBE_SECONDS * price && (!probes->any || probes->sum + price <= most)) {
+  bool is_known = function->own_ns != 0 && function->looked_ns != 0 && probes->now - function->looked_ns < LOOKED_NS;
+  if (is_out && !is_known && seconds * most >= PROBE_SECONDS * price && (!probes->any || probes->sum + price <= most)) {
     probes->any = true;
     probes->sum += price;
     function->wanted = function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL;
     function->because = CT_BUDGET_BECAUSE_LOOK;
-    function->backoff += function->backoff < CT_BUDGET_BACKOFF_MAX;
-    function->retry_ns = probes->now + (RETRY_NS << function->backoff);
+    ct_budget_note_look(function, probes->now);
   }
 }
 
@@ -136,7 +143,7 @@ double
 ct_budget_choose(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs,
                  double allowed_ns, uint64_t now_ns, bool is_first, bool may_try)
 {
-  ct_budget_best(functions, count, costs, allowed_ns * AIM);
+  ct_budget_best(functions, count, costs, allowed_ns * CT_BUDGET_AIM);
   bool too_much = sum_up(functions, count, costs, false) > allowed_ns * TOO_MUCH;
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];

@@ -16,6 +16,11 @@
 double ct_budget_choose(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs,
                         double allowed_ns, uint64_t now_ns, bool is_first, bool may_try);
 
+#define CT_BUDGET_AIM 0.85 /* of the limit: what a decision is made for */
+
+/* It comes back since somebody looked at it. Should that happen often in a row, it will take longer. */
+void ct_budget_note_look(struct ct_budget_function *function, uint64_t now_ns);
+
 /* Is there something that is worth a stop of the process, age_ns after the last one: patches that are to go and cost
  * something, or to come back? Patches that stay anyway are not. */
 bool ct_budget_wants_stop(struct ct_budget_function *const *functions, size_t count,

@@ -37,6 +37,7 @@
 #define EXPERIMENT_NS_LEAST 20000000.0   /* of processor time in each of its ticks */
 #define COLD_NS_LEAST       10000000ull  /* ... of those with patches ... */
 #define COLD_NS_MOST        400000000ull /* ... which wait no longer for it */
+#define LOOK_CPU_NS         2000000ull   /* of the process's time: a look at what is out */
 #define MEASURE_NS          20000000ull  /* own times are measured for so long, ... */
 #define MEASURE_CPU_NS      5000000ull   /* ... and for so long of the process's time, ... */
 #define MEASURE_NS_MOST     500000000ull
@@ -61,7 +62,7 @@ compare_rates(const void *a, const void *b)
 /* Does it belong into budget->sorted? */
 static bool
 read_rate(struct session_budget *budget, const struct ct_drain_tally *tally, struct ct_budget_function *function,
-          double used_ns)
+          double used_ns, uint64_t now)
 {
   uint64_t recorded = atomic_load_explicit(&tally->recorded, memory_order_relaxed);
   uint64_t counted = atomic_load_explicit(&tally->counted, memory_order_relaxed);
@@ -76,6 +77,8 @@ read_rate(struct session_budget *budget, const struct ct_drain_tally *tally, str
   if (function->seen != CT_SEEN_OUT && !function->is_unpatched) {
     double rate = function->calls * (1e9 / used_ns);
     function->rate = rate > function->rate ? rate : 0.7 * function->rate + 0.3 * rate;
+  } else if (function->is_looked) {
+    ct_budget_looks_read(function, used_ns, now);
   }
   if (function->rate < RATE_LEAST) {
     function->rate = 0;
@@ -111,7 +114,7 @@ note_counting(const struct ct_session *session, size_t fn, uint8_t *counting)
   const struct ct_budget_function *function = &budget->functions[fn];
   size_t at = fn - session->recording.image.layout.first_counted;
   bool is_apart = function->is_apart && budget->factor.phase == CT_BUDGET_APART;
-  bool is_counting = ct_budget_is_counting(function->seen) || is_apart;
+  bool is_counting = ct_budget_is_counting(function->seen) || function->is_looked || is_apart;
   if (function->has_gate && is_counting && at < CT_COUNTERS) {
     counting[at / CT_DRAIN_COUNTING_RUN] = 1;
   }
@@ -148,7 +151,7 @@ read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_i
       struct ct_budget_function *function = &budget->functions[fn];
       note_counting(session, fn, counting);
       budget->is_settled[run] &= !function->has_gate || function->seen == CT_SEEN_FULL;
-      if (read_rate(budget, &tallies[fn], function, used_ns)) {
+      if (read_rate(budget, &tallies[fn], function, used_ns, now)) {
         budget->is_alive[run] = 1;
         budget->is_settled[run] = 0;
         budget->sorted[count++] = function;
@@ -191,8 +194,8 @@ open_uncalled(struct ct_session *session, uint64_t now)
   return true;
 }
 
-static void
-take_step(struct session_budget *budget, struct ct_budget_function *function, uint64_t now)
+void
+ct_budget_take_step(struct session_budget *budget, struct ct_budget_function *function, uint64_t now)
 {
   uint32_t fn = (uint32_t)(function - budget->functions);
   if (budget->has_decided || function->wanted > function->seen) { /* the begin of all others is none */
@@ -284,7 +287,7 @@ take_steps(struct ct_session *session, size_t count, bool has_idle, uint64_t now
   set_levels(session, count);
   for (size_t i = 0; i < count; i++) {
     if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
-      take_step(budget, budget->sorted[i], now);
+      ct_budget_take_step(budget, budget->sorted[i], now);
     }
   }
   if (has_idle) {
@@ -465,11 +468,17 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
     set_idle(session); /* whatever else is done now: nobody has called them */
     budget->was_once = true;
   }
+  ct_budget_looks_add(&budget->looks, allowed, used);
+  if (budget->is_looking) {
+    ct_budget_end_look(session, &costs, allowed, count, used, now);
+    budget->whole_ns = 0; /* what was to be done about all is still to be done */
+    return;
+  }
   if (budget->cold.goes_on) {
     ct_budget_cold_after(&budget->cold, budget->sorted, count, budget->points, used);
   } else if ((!budget->is_measuring && experiment(session, count, used, was_long, now)) ||
              measure(session, count, now)) {
-    budget->whole_ns = 0; /* what was to be done about all is still to be done */
+    budget->whole_ns = 0; /* the same */
     budget->quiet_ticks = 0;
     return;
   }
@@ -480,6 +489,9 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   budget->quiet_ticks = budget->steps == steps ? budget->quiet_ticks + 1 : 0;
   budget->has_decided = true;
   ct_budget_switch_patches(session, &costs, allowed, count, used, now);
+  if (budget->measured != 0 && !budget->is_long && !budget->cold.goes_on && used >= (double)CPU_NS_LEAST) {
+    ct_budget_begin_look(session, &costs, allowed, count, used / 1e9 / seconds, now);
+  }
 }
 
 /* How much of the process's time a tick needs, and how long it takes at most. */
@@ -492,6 +504,11 @@ find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most
     *most = MEASURE_NS_MOST;
     return;
   }
+  if (budget->is_looking) {
+    *least = LOOK_CPU_NS;
+    *most = TICK_NS;
+    return;
+  }
   *least = is_experiment ? (uint64_t)EXPERIMENT_NS_LEAST : budget->cold.goes_on ? COLD_NS_LEAST : CPU_NS_LEAST;
   *most = budget->cold.goes_on ? COLD_NS_MOST : IDLE_NS;
 }
@@ -502,6 +519,9 @@ tick_length(const struct session_budget *budget, uint64_t now)
 {
   if (budget->is_measuring) {
     return MEASURE_NS;
+  }
+  if (budget->is_looking) {
+    return CT_BUDGET_LOOK_NS;
   }
   uint64_t length = later(FIRST_TICK_NS, (now - budget->begun_ns) / 2);
   uint64_t most = budget->quiet_ticks >= QUIET_TICKS ? QUIET_TICK_NS : TICK_NS;
