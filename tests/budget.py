@@ -542,5 +542,54 @@ def refused(scene):
         expect("--budget takes a percentage" in err, f"{value}: {err!r}")
 
 
+def stands_still(scene, seconds):
+    """The recorder, from when it has begun; what the program says, and info."""
+    recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--budget", "5%", "--", scene.program, str(seconds + 4), "7"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for("the trace", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
+    time.sleep(1)  # it is settled, more or less
+    recorder.send_signal(signal.SIGSTOP)
+    time.sleep(seconds)  # what is asked for
+    recorder.send_signal(signal.SIGCONT)
+    out, err = recorder.communicate(timeout=60)
+    expect(recorder.returncode == 7, f"status {recorder.returncode}: {err[:500]}")
+    return out
+
+
+@case(some=("bad days", 1))
+def recorder_stopped(scene):
+    """It stands still for seconds: the program goes on, and what was counted meanwhile is not missing."""
+    return scene.compare(stands_still(scene, scene.rounds(4, 10)))
+
+
+@case(some=("bad days", 1))
+def slow_disk(scene):
+    """Each write takes 20 ms more."""
+    out = scene.execute(scene.contrail, "record", "-o", scene.trace, "--budget", "10%", "--", scene.program, "2", "7",
+                        env=dict(os.environ, CONTRAIL_TEST_DISK_MS="20"))
+    expect(out.returncode == 7, f"status {out.returncode}: {out.stderr[:500]}")
+    return scene.compare(out.stdout)
+
+
+@case(some=("bad days", 1))
+def full_disk(scene):
+    """The program goes on to its end; what there was room for can be read, and is told to be a part."""
+    disk = scene.path("disk")
+    os.mkdir(disk)
+    if scene.execute("mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk).returncode != 0:
+        raise harness.Skip("no right to mount a small disk")
+    try:
+        scene.trace = os.path.join(disk, "trace")
+        out = scene.execute(scene.contrail, "record", "-o", scene.trace, "--budget", "50%", "--", scene.program, "4", "7")
+        truth = {name: int(number) for name, number in (line.split() for line in out.stdout.splitlines())}
+        expect(out.returncode == 125 and set(truth) == set(NAMES), f"{out.returncode} {out.stdout!r} {out.stderr[:500]}")
+        expect("No space left on device" in out.stderr, out.stderr[:500])
+        rows = scene.rows()
+        expect(rows and all(row["calls"] <= truth[name] for name, row in rows.items() if name in truth), f"{rows}, {truth}")
+        expect("INCOMPLETE" in scene.ask("info", scene.trace), "info does not say it")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

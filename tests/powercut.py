@@ -158,6 +158,12 @@ def plain(scene):
 
 
 @case(some=("recorded", 1))
+def values(scene):
+    """With the arguments of each call in its event."""
+    return play(scene, ["--args"])
+
+
+@case(some=("recorded", 1))
 def detail(scene):
     """The records of the detail lane are cut too."""
     return play(scene, ["--detail", "leaf", "--stack", "0"])
