@@ -168,6 +168,17 @@ def timers_and_faults(scene):
     return text
 
 
+@case
+def restored_vectors(scene):
+    """Signals while a thread waits for the tracer to record what xrstor has changed: not the cleared registers of the handler."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        if not re.search(r"^flags.* xsave ", file.read(), re.MULTILINE):
+            raise harness.Skip("xsave")
+    text, numbers = scene.same((scene.compile("steps/restored.c", "-O2", "-w"),), LONG, least=30000)
+    expect(numbers["signals sent"] > 3 and "the program has ended" in text, text)
+    return text
+
+
 @case(some=("signals", 1))
 def interrupted_calls(scene):
     """System calls that a signal interrupts: what fails is a step with its result, before the signal; what is made again is not there yet."""

@@ -41,6 +41,7 @@ struct ct_recorder {
   uint64_t step_pc; /* the last step of an instruction where it is, if it ends there */
   uint64_t step_end;
   bool known[CT_ITRACE_BLOCKS]; /* had a time stamp when the thread was called in */
+  bool holds_vectors;
   uint8_t vectors[CT_VECTORS_BYTES_MAX];
 };
 
@@ -206,6 +207,22 @@ ct_recorder_place(const struct ct_recorder *recorder)
   return recorder->space->segments[recorder->current].address + recorder->used;
 }
 
+/* ---- vector registers ---- */
+
+/* False: they cannot be had. */
+static bool
+read_vectors(struct ct_recorder *recorder)
+{
+  return recorder->holds_vectors || ct_vectors_read(recorder->tid, recorder->vectors);
+}
+
+void
+ct_recorder_hold_vectors(struct ct_recorder *recorder, bool are_held)
+{
+  recorder->holds_vectors =
+      are_held && recorder->options.has_vectors && ct_vectors_read(recorder->tid, recorder->vectors);
+}
+
 /* ---- the unit that was under way ---- */
 
 /* The registers of the program, by enum ct_reg. */
@@ -279,7 +296,7 @@ reconcile(struct ct_recorder *recorder, const struct ct_logged_unit *unit, uint3
     for (int k = 0; k < count; k++) {
       if (may_be_open && i + 1 == done) {
         if (!has_vectors && (values[k].kind == CT_VALUE_VECTOR || values[k].kind == CT_VALUE_MASK)) {
-          has_vectors = ct_vectors_read(recorder->tid, recorder->vectors);
+          has_vectors = read_vectors(recorder);
         }
         rewrite(recorder, &effects, &values[k], regs, ct_unit_log_pc(unit, code_at), record + 4 + at);
       }
@@ -361,7 +378,7 @@ add_context(struct ct_recorder *recorder, const struct user_regs_struct *regs, e
   }
   ct_recorder_room(recorder, 0);
   uint32_t size = 0;
-  if (with_vectors && recorder->options.has_vectors && ct_vectors_read(recorder->tid, recorder->vectors)) {
+  if (with_vectors && recorder->options.has_vectors && read_vectors(recorder)) {
     size = ct_vectors_put(recorder->vectors, &context, here(recorder) + sizeof(context));
   }
   context.event.bytes += size;

@@ -59,6 +59,11 @@ void ct_recorder_close(struct ct_recorder *recorder, const struct ct_recovery *r
 void ct_recorder_room(struct ct_recorder *recorder, uint64_t bytes);
 /* The thread, which runs, comes at its next look for room, as if the segment were full. */
 void ct_recorder_call_in(struct ct_recorder *recorder);
+/*
+ * The thread's vector registers are those of now, until they are not held any more: where a signal's handler begins the
+ * kernel has cleared the thread's own.
+ */
+void ct_recorder_hold_vectors(struct ct_recorder *recorder, bool are_held);
 /* The program's state is this. */
 void ct_recorder_context(struct ct_recorder *recorder, const struct user_regs_struct *regs,
                          enum ct_context_reason reason);

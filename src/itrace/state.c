@@ -239,9 +239,11 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
   if (found.waits || found.is_sequence || found.apart != 0) {
     tracer->space->slots->exit = CT_ITRACE_EXIT_MISS; /* once */
   }
+  tracer->held.is_held &= !found.recovery.is_waiting; /* for us: the frame tells nothing of that */
   if (tracer->held.is_held) {
     tracer->held.found = found;
     tracer->held.is_translated = true;
+    ct_recorder_hold_vectors(tracer->recorder, true);
   } else {
     reconcile(tracer, &found, regs);
   }
@@ -479,6 +481,7 @@ ct_tracer_reconcile_held(struct ct_tracer *tracer, const ucontext_t *frame)
   }
   if (held->is_translated) {
     reconcile(tracer, &held->found, &held->regs);
+    ct_recorder_hold_vectors(tracer->recorder, false);
   }
   note_signal(tracer, &held->regs);
 }
@@ -489,8 +492,7 @@ ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event)
   enum ct_disposition does = ct_traced_disposition(tracer->process.pid, event->signal);
   struct user_regs_struct regs;
   bool spoilt, is_before, by_default = does == CT_DISPOSITION_DEFAULT;
-  if (does ==
-      CT_DISPOSITION_IGNORED) { /* it is reported only because the thread is traced, and has woken it for that */
+  if (does == CT_DISPOSITION_IGNORED) { /* reported only since the thread is traced; that has woken it */
     ct_make_again(tracer->tid);
   }
   if (does == CT_DISPOSITION_IGNORED || (by_default && stops_by_default(event->signal)) || event->signal == SIGSTOP) {
