@@ -74,7 +74,7 @@ def system_call_of(pid):
     return (waits_in(pid, pid) + [""])[0]
 
 
-FUTEX, NANOSLEEP, PAUSE, POLL, PPOLL = "202", "230", "34", "7", "271"
+FUTEX, NANOSLEEP, PAUSE, POLL, PPOLL, SIGTIMEDWAIT = "202", "230", "34", "7", "271", "128"
 
 
 def is_pending(pid, number):
@@ -119,6 +119,23 @@ def held_after(tid, call, make):
                 make()
                 is_made = True
             os.waitpid(tid, WALL)
+        yield
+
+
+@contextlib.contextmanager
+def held_at(tid, call, is_made, make):
+    """A thread stands still where it is about to make this system call, or has made it, for what make() has given it to do."""
+    import ctypes  # pylint: disable=import-outside-toplevel
+    registers = (ctypes.c_ulonglong * 27)()
+    with held(tid):
+        make()
+        while True:
+            ptrace(PTRACE_SYSCALL, tid)
+            os.waitpid(tid, WALL)
+            ptrace(PTRACE_GETREGS, tid, ctypes.byref(registers))
+            result, number = ctypes.c_longlong(registers[RAX]).value, registers[ORIG_RAX]
+            if number == int(call) and (result != -ENOSYS) == is_made:
+                break
         yield
 
 

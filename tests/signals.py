@@ -17,7 +17,7 @@ import time
 
 import harness
 from harness import Running, Skip, case, expect, main, need, wait_for
-from processes import POLL, held, is_pending, stat_of, state_of, threads_of, waits_in
+from processes import POLL, SIGTIMEDWAIT, held, held_at, is_pending, stat_of, state_of, threads_of, waits_in
 
 WAIT_S = 30
 CHECK_MS = 500
@@ -244,6 +244,26 @@ def witness_late(scene):
     os.kill(process.pid, signal.SIGUSR1)
     if process.wait(WAIT_S) != 0 or "10:2" not in scene.text():
         raise AssertionError(f"status {process.returncode}, {scene.text()!r}")
+
+
+@case
+def witness_between(scene):
+    """To the group, while its witness stands still where it is about to take it, or where it has taken it and not counted it yet;
+    then to contrail alone, and to the group."""
+    for is_taken, alone, said in ((False, signal.SIGUSR1, "10:2 12:1"), (True, signal.SIGUSR2, "10:1 12:2")):
+        process = scene.start(*scene.words(True, scene.job, "count", "3"))
+        scene.ready(process, True)
+        witness = children_by_name(process.pid)["group-witness"]
+        wait_for("the thread that takes signals", lambda process=process: serving_thread(process.pid))
+        with held_at(witness, SIGTIMEDWAIT, is_taken, lambda process=process: os.killpg(process.pid, signal.SIGUSR1)):
+            scene.heard(1)
+            wait_for("contrail to account for it", lambda process=process: has_accounted_for(process.pid, signal.SIGUSR1))
+        wait_for("the witness to count it", lambda witness=witness: has_taken(witness, signal.SIGUSR1))
+        os.kill(process.pid, alone)
+        scene.heard(2)
+        os.killpg(process.pid, signal.SIGUSR2)
+        if process.wait(WAIT_S) != 0 or said not in scene.text():
+            raise AssertionError(f"status {process.returncode}, {scene.text()!r} and not {said}")
 
 
 @case

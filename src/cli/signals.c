@@ -16,7 +16,14 @@
  * The witness. Nothing in a siginfo distinguishes a signal to a group from one to a process. A further process of the
  * group, which blocks all signals and counts those that come, does: what it got too was for the group. It is younger
  * than contrail, so it stands before it in the kernel's list of the group, and has a signal when contrail has it. Its
- * count is compared when the signal was taken; between seeing a signal and counting it the number `steps` is odd.
+ * count is compared when the signal was taken.
+ *
+ *   counted        twice how many of that signal it has counted, and 1 while it takes one and counts it
+ *   on its way     it waits in the witness to be taken, or is being taken
+ *   seen           how many of them contrail has dealt with; ahead of the count while one that was is on its way
+ *
+ * The witness may get no processor for long, at any place of its course. One that runs is waited for, since two of the
+ * same signal that it has not taken are one to it; of one that is held or stopped, what is on its way is enough.
  *
  * Stops. What stops the program (Ctrl-Z, a read of a terminal in the background) is to stop contrail too, whom a shell
  * watches in the program's place. contrail ignores such signals, sees the program stop, and then stops itself. The
@@ -45,21 +52,21 @@
 
 enum {
   SIGNALS = 65,
-  CHECK_MS = 500,        /* between looks at the program although no signal came */
-  RESUMED_MS = 50,       /* between looks of the witness at a stopped program */
-  RECONCILE_STEPS = 100, /* ms for the witness to count */
-  UNHEARD_S = 5,         /* a program that goes on for that long after SIGTERM is not about to end */
+  CHECK_MS = 500,    /* between looks at the program although no signal came */
+  RESUMED_MS = 50,   /* between looks of the witness at a stopped program */
+  HELD_STEPS = 100,  /* ms for a witness that stands still to count ... */
+  RUNS_STEPS = 5000, /* ... and for one that runs, which may have to wait for a processor */
+  UNHEARD_S = 5,     /* a program that goes on for that long after SIGTERM is not about to end */
   ANCESTORS_MAX = 64,
 };
 
 /*
- * What the witness writes and contrail reads, and the other way round. A count is there when the step after it is seen:
- * count_one adds to steps with release, look_at_witness loads them with acquire before and after the counts. Between
- * its two loads, and between `stopped` and what each side does about it, is a system call.
+ * What the witness writes and contrail reads, and the other way round. take_one adds to counted with release, before it
+ * takes a signal and after that; look_at_witness loads it with acquire, before and after it asks what is pending.
+ * Between its two loads, and between `stopped` and what each side does about it, is a system call.
  */
 struct page {
-  _Atomic uint32_t counts[SIGNALS];
-  _Atomic uint32_t steps;
+  _Atomic uint32_t counted[SIGNALS];
   _Atomic int32_t stopped; /* the program that contrail has stopped with, 0: it has not */
 };
 
@@ -141,15 +148,31 @@ descends_from(pid_t pid, pid_t ancestor)
 
 /* ---- the witness ---- */
 
+/* One of a signal that is pending. Not by the signalfd: which one is being taken is known before it is. */
 static void
-count_one(struct page *page, int fd)
+take_one(struct page *page, int signal)
 {
-  struct signalfd_siginfo info;
-  atomic_fetch_add_explicit(&page->steps, 1, memory_order_acq_rel);
-  if (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info) && info.ssi_signo < SIGNALS) {
-    atomic_fetch_add_explicit(&page->counts[info.ssi_signo], 1, memory_order_relaxed);
+  static const struct timespec at_once = {0, 0};
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  atomic_fetch_add_explicit(&page->counted[signal], 1, memory_order_acq_rel);
+  bool is_taken = sigtimedwait(&one, NULL, &at_once) == signal; /* else SIGCONT and stops have taken each other back */
+  atomic_fetch_add_explicit(&page->counted[signal], is_taken ? 1 : -1u, memory_order_release);
+}
+
+static void
+take_pending(struct page *page)
+{
+  sigset_t pending;
+  if (sigpending(&pending) != 0) {
+    return;
   }
-  atomic_fetch_add_explicit(&page->steps, 1, memory_order_release);
+  for (int n = 1; n < SIGNALS; n++) {
+    if (sigismember(&pending, n) == 1) {
+      take_one(page, n);
+    }
+  }
 }
 
 /* Not to be taken for contrail by who looks for processes by name or command line. */
@@ -199,7 +222,7 @@ witness_main(struct page *page, pid_t contrail, int pipe_fd)
       _exit(0);
     }
     if (wait[1].revents & POLLIN) {
-      count_one(page, wait[1].fd);
+      take_pending(page);
     } else if (wait[0].revents != 0) {
       char byte;
       if (read(pipe_end, &byte, 1) != 1) {
@@ -234,42 +257,51 @@ start_witness(struct ct_signals *signals)
   signals->poke_fd = ends[1];
 }
 
-/* What the witness has got: of each signal how many it counted, and those that it has not counted yet. */
+/* What the witness has got: of each signal how many it has counted, and those that are on their way. */
 struct witnessed {
   uint32_t counts[SIGNALS];
-  uint64_t pending; /* bit N - 1: signal N, standard signals once at most */
+  uint64_t on_way; /* bit N - 1: signal N */
 };
 
 static bool
-is_uncounted(const struct witnessed *witnessed, uint32_t n)
+is_on_way(const struct witnessed *witnessed, uint32_t n)
 {
-  return (witnessed->pending >> (n - 1) & 1) != 0;
+  return (witnessed->on_way >> (n - 1) & 1) != 0;
 }
 
-/* False: the witness was counting meanwhile. */
-static bool
+static void
 look_at_witness(const struct ct_signals *signals, struct witnessed *witnessed)
 {
-  uint32_t steps = atomic_load_explicit(&signals->page->steps, memory_order_acquire);
-  uint64_t pending = pending_of(signals->witness);
-  for (int i = 0; i < SIGNALS; i++) {
-    witnessed->counts[i] = atomic_load_explicit(&signals->page->counts[i], memory_order_acquire);
+  uint32_t before[SIGNALS];
+  for (int n = 1; n < SIGNALS; n++) {
+    before[n] = atomic_load_explicit(&signals->page->counted[n], memory_order_acquire);
   }
-  witnessed->pending = pending != UINT64_MAX ? pending : 0; /* it has gone, or /proc is not to be read */
-  return steps % 2 == 0 && atomic_load_explicit(&signals->page->steps, memory_order_acquire) == steps;
+  uint64_t pending = pending_of(signals->witness);
+  witnessed->on_way = pending != UINT64_MAX ? pending : 0; /* it has gone, or /proc is not to be read */
+  for (int n = 1; n < SIGNALS; n++) {
+    uint32_t counted = atomic_load_explicit(&signals->page->counted[n], memory_order_acquire);
+    witnessed->counts[n] = counted / 2;
+    if (counted % 2 != 0 || counted != before[n]) { /* in the second case it may have come to that since */
+      witnessed->on_way |= 1ull << (n - 1);
+    }
+  }
 }
 
-/* Waits until the witness has counted what it has got, for a while: without a processor it cannot. */
-static bool
-reconcile(const struct ct_signals *signals, struct witnessed *witnessed)
+/* Waits until the witness has counted all that it has got of a signal, unless it stands still. */
+static void
+reconcile(const struct ct_signals *signals, uint32_t n, struct witnessed *witnessed)
 {
-  bool is_steady = look_at_witness(signals, witnessed);
-  for (int i = 1; i < RECONCILE_STEPS && (!is_steady || witnessed->pending != 0); i++) {
+  int parent;
+  look_at_witness(signals, witnessed);
+  for (int i = 1; i < RUNS_STEPS && is_on_way(witnessed, n); i++) {
+    char state = i >= HELD_STEPS ? state_of(signals->witness, &parent) : 'R';
+    if (state != 'R' && state != 'S' && state != 'D') {
+      break;
+    }
     struct timespec wait = {0, 1000 * 1000};
     nanosleep(&wait, NULL);
-    is_steady = look_at_witness(signals, witnessed);
+    look_at_witness(signals, witnessed);
   }
-  return is_steady;
 }
 
 static bool
@@ -290,11 +322,17 @@ account(struct ct_signals *signals, const struct witnessed *witnessed)
   if (sigpending(&waiting) != 0) {
     return;
   }
-  for (int n = 1; n < SIGNALS; n++) {
-    if (sigismember(&waiting, n) != 1 && !is_uncounted(witnessed, (uint32_t)n)) {
+  for (uint32_t n = 1; n < SIGNALS; n++) {
+    if (sigismember(&waiting, (int)n) != 1 && !is_on_way(witnessed, n)) {
       signals->seen[n] = witnessed->counts[n];
     }
   }
+}
+
+static bool
+was_for_group_by_sender(const struct signalfd_siginfo *info)
+{
+  return info->ssi_code == SI_KERNEL || getpgid((pid_t)info->ssi_pid) == getpgrp();
 }
 
 /* Did the signal that was just taken come to the whole group? */
@@ -304,18 +342,16 @@ was_for_group(struct ct_signals *signals, const struct signalfd_siginfo *info)
   uint32_t n = info->ssi_signo;
   struct witnessed witnessed;
   int parent;
-  if (signals->witness == 0 || state_of(signals->witness, &parent) == 0) {
-    return info->ssi_code == SI_KERNEL || getpgid((pid_t)info->ssi_pid) == getpgrp();
+  if (n >= SIGNALS || signals->witness == 0 || state_of(signals->witness, &parent) == 0) {
+    return was_for_group_by_sender(info);
   }
-  bool is_steady = reconcile(signals, &witnessed);
-  if (is_steady && witnessed.counts[n] == signals->seen[n] && is_uncounted(&witnessed, n)) {
-    signals->seen[n]++; /* it will be counted, and is dealt with now */
-    return true;
+  reconcile(signals, n, &witnessed);
+  int32_t ahead = (int32_t)(witnessed.counts[n] - signals->seen[n]);
+  bool group = ahead > 0 || (is_on_way(&witnessed, n) && (ahead == 0 || was_for_group_by_sender(info)));
+  if (group && ahead >= 0 && (is_on_way(&witnessed, n) || (int)n >= SIGRTMIN)) { /* else account() does it */
+    signals->seen[n]++; /* one that will be counted, or one of several */
   }
-  bool group = witnessed.counts[n] != signals->seen[n] || is_uncounted(&witnessed, n);
-  if (is_steady) {
-    account(signals, &witnessed);
-  }
+  account(signals, &witnessed);
   return group;
 }
 
@@ -485,7 +521,8 @@ serve_main(void *context)
     }
     if (got > 0 && take(signals, &info)) {
       deal_with(signals, &info, false);
-    } else if (signals->page != NULL && look_at_witness(signals, &witnessed)) {
+    } else if (signals->witness != 0) {
+      look_at_witness(signals, &witnessed);
       account(signals, &witnessed);
     }
     if (!atomic_load_explicit(&signals->over, memory_order_relaxed)) {
