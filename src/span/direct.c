@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the ops of a block to spans or sums, without events in between: enters, returns and tail calls, as plain.c has
- * them of events. One stack serves here in place of two: that of the cursor is as the builder's, is not looked at, and
- * is put right when the loop is left. Frames from before are compared with the cursor's when they end, those that were
- * entered here cannot differ. At the first op that is anything else the loop ends, and what comes next is read as
- * events.
+ * From the ops of a block to spans, without events in between: enters, returns and tail calls, as plain.c has them of
+ * events; direct_sums.c makes sums of them. One stack serves here in place of two: that of the cursor is as the
+ * builder's, is not looked at, and is put right when the loop is left. Frames from before are compared with the
+ * cursor's when they end, those that were entered here cannot differ. At the first op that is anything else the loop
+ * ends, and what comes next is read as events.
  */
+#include "span/direct.h"
 #include "span/plain.h"
-#include "trace/ops.h"
 
 #include <stdlib.h>
 
-/* The frame is from before the loop: the cursor knows it, and says the same of it. */
-static __attribute__((noinline)) bool
-agrees(const struct ct_ops *ops, const struct ct_span_stack *stack, const struct ct_span_frame *frame)
+bool
+ct_direct_agrees(const struct ct_ops *ops, const struct ct_span_stack *stack, const struct ct_span_frame *frame)
 {
   uint32_t depth = stack->base + (uint32_t)(frame - stack->frames);
   if (depth < ops->base) {
@@ -24,8 +23,8 @@ agrees(const struct ct_ops *ops, const struct ct_span_stack *stack, const struct
          (frame->flags & CT_SPAN_BEFORE) == 0;
 }
 
-static struct ct_open_frame
-frame_at(const void *arg, uint32_t depth)
+struct ct_open_frame
+ct_direct_frame_at(const void *arg, uint32_t depth)
 {
   const struct ct_span_stack *stack = arg;
   const struct ct_span_frame *frame = &stack->frames[depth - stack->base];
@@ -33,7 +32,7 @@ frame_at(const void *arg, uint32_t depth)
 }
 
 /* What the loop makes: a constant in each of the three that there are. */
-enum product { SPANS, SUMS, EDGES, GATHERED };
+enum product { SPANS, EDGES, GATHERED };
 
 /* What the loop has in registers, besides what it reads. */
 struct direct {
@@ -73,7 +72,7 @@ may_end(struct direct *d, const struct ct_spans *spans, enum product product, co
     return false;
   }
   if (frame < d->low) {
-    if (!agrees(ops, spans->stacks.current, frame)) {
+    if (!ct_direct_agrees(ops, spans->stacks.current, frame)) {
       return false;
     }
     d->low = frame;
@@ -137,14 +136,6 @@ end_one(struct direct *d, struct ct_spans *spans, enum product product, struct c
   }
 }
 
-/* The function of a call; CT_FUNCTION_NONE: the block does not say it. */
-PLAIN_INLINE uint32_t
-called(const struct direct *d, uint32_t slot, uint32_t with_id)
-{
-  uint32_t if_id = 0u - with_id;
-  return (*d->id & if_id) | ((d->prediction[slot] - 1) & ~if_id);
-}
-
 PLAIN_INLINE void
 begin_one(struct direct *d, enum product product, struct ct_span_tree *const tree, uint32_t slot, uint32_t with_id,
           uint32_t fn, uint64_t tsc, uint64_t now)
@@ -166,14 +157,14 @@ take_call(struct direct *d, struct ct_spans *spans, enum product product, struct
 {
   uint32_t slot = ct_prediction_slot(d->last);
   if (op <= CT_TRACE_OP_ENTER) {
-    uint32_t fn = called(d, slot, op >> 1);
+    uint32_t fn = ct_direct_called(d->id, d->prediction[slot], op >> 1);
     if (fn == CT_FUNCTION_NONE || d->plain.top == d->limit) {
       return false;
     }
     begin_one(d, product, tree, slot, op >> 1, fn, tsc, ct_span_clock_call(&d->clock, CT_EV_ENTER, tsc));
     return true;
   }
-  uint32_t with_id = op == CT_TRACE_OP_TAIL, fn = called(d, slot, with_id), id;
+  uint32_t with_id = op == CT_TRACE_OP_TAIL, fn = ct_direct_called(d->id, d->prediction[slot], with_id), id;
   if (fn == CT_FUNCTION_NONE || !may_end(d, spans, product, stats, ops, &id)) {
     return false;
   }
@@ -216,7 +207,7 @@ end_gather(const struct direct *d, struct ct_span_gather *gather, uint32_t frame
   gather->most_depth = d->most_depth > gather->most_depth ? d->most_depth : gather->most_depth;
 }
 
-/* stats: with SUMS and GATHERED, and a constant NULL else; tree: with GATHERED, with SPANS if there is one, else
+/* stats: with GATHERED, and a constant NULL else; tree: with GATHERED, with SPANS if there is one, else
  * likewise. edges: how many there are. */
 PLAIN_INLINE int
 take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const stats, struct ct_span_tree *const tree,
@@ -282,7 +273,7 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
                          .tsc = tsc,
                          .ordinal = d.plain.ordinal,
                          .count = stack->base + stack->count - ops->base};
-  return ct_cursor_took(spans->cursor, ops, kept, frame_at, stack);
+  return ct_cursor_took(spans->cursor, ops, kept, ct_direct_frame_at, stack);
 }
 
 static __attribute__((noinline)) int
@@ -290,13 +281,6 @@ make_spans(struct ct_spans *spans, struct ct_ops *ops)
 {
   size_t none;
   return take_ops(spans, SPANS, NULL, NULL, ops, &none);
-}
-
-static __attribute__((noinline, nonnull(2))) int
-add_to_sums(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops)
-{
-  size_t none;
-  return take_ops(spans, SUMS, stats, NULL, ops, &none);
 }
 
 static __attribute__((noinline)) int
@@ -333,7 +317,7 @@ gather_calls(struct ct_spans *spans, struct ct_stats *stats, struct ct_span_tree
 static int
 take(struct ct_spans *spans, struct ct_ops *ops)
 {
-  return spans->stats != NULL      ? add_to_sums(spans, spans->stats, ops)
+  return spans->stats != NULL      ? ct_direct_sum(spans, spans->stats, ops)
          : spans->observer != NULL ? make_edges(spans, ops)
          : spans->gather != NULL   ? gather_calls(spans, spans->gather->stats, spans->tree, ops)
          : spans->tree != NULL     ? make_spans_of_tree(spans, spans->tree, ops)

@@ -12,6 +12,7 @@
 #include "span/spans_internal.h"
 
 #include "base/branch.h"
+#include "span/direct.h"
 
 #include <stdlib.h>
 
@@ -684,7 +685,8 @@ ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *ar
     }
   }
   spans->stats = NULL;
-  return code;
+  int ended = ct_direct_sums_end(spans, stats);
+  return code != 0 ? code : ended;
 }
 
 enum ct_cursor_state

@@ -17,6 +17,8 @@ enum {
   CT_SPANS_RUN = 64, /* ops taken at a time: worth leaving events for */
 };
 
+struct ct_span_sum;
+
 /* How often a function is on the thread's stacks, and since when. */
 struct ct_span_presence {
   uint64_t since; /* own time */
@@ -63,7 +65,11 @@ struct ct_spans {
   size_t batch_capacity;
   const struct ct_span *single; /* single_count of them are left of a batch, for ct_spans_next_span */
   size_t single_count;
-  struct ct_stats *stats;        /* that calls go to in place of the batch; NULL: none */
+  struct ct_stats *stats;   /* that calls go to in place of the batch; NULL: none */
+  struct ct_span_sum *sums; /* of direct_sums.c, one for each function; NULL: none yet */
+  void *sums_memory;        /* where they lie, from a cache line's begin on */
+  uint32_t *summed;         /* functions with numbers in there */
+  uint32_t summed_count;
   struct ct_span_gather *gather; /* likewise, and there is a tree; NULL: none */
   int stats_code;                /* CT_ENOMEM: one did not fit in there */
   struct ct_span_tree *tree;     /* spans have their nodes in it; NULL: there is none */
