@@ -125,6 +125,75 @@ def records_of_guesses(scene):
     return f"{size / steps:.2f} bytes a step; {walked.stdout.strip()}"
 
 
+# Programs that write megabytes of records without a branch back, a far one or a call that does not surely come back.
+ROOM = {
+    # Returns, one after the other, from 400,000 calls.
+    "returns": r"""
+f: push %rbx
+   mov %rdi, %rbx
+   xor %eax, %eax
+   test %rdi, %rdi
+   je 1f
+   dec %rdi
+   call f
+   add %rbx, %rax
+1: pop %rbx
+   ret
+play:
+   mov $400000, %edi
+   jmp f
+""",
+    # A row of calls in 64 KiB of code, each of which loads 46 words; a unit begins after the system call, at the first of them.
+    "calls": r"""
+f: .rept 46
+   mov buffer(%rip), %rax
+   .endr
+   ret
+play:
+   mov $110, %eax
+   syscall
+   .rept 9300
+   call f
+   jmp 1f
+1:
+   .endr
+   ret
+.bss
+buffer: .zero 8
+""",
+    # Conditional branches that are not taken, over areas of 64 KiB, and loads of 8 bytes by one.
+    "forward": r"""
+play:
+   mov %rsp, %rdx
+   lea stack(%rip), %rsp
+   .rept 64000
+   pop %rax
+   pop %rax
+   pop %rax
+   pop %rax
+   jrcxz 9f
+9:
+   .endr
+   mov %rdx, %rsp
+   ret
+.bss
+stack: .zero 64000 * 32
+""",
+}
+
+
+@each(("records/room/returns", "records/room/calls", "records/room/forward"))
+def records_have_room(scene, name):
+    """Wherever a thread may write many records there is a look for room, or it would write beyond the end of its segment."""
+    program = scene.path("room")
+    source = scene.write("room.c", '#include <stdio.h>\nlong play(void);\n__asm__(".text\\n"\n' + "".join(
+        f'"{line}\\n"\n' for line in ROOM[name.rpartition("/")[2]].splitlines()) +
+        '".text\\n");\nint main(void) { for (int i = 0; i < 5; i++) play(); return puts("all right") < 0; }\n')
+    subprocess.run(["gcc", "-O1", "-no-pie", "-o", program, source], check=True)
+    os.environ["CONTRAIL_TEST_LONG_RUN"] = "0" if name.endswith("calls") else str(64 << 20)
+    return steps_of(scene, (0, "all right\n", ""), program)
+
+
 @each(tuple(f"records/{name}" for name in Ends.WAYS))
 def records_to_the_end(scene, name):
     """Nothing is missing at the end, however it comes."""

@@ -64,7 +64,7 @@ add(struct ct_recorder *recorder, const void *bytes, size_t size)
 static void
 set_blocks(struct ct_itrace_space *space)
 {
-  enum { LEFT = 16 };
+  enum { LEFT = 16 }; /* see goes_slowly() in translate_block.c */
   uint8_t *blocks = (uint8_t *)space->slots + CT_ITRACE_BLOCKS_AT;
   uint8_t *kinds = blocks + CT_ITRACE_BLOCKS;
   memset(blocks, 0, CT_ITRACE_BLOCKS);

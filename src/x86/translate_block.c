@@ -89,10 +89,11 @@ ct_block_is_watched(const struct ct_translation_place *place, uint64_t pc)
   return low < place->watched_count && place->watched[low] == pc;
 }
 
+enum { AREA_SHIFT = 16 };
+
 static bool
 goes_back_or_far(const struct ct_source_insn *insn)
 {
-  enum { AREA_SHIFT = 16 };
   return insn->target <= insn->pc || insn->target >> AREA_SHIFT != insn->pc >> AREA_SHIFT;
 }
 
@@ -359,19 +360,19 @@ ct_block_read(const struct ct_block_request *request, uint64_t pc, const uint8_t
   }
 }
 
-/* Is there a store by the stack pointer, so that a return may go where no call has been? */
+/*
+ * Does it go forward in its area, with little to record for so much code? Units without a look then write three times
+ * an area at most, before there is one or the area ends: less than what a segment has left (recorder.c, set_blocks).
+ */
 static bool
-writes_stack(const struct ct_block *block)
+goes_slowly(const struct ct_block *block)
 {
-  for (uint32_t i = 0; i < block->count; i++) {
-    const struct ct_effects *effects = &block->insns[i].effects;
-    for (int k = 0; k < effects->access_count; k++) {
-      if ((effects->access[k].how & CT_ACCESS_WRITE) != 0 && effects->access[k].base == CT_RSP) {
-        return true;
-      }
-    }
-  }
-  return false;
+  enum { RECORD_BYTES = 3 }; /* for a byte of code */
+  uint64_t pc = block->insns[0].pc;
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  uint64_t end = last->pc + last->length;
+  return end >> AREA_SHIFT == pc >> AREA_SHIFT &&
+         block->recording.bytes + sizeof(uint32_t) <= RECORD_BYTES * (end - pc);
 }
 
 /* Does the block surely go on after the call that ends there, like one instruction? */
@@ -407,14 +408,13 @@ ct_block_wants_look(const struct ct_block *block)
   case CT_SOURCE_JUMP:
   case CT_SOURCE_BRANCH:
   case CT_SOURCE_LOOP:
-    return goes_back_or_far(last);
+    return goes_back_or_far(last) || !goes_slowly(block);
   case CT_SOURCE_CALL:
   case CT_SOURCE_CALL_INDIRECT:
   case CT_SOURCE_JUMP_INDIRECT:
+  case CT_SOURCE_RET: /* to a return, perhaps, and so on for as many calls as the stack is deep */
     return true;
-  case CT_SOURCE_RET:
-    return writes_stack(block);
   default:
-    return block->is_cut;
+    return block->is_cut || !goes_slowly(block);
   }
 }
