@@ -142,9 +142,14 @@ def deceiving(scene):
         found = answer_of(server.port, f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{good}{length}\r\n".encode() + ping)
         expect(" 404 " in found or " 400 " in found, f"{found} for {path}")
     for body in (f"Content-Length: {len(ping)}\r\nContent-Length: 5\r\n", f"{length}Transfer-Encoding: chunked\r\n",
-                 "Content-Length: -1\r\n", "Content-Length: 99999999999999999999\r\n", "Transfer-Encoding: chunked\r\n"):
+                 "Content-Length: -1\r\n", "Content-Length: 99999999999999999999\r\n", "Transfer-Encoding: chunked\r\n",
+                 f"Content-Length : {len(ping)}\r\n", f"Content-Length: +{len(ping)}\r\n", f"Content-Length: 0x{len(ping):x}\r\n"):
         found = answer_of(server.port, f"POST /mcp HTTP/1.1\r\nHost: localhost\r\n{good}{body}\r\n".encode() + ping)
         expect(found == "" or " 4" in found, f"{found} for {body}")
+    for body in (length * 2, f"Transfer-Encoding: gzip\r\n{length}", "Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: identity\r\n",
+                 "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", f"{length}Mcp-Session-Id: {'0' * 32}\r\nMcp-Session-Id: x\r\n"):
+        found = answer_of(server.port, f"POST /mcp HTTP/1.1\r\nHost: localhost\r\n{good}{body}\r\n".encode() + ping)
+        expect(" 400 " in found, f"{found} for {body}")
     expect(not server.children(), "a session was begun")
     expect(Client(server).ask("ping")["result"] == {}, "it goes on")
 

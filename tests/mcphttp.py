@@ -316,7 +316,8 @@ def resumed(scene):
     again = Broken(client, None, Last_Event_ID=last).read()  # after its end, once more
     expect(again.messages[-1]["id"] == number and again.ids[0].split(".")[1] == str(int(last.split(".")[1]) + 1), str(again.ids))
     expect(Broken(client, None, Last_Event_ID=again.ids[-1]).read().messages == [], "after the last event")
-    for wrong in ("x", "1", "999.1", last.split(".")[0] + ".999", "-1.1", "1.1x", "9" * 60 + ".1"):
+    for wrong in ("x", "1", "999.1", last.split(".")[0] + ".999", "-1.1", "1.1x", "9" * 60 + ".1", "+" + last,
+                  f"{2**32 + int(last.split('.')[0])}.1", f"{last.split('.')[0]}.{2**32 + 1}"):
         expect(client.status("GET", None, Last_Event_ID=wrong) == 410, wrong)
     expect(other.status("GET", None, Last_Event_ID=last) == 410, "a stream of another session")
     cancelled = client.request("tools/call", name="session", arguments={"action": "wait", "wait_s": 50}, _meta={"progressToken": "q"})
@@ -333,6 +334,33 @@ def resumed(scene):
     expect(answer.status == 200 and client.status("GET", None) == 409, "the server's own stream, taken up again")
     connection.close()
     return f"{max(ids)} events in three pieces"
+
+
+@case
+def grown(scene):
+    """A message that is longer when it is written anew, or has line ends between its values, gets its answer."""
+    client = Client(Server(scene))
+    for numbers in (",".join(["1e16"] * 400000), ",\r\n".join(["1"] * 400000)):
+        body = b'{"jsonrpc":"2.0",\n"id":"grown","method":"ping","params":{"x":[' + numbers.encode() + b"]}}"
+        connection = client.send("POST", body)
+        connection.sock.settimeout(10)  # less than what keeps a stream open takes
+        status, message, _ = client.answer_of(connection)
+        expect(status == 200 and message == {"jsonrpc": "2.0", "id": "grown", "result": {}}, f"{status} {str(message)[:200]}")
+    expect(client.ask("ping")["result"] == {}, "afterwards")
+
+
+@case
+def large(scene):
+    """An answer larger than what is kept for a client that does not read comes, as an event too."""
+    client = Client(Server(scene), "2025-03-26")
+    client.tool("launch", program=scene.own(TICKS, "ticks"), patterns=["tick"])
+    batch = [client.request("tools/call", name="session", arguments={"action": "wait", "wait_s": 2})]
+    batch += [client.request("resources/read", uri="contrail://docs/limits") for _ in range(255)]
+    status, found, headers = client.post(batch)
+    size = len(json.dumps(found or ""))
+    expect(status == 200 and headers["Content-Type"] == "text/event-stream" and len(found or []) == 256, f"{status}, {size} bytes")
+    expect(size > 17 << 20, f"{size} bytes: too few to tell")
+    return f"{size} bytes"
 
 
 @case

@@ -30,7 +30,7 @@ enum {
 
 struct http_bytes {
   char *text;
-  size_t length, capacity, taken; /* taken: of length, those that have gone */
+  size_t length, capacity, taken; /* taken: of length, those that have gone; their room may be used again */
 };
 
 /* What the answer to a request, or the server itself, has said in events; see http_stream.c. */
@@ -69,7 +69,8 @@ struct http_exchange {
   struct http_client *client;   /* whose connection it is */
   struct http_stream *stream;   /* NULL: it waits for nothing */
   struct http_bytes body, events;
-  char *answer; /* JSON */
+  uint64_t body_bytes; /* that came, also those that were not kept */
+  char *answer;        /* JSON */
   uint64_t begun_ms, reported_ms;
   bool is_refused;                       /* answered before the body came */
   bool is_taken;                         /* it has been looked at */
@@ -220,5 +221,7 @@ void http_session_flush(struct http_session *session);
 
 uint64_t http_now_ms(void);
 bool http_append(struct http_bytes *bytes, const char *text, size_t length);
+/* All of it has gone: the next one begins at the front, and much room is given back. */
+void http_empty(struct http_bytes *bytes);
 
 #endif

@@ -88,7 +88,7 @@ read_events(void *context, uint64_t position, char *to, size_t size)
   memcpy(to, events->text + events->taken, length);
   events->taken += length;
   if (events->taken == events->length) {
-    events->taken = events->length = 0;
+    http_empty(events);
   }
   return (ssize_t)length;
 }
@@ -162,9 +162,12 @@ header(const struct http_exchange *exchange, const char *name)
   return http_library.lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
 
-/* Headers of which one is looked at: with two of them somebody else might look at the other. */
+/*
+ * Headers of which one is looked at: with two of them somebody else might look at the other. The same of what says
+ * where a body ends: a proxy between might see another request begin there.
+ */
 struct counts {
-  unsigned hosts, origins, tokens;
+  unsigned hosts, origins, tokens, sessions, ends;
 };
 
 static enum MHD_Result
@@ -174,6 +177,8 @@ count(void *context, enum MHD_ValueKind kind, const char *key, const char *value
   counts->hosts += strcasecmp(key, "Host") == 0;
   counts->origins += strcasecmp(key, "Origin") == 0;
   counts->tokens += strcasecmp(key, "Authorization") == 0;
+  counts->sessions += strcasecmp(key, "Mcp-Session-Id") == 0;
+  counts->ends += strcasecmp(key, "Content-Length") == 0 || strcasecmp(key, "Transfer-Encoding") == 0;
   return MHD_YES;
 }
 
@@ -199,6 +204,11 @@ check_caller(struct http_exchange *exchange)
   if (!is_trusted) {
     return refuse_with(exchange, MHD_HTTP_UNAUTHORIZED, INVALID_REQUEST,
                        "Authorization: Bearer with the server's token is wanted", "WWW-Authenticate", "Bearer");
+  }
+  const char *coding = header(exchange, "Transfer-Encoding");
+  if (counts.ends > 1 || counts.sessions > 1 || (coding != NULL && strcasecmp(coding, "chunked") != 0)) {
+    return refuse(exchange, MHD_HTTP_BAD_REQUEST, INVALID_REQUEST,
+                  "one Content-Length, or Transfer-Encoding: chunked, and one Mcp-Session-Id");
   }
   exchange->is_refused = false;
   return MHD_YES;
@@ -376,9 +386,9 @@ http_handle(void *context, struct MHD_Connection *connection, const char *url, c
   if (*size != 0) {
     bool fits = exchange->body.length <= HTTP_BODY_MAX; /* one that does not is read on for a while, then answered */
     bool good = exchange->is_refused || !fits || http_append(&exchange->body, data, *size);
-    exchange->body.taken += *size;
+    exchange->body_bytes += *size;
     *size = 0;
-    return good && exchange->body.taken <= EXCESS_MAX ? MHD_YES : MHD_NO;
+    return good && exchange->body_bytes <= EXCESS_MAX ? MHD_YES : MHD_NO;
   }
   if (exchange->is_answered || exchange->is_refused) {
     return MHD_YES;

@@ -122,6 +122,24 @@ cancel_all(struct http_exchange *exchange, const json_t *message)
   }
 }
 
+/*
+ * The body as a line, which is the caller's; NULL: no memory. It is passed on as it came: written anew a message may
+ * become longer than the session takes. Line ends in it stand between values, not in texts.
+ */
+static char *
+body_line(struct http_bytes *body)
+{
+  bool good = http_append(body, "", 1);
+  char *line = good ? body->text : NULL;
+  for (char *at = line; at != NULL && *at != '\0'; at++) {
+    *at = *at == '\n' || *at == '\r' ? ' ' : *at;
+  }
+  if (good) {
+    memset(body, 0, sizeof(*body));
+  }
+  return line;
+}
+
 static unsigned
 take(struct http_exchange *exchange, const json_t *message, int *code, const char **wrong)
 {
@@ -143,7 +161,10 @@ take(struct http_exchange *exchange, const json_t *message, int *code, const cha
       return UNAVAILABLE;
     }
   }
-  if (!http_session_write(exchange->session, json_dumps(message, JSON_COMPACT))) {
+  if (!http_session_write(exchange->session, body_line(&exchange->body))) {
+    if (exchange->is_initialize) {
+      http_session_end(exchange->server, exchange->session); /* nobody will know its id */
+    }
     *code = BUSY;
     *wrong = "the session has too much to read already";
     return UNAVAILABLE;

@@ -136,7 +136,7 @@ http_session_flush(struct http_session *session)
     }
     out->taken += (size_t)written;
   }
-  out->length = out->taken = 0;
+  http_empty(out);
 }
 
 void
@@ -163,7 +163,11 @@ http_session_read(struct http_server *server, struct http_session *session)
     begin = from = next;
   }
   in->length -= begin;
-  memmove(in->text, in->text + begin, in->length);
+  if (in->length == 0) {
+    http_empty(in);
+  } else {
+    memmove(in->text, in->text + begin, in->length);
+  }
 }
 
 /* ---- the end ---- */

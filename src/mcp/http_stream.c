@@ -7,7 +7,8 @@
  * kept while its request is worked on, and KEEP_MS after its end; of all streams of a session no more than KEPT_BYTES.
  * What goes first are streams that have ended, then notes of progress: the answer is a stream's last event.
  *
- * A reader that does not read gets no more than HTTP_QUEUE_MAX; then its connection ends, and it can come again.
+ * A reader that does not read gets no more than HTTP_QUEUE_MAX, or one event that is longer; then its connection ends,
+ * and it can come again.
  */
 #include "mcp/http.h"
 
@@ -15,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEP_MS = 120000, KEPT_BYTES = 16 << 20, KEPT_ENDED = 16, EVENT_BYTES = 80, ID_BYTES = 48 };
+enum { KEEP_MS = 120000, KEPT_BYTES = 16 << 20, KEPT_ENDED = 16, EVENT_BYTES = 80 };
+enum { ALONE_BYTES = 1 << 10, ID_DIGITS = 9 };
 
 struct http_event {
   struct http_event *next;
@@ -117,14 +119,15 @@ send_event(struct http_exchange *reader, const struct http_event *event)
   if (!reader->is_stream) {
     begin(reader, event->number - 1);
   }
-  size_t before = events->length;
+  size_t waiting = events->length - events->taken;
   int length = snprintf(head, sizeof(head), "id: %u.%u\nevent: message\ndata: ", reader->stream->number, event->number);
   reader->reported_ms = http_now_ms();
-  if (before - events->taken + event->length <= HTTP_QUEUE_MAX && http_append(events, head, (size_t)length) &&
-      http_append(events, event->text, event->length) && http_append(events, "\n\n", 2)) {
+  if ((waiting + event->length <= HTTP_QUEUE_MAX || waiting <= ALONE_BYTES) &&
+      http_append(events, head, (size_t)length) && http_append(events, event->text, event->length) &&
+      http_append(events, "\n\n", 2)) {
     return true;
   }
-  events->length = before; /* no half event */
+  events->length = events->taken + waiting; /* no half event */
   return false;
 }
 
@@ -231,12 +234,26 @@ find(const struct http_session *session, unsigned number)
   return stream;
 }
 
+/* Digits alone, so that no other number is meant; where they end, or NULL. */
+static const char *
+parse_number(const char *text, unsigned *number)
+{
+  size_t digits = strspn(text, "0123456789");
+  *number = 0;
+  for (size_t i = 0; i < digits && i < ID_DIGITS; i++) {
+    *number = *number * 10 + (unsigned)(text[i] - '0');
+  }
+  return digits != 0 && digits <= ID_DIGITS ? text + digits : NULL;
+}
+
 bool
 http_stream_resume(struct http_exchange *exchange, const char *last_event)
 {
   unsigned number, after;
-  char end, lost[EVENT_BYTES];
-  if (strlen(last_event) >= ID_BYTES || sscanf(last_event, "%u.%u%c", &number, &after, &end) != 2) {
+  char lost[EVENT_BYTES];
+  const char *end = parse_number(last_event, &number);
+  end = end != NULL && *end == '.' ? parse_number(end + 1, &after) : NULL;
+  if (end == NULL || *end != '\0') {
     return false;
   }
   struct http_stream *stream = find(exchange->session, number);
