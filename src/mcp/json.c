@@ -13,14 +13,16 @@ enum { NAME_BYTES = 160, NAME_HEAD = 100, PLACE_BYTES = 200, WORDS_MAX = 64 };
 
 /* ---- texts ---- */
 
-/* Characters that nobody sees, or that change how others are seen: directions, marks of order, tags. */
+/* Characters that nobody sees, or that change how others are seen: directions, marks of order, fillers,
+ * tags, selectors of variants, by which any bytes can be hidden. */
 static bool
 is_hidden(uint32_t c)
 {
-  static const uint32_t ranges[][2] = {{0x0000, 0x0008},  {0x000b, 0x000c}, {0x000e, 0x001f}, {0x007f, 0x009f},
-                                       {0x00ad, 0x00ad},  {0x061c, 0x061c}, {0x180b, 0x180f}, {0x200b, 0x200f},
-                                       {0x2028, 0x202e},  {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
-                                       {0xe0000, 0xe0fff}};
+  static const uint32_t ranges[][2] = {
+      {0x0000, 0x0008},   {0x000b, 0x000c},   {0x000e, 0x001f},  {0x007f, 0x009f}, {0x00ad, 0x00ad}, {0x034f, 0x034f},
+      {0x061c, 0x061c},   {0x115f, 0x1160},   {0x17b4, 0x17b5},  {0x180b, 0x180f}, {0x200b, 0x200f}, {0x2028, 0x202e},
+      {0x2060, 0x206f},   {0x3164, 0x3164},   {0xfe00, 0xfe0d},  {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb},
+      {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
   for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
     if (c >= ranges[i][0] && c <= ranges[i][1]) {
       return true;
