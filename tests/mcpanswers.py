@@ -164,5 +164,17 @@ def waits_for_nobody(scene):
             expect(result["isError"] and ("regular" in (said := result["content"][0]["text"]) or "denied" in said), f"{tool}: {result}")
 
 
+@case
+def prompts_are_whole(scene):
+    """What is given for a prompt stands in it as a whole, however long."""
+    client = Client(scene)
+    words = "/bin/x " + "ä" * 3000 + " --last"
+    for name, given in (("slow_call", {"program": words}), ("before_after", {"before": words, "after": "y" * 20000})):
+        text = client.ask("prompts/get", name=name, arguments=given)["result"]["messages"][0]["content"]["text"]
+        expect(all(one in text for one in given.values()), f"{name}: {len(text)} characters")
+    text = client.ask("prompts/get", name="hang", arguments={"process": "7\0; and more"})["result"]["messages"][0]["content"]["text"]
+    expect("7?; and more" in text, text[:200])
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

@@ -5,6 +5,7 @@
 #include <contrail/text.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct argument {
@@ -101,20 +102,24 @@ named(const struct prompt *prompt, const char *text)
 static json_t *
 fill_in(const struct prompt *prompt, const json_t *arguments)
 {
-  char text[8192];
-  size_t at = 0;
-  for (const char *from = prompt->text; *from != '\0' && at + 1 < sizeof(text);) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  for (const char *from = prompt->text; out != NULL && *from != '\0';) {
     const struct argument *argument = *from == '$' ? named(prompt, from + 1) : NULL;
     if (argument == NULL) {
-      text[at++] = *from++;
+      fputc(*from++, out);
       continue;
     }
-    int length = snprintf(text + at, sizeof(text) - at, "%.1000s", mcp_get_text(arguments, argument->name));
-    at += length > 0 && (size_t)length < sizeof(text) - at ? (size_t)length : 0;
+    json_t *value = mcp_string(json_object_get(arguments, argument->name), false); /* as a whole, zero bytes too */
+    fputs(json_is_string(value) ? json_string_value(value) : "", out);
+    json_decref(value);
     from += 1 + strlen(argument->name);
   }
-  text[at] = '\0';
-  return mcp_text(text);
+  bool is_whole = out != NULL && fclose(out) == 0;
+  json_t *filled = is_whole ? mcp_text(text) : json_null();
+  free(text);
+  return filled;
 }
 
 json_t *
