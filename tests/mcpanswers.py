@@ -8,8 +8,9 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
-from harness import case, expect, main, wait_for
+from harness import case, expect, main, need_root, wait_for
 from mcp import STEPS, TICKS, Client, Scene
 
 
@@ -174,6 +175,66 @@ def prompts_are_whole(scene):
         expect(all(one in text for one in given.values()), f"{name}: {len(text)} characters")
     text = client.ask("prompts/get", name="hang", arguments={"process": "7\0; and more"})["result"]["messages"][0]["content"]["text"]
     expect("7?; and more" in text, text[:200])
+
+
+VICTIM = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+/* A process that takes an id as soon as it is free, and makes a group by it. */
+int main(int argc, char **argv) {
+  pid_t wanted = atoi(argv[1]);
+  struct clone_args how = {.exit_signal = SIGCHLD, .set_tid = (uint64_t)(uintptr_t)&wanted, .set_tid_size = 1};
+  time_t until = time(NULL) + 60;
+  puts("ready");
+  fflush(stdout);
+  for (long pid = -1; time(NULL) < until && pid < 0;) {
+    pid = syscall(SYS_clone3, &how, sizeof(how));
+    if (pid == 0) {
+      setpgid(0, 0);
+      puts("taken");
+      fflush(stdout);
+      sleep(30);
+      puts("alive");
+      return 0;
+    }
+    if (pid < 0 && errno != EEXIST) {
+      perror("clone3");
+      return 2;
+    }
+  }
+  sleep(30);
+  return argc > 9;
+}
+"""
+
+
+@case
+def its_number_is_anothers(scene):
+    """The group of a program that is ended is its own: whoever gets its number meanwhile, with a group by it, lives on."""
+    need_root()
+    victim, client = scene.own(VICTIM, "victim"), Client(scene)
+    for turn, leaves in enumerate((False, True)):
+        script = "sleep 300 & exec sleep 300" if leaves else "exec sleep 300"
+        pid = client.tool("launch", program="sh", args=["-c", script], patterns=[])["pid"]
+        with subprocess.Popen([victim, str(pid)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as other:
+            expect(other.stdout.readline() == "ready\n", "the other")
+            client.tool("session", action="stop", end=True)
+            line = other.stdout.readline()
+            expect(line == "taken\n", f"turn {turn}: {line}")
+            client.tool("session", action="list")
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                state = file.read().rsplit(")", 1)[1].split()[0]
+            expect(state == "S", f"turn {turn}: it was killed ({state})")
+            os.kill(pid, 9)
+            other.kill()
 
 
 if __name__ == "__main__":

@@ -63,19 +63,38 @@ mcp_remove_tree(const char *path)
 
 /* ---- the guardian's side ---- */
 
+/* A process that it is to look after. */
+struct charge {
+  struct entry entry; /* pid 0: none */
+  struct mcp_group group;
+};
+
 static void
-note(struct entry *entries, const struct entry *received)
+note(struct charge *charges, const struct entry *received)
 {
-  struct entry *place = NULL;
+  struct charge *place = NULL;
   for (size_t i = 0; i < ENTRIES_MAX; i++) {
-    if (entries[i].pid == received->pid) {
-      place = &entries[i];
+    if (charges[i].entry.pid == received->pid) {
+      place = &charges[i];
       break;
     }
-    place = place == NULL && entries[i].pid == 0 ? &entries[i] : place;
+    place = place == NULL && charges[i].entry.pid == 0 ? &charges[i] : place;
   }
-  if (place != NULL) {
-    *place = received->kind == FORGET ? (struct entry){0} : *received;
+  if (place == NULL) {
+    return;
+  }
+  if (place->entry.pid != 0 && place->entry.kind == LAUNCHED) {
+    mcp_group_close(&place->group);
+  }
+  *place = (struct charge){.entry = *received};
+  if (received->kind == FORGET) {
+    place->entry.pid = 0;
+  } else if (received->kind == LAUNCHED) {
+    mcp_group_open(&place->group, received->pid);
+    if (place->group.started != received->started) { /* it has ended; what is left of it is known by its time */
+      mcp_group_close(&place->group);
+      place->group.started = received->started;
+    }
   }
 }
 
@@ -131,15 +150,16 @@ end_unknown(char pipes[][PIPE_BYTES])
 }
 
 static void
-clean_up(const struct entry *entry)
+clean_up(const struct charge *charge)
 {
+  const struct entry *entry = &charge->entry;
   unsigned long long now = mcp_started_at(entry->pid);
+  if (entry->kind == LAUNCHED) {
+    mcp_group_signal(&charge->group, SIGKILL);
+    return;
+  }
   if (now != 0 && now != entry->started) {
     return; /* another process */
-  }
-  if (entry->kind == LAUNCHED) {
-    kill(-entry->pid, SIGKILL);
-    return;
   }
   struct ct_clean_report report = {.struct_size = sizeof(report)};
   for (int turn = 0; now != 0 && turn < CLEAN_TURNS && ct_clean(entry->pid, &report, NULL) == CT_EEXIST; turn++) {
@@ -179,7 +199,7 @@ remove_memory(void *context, const struct ct_recover_memory *memory)
 static void
 guard(int fd, const char *directory, pid_t server)
 {
-  static struct entry entries[ENTRIES_MAX];
+  static struct charge charges[ENTRIES_MAX];
   static char pipes[PIPES_MAX][PIPE_BYTES];
   struct entry received;
   ssize_t got;
@@ -190,12 +210,12 @@ guard(int fd, const char *directory, pid_t server)
     if (got > 0 && (received.kind == PIPE || received.kind == NO_PIPE)) {
       note_pipe(pipes, &received);
     } else if (got > 0) {
-      note(entries, &received);
+      note(charges, &received);
     }
   }
   for (size_t i = 0; i < ENTRIES_MAX; i++) {
-    if (entries[i].pid != 0) {
-      clean_up(&entries[i]);
+    if (charges[i].entry.pid != 0) {
+      clean_up(&charges[i]);
     }
   }
   end_unknown(pipes);

@@ -275,7 +275,7 @@ mcp_held_end_all(struct mcp_server *server)
   for (struct mcp_held *held = server->held; held != NULL; held = held->next) {
     struct mcp_session *session = held->session;
     if (session != NULL && session->runs_on && !session->is_kept) {
-      kill(-session->pid, SIGKILL); /* its recording was stopped before */
+      mcp_group_signal(&session->group, SIGKILL); /* its recording was stopped before */
     }
   }
   pthread_cond_broadcast(&server->changed);

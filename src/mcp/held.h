@@ -38,6 +38,7 @@ struct mcp_session {
   char **rules;
   bool is_kept, starts_nothing; /* keep; patterns: [] */
   pid_t pid;
+  struct mcp_group group;     /* of a program that was launched */
   unsigned long long started; /* when the process was that was attached to, as /proc says; another has another time */
   char attached_to[PATH_MAX]; /* the program of a process that was attached to, if that can be read */
   enum mcp_stage stage;

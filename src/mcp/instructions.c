@@ -128,18 +128,16 @@ await(struct mcp_call *call, const struct ct_itrace *tracer, double seconds, con
 }
 
 /* A program that was started for this has done its work. */
-static int
-end_program(pid_t pid)
+static void
+end_program(const struct mcp_group *group)
 {
-  int status = 0;
-  kill(-pid, SIGTERM);
-  for (int turn = 0; waitpid(pid, &status, WNOHANG) == 0; turn++) {
+  mcp_group_signal(group, SIGTERM);
+  for (int turn = 0; waitpid(group->leader, NULL, WNOHANG) == 0; turn++) {
     poll(NULL, 0, STEP_MS);
     if (turn == TERM_TURNS) {
-      kill(-pid, SIGKILL);
+      mcp_group_signal(group, SIGKILL);
     }
   }
-  return status;
 }
 
 static void
@@ -272,14 +270,18 @@ record(struct mcp_call *call, struct whose *whose, const char *directory, uint64
   if (code != 0) {
     return mcp_fail(call, "%s", exec_errno != 0 ? strerror(exec_errno) : diag.text);
   }
-  pid_t pid = ct_itrace_pid(tracer);
+  struct mcp_group group = {.fd = -1};
+  if (whose->argv != NULL) {
+    mcp_group_open(&group, ct_itrace_pid(tracer));
+  }
   bool in_time = await(call, tracer, mcp_get_number(arguments, "limit_s", LIMIT_SECONDS), directory, room);
   code = ct_itrace_end(tracer, &summary, &diag);
   if (whose->argv != NULL && !(code == 0 && summary.has_ended)) {
-    end_program(pid);
+    end_program(&group);
   }
   if (whose->argv != NULL) {
-    mcp_guard_forget(call->server, pid);
+    mcp_guard_forget(call->server, group.leader);
+    mcp_group_close(&group);
     mcp_put(call, "end",
             json_string(summary.has_ended ? "the program has ended" : "the program was ended by the server"));
   }

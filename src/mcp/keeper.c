@@ -17,7 +17,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -73,6 +72,7 @@ spawn(struct mcp_held *held)
   ct_session_get_status(s->session, &status);
   if (code == 0) {
     s->pid = status.pid;
+    mcp_group_open(&s->group, s->pid);
     if (s->is_kept) {
       mcp_guard_attached(held->server, s->pid);
     } else {
@@ -139,16 +139,7 @@ close_fds(int fds[3])
 
 /* ---- while it goes on ---- */
 
-/* The whole group, so that nothing of a script is left. */
-static void
-send_group(const struct mcp_session *s, int signal)
-{
-  if (s->pid > 0 && kill(-s->pid, signal) != 0) {
-    kill(s->pid, signal);
-  }
-}
-
-/* SIGTERM, then SIGKILL; until the program has ended. */
+/* SIGTERM, then SIGKILL, to the whole group, so that nothing of a script is left; until the program has ended. */
 static void
 end_program(struct mcp_held *held)
 {
@@ -160,11 +151,11 @@ end_program(struct mcp_held *held)
   if (status.state == CT_STATE_ATTACHED && !status.ended) {
     ct_session_resume(s->session, NULL); /* one that is paused hears nothing */
   }
-  send_group(s, SIGTERM);
+  mcp_group_signal(&s->group, SIGTERM);
   for (uint64_t wait = is_ending(held) ? TERM_AT_END_MS : TERM_MS; ct_session_wait(s->session, STEP_MS) == CT_ETIMEOUT;
        wait = is_ending(held) ? TERM_AT_END_MS : TERM_MS) {
     if (!is_killed && now_ms() - begun > wait) {
-      send_group(s, SIGKILL);
+      mcp_group_signal(&s->group, SIGKILL);
       is_killed = true;
     }
   }
@@ -248,13 +239,19 @@ static void
 watch(struct mcp_held *held)
 {
   const struct mcp_session *s = held->session;
-  int fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-  struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = held->server->wake_fd, .events = POLLIN}};
-  while (fd >= 0 && waitpid(s->pid, NULL, WNOHANG) == 0 && !is_ending(held)) {
+  struct pollfd fds[2] = {{.fd = s->group.fd, .events = POLLIN}, {.fd = held->server->wake_fd, .events = POLLIN}};
+  while (s->group.fd >= 0 && waitpid(s->pid, NULL, WNOHANG) == 0 && !is_ending(held)) {
     poll(fds, 2, -1);
   }
-  if (fd >= 0) {
-    close(fd);
+}
+
+/* What is left of its program, which nobody is to keep. */
+static void
+end_group(struct mcp_held *held, bool goes_on)
+{
+  const struct mcp_session *s = held->session;
+  if (s->argv != NULL && !s->is_kept && (goes_on || is_ending(held) || s->is_to_end)) {
+    mcp_group_signal(&s->group, SIGKILL);
   }
 }
 
@@ -286,6 +283,9 @@ keeper_main(void *argument)
   if (has_begun && s->argv != NULL && !goes_on) {
     await_output(held);
   }
+  if (!goes_on) { /* before it is done: the server may end then */
+    end_group(held, false);
+  }
   if (!goes_on || s->is_kept) {
     mcp_guard_pipe(server, s->streams[0].from, false);
     mcp_guard_forget(server, s->pid);
@@ -294,12 +294,10 @@ keeper_main(void *argument)
   set_stage(held, has_begun ? MCP_DONE : MCP_FAILED);
   if (goes_on) {
     watch(held);
+    end_group(held, true);
     pthread_mutex_lock(&server->lock);
     s->runs_on = false;
     pthread_mutex_unlock(&server->lock);
-  }
-  if (s->argv != NULL && !s->is_kept && (goes_on || is_ending(held) || s->is_to_end)) {
-    kill(-s->pid, SIGKILL); /* what it has left behind */
   }
   mcp_held_put(held);
   return NULL;
@@ -428,6 +426,7 @@ mcp_session_free(struct mcp_session *session)
       close(session->streams[i].file);
     }
   }
+  mcp_group_close(&session->group);
   ct_selection_free(session->options.selection);
   ct_exclude_free(session->options.exclude);
   free_list(session->argv);

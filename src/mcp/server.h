@@ -182,6 +182,21 @@ bool mcp_allows_directory(struct mcp_call *call, char path[PATH_MAX]);
 /* Nobody may name process 1, or the server's own. started: when it was, to be held against what was attached to. */
 bool mcp_allows_process(struct mcp_call *call, pid_t pid, unsigned long long *started);
 
+/* ---- group.c ---- */
+
+/* The processes of a program that was launched. */
+struct mcp_group {
+  pid_t leader; /* 0: none */
+  int fd;       /* of the leader; -1: none can be had */
+  unsigned long long started;
+};
+
+/* While the leader was not waited for. */
+void mcp_group_open(struct mcp_group *group, pid_t leader);
+/* To all of them that are there, also when the leader has ended; to nobody else, whoever has its id by then. */
+void mcp_group_signal(const struct mcp_group *group, int number);
+void mcp_group_close(struct mcp_group *group);
+
 /* ---- guardian.c ---- */
 
 /* Before there is a thread. Without one (out of processes) guard_fd is -1. */

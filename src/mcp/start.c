@@ -572,6 +572,7 @@ make_session(struct mcp_call *call)
   for (int i = 0; i < 2; i++) {
     session->streams[i].from = session->streams[i].file = -1;
   }
+  session->group.fd = -1;
   return session;
 }
 
