@@ -163,6 +163,12 @@ def waits_for_nobody(scene):
             number = client.begin("tools/call", {"name": tool, "arguments": {"program": scene.path("fifo"), **arguments}})
             result = client.answer(number, seconds=20)["result"]
             expect(result["isError"] and ("regular" in (said := result["content"][0]["text"]) or "denied" in said), f"{tool}: {result}")
+    client = Client(scene)
+    done = client.tool("launch", program=scene.own(STEPS, "steps", "-DLOOKUPS=3"), wait_s=30)
+    os.unlink(done["stdout"]["file"])  # what its program can do as well
+    os.mkfifo(done["stdout"]["file"])
+    result = client.answer(client.begin("tools/call", {"name": "session", "arguments": {"action": "status"}}), seconds=20)["result"]
+    expect(not result["isError"] and "text" not in result["structuredContent"]["stdout"], str(result)[:500])
 
 
 @case
@@ -175,6 +181,35 @@ def prompts_are_whole(scene):
         expect(all(one in text for one in given.values()), f"{name}: {len(text)} characters")
     text = client.ask("prompts/get", name="hang", arguments={"process": "7\0; and more"})["result"]["messages"][0]["content"]["text"]
     expect("7?; and more" in text, text[:200])
+
+
+@case
+def another_by_its_name(scene):
+    """--allow: what was opened stays what is asked, though by its name there is a link out of the directory by then."""
+    inside, outside = scene.path("in"), scene.path("out")
+    os.makedirs(inside)
+    steps = scene.own(STEPS, "steps", "-DLOOKUPS=3")
+    for place, program in ((inside, steps), (outside, scene.own(TICKS.replace("1000000", "3"), "ticks"))):
+        scene.run(scene.contrail, "record", "-q", "-o", os.path.join(place, "t") if place == inside else place, "--", program)
+    client, trace = Client(scene, "--allow", inside, "--allow", steps), os.path.join(inside, "t")
+    names = {"sql": "SELECT name FROM functions WHERE calls > 0"}
+    expect(["serve"] in client.tool("query", trace=trace, **names)["rows"], "its own")
+    os.rename(trace, os.path.join(inside, "moved"))
+    os.symlink(outside, trace)
+    found = client.tool("query", trace="t1", **names)["rows"]
+    expect(["serve"] in found and ["spin"] not in found, f"{found}: of the other one")
+    report = client.tool("analyze", view="report", trace="t1")["lines"]
+    expect(any("serve" in line for line in report) and not any("spin" in line for line in report), str(report[:5]))
+    expect("not below" in client.refused("query", trace=outside, **names), "the other one itself")
+    expect("not below" in client.refused("query", trace=os.path.join(inside, "t", "."), **names), "by the link")
+    os.unlink(trace)
+    os.rename(outside, trace)
+    found = client.tool("query", trace=trace, **names)
+    expect(["spin"] in found["rows"], f"another one that has the name now: {found}")
+    new = os.path.join(inside, "new")
+    done = client.tool("launch", program=steps, directory=new, wait_s=30)
+    expect(done["state"] == "done" and done["directory"] == new and done["stdout"] == {"file": f"{new}.stdout", "bytes": 5, "text": "done\n"}, str(done))
+    expect("serve" in scene.run(scene.contrail, "report", new) and os.path.isfile(f"{new}.stderr"), str(os.listdir(inside)))
 
 
 VICTIM = r"""

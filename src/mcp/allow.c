@@ -8,11 +8,14 @@
  */
 #include "mcp/server.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 unsigned long long
@@ -142,4 +145,30 @@ mcp_allows_directory(struct mcp_call *call, char path[PATH_MAX])
   }
   memcpy(path, real, PATH_MAX);
   return true;
+}
+
+bool
+mcp_allows_held(struct mcp_call *call, char path[PATH_MAX], int *fd)
+{
+  const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                               .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+  *fd = -1;
+  if (!mcp_allows_directory(call, path)) {
+    return false;
+  }
+  if (call->server->options->allow_count != 0) {
+    *fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+  }
+  return *fd >= 0 || call->server->options->allow_count == 0 ||
+         mcp_fail(call, "%.300s is no directory, or another one now: %s", path, strerror(errno));
+}
+
+bool
+mcp_place(char place[PATH_MAX], const char *path, int fd, const char *name)
+{
+  if (fd >= 0) { /* "/." after it, as the link of /proc itself counts as a link */
+    return snprintf(place, PATH_MAX, "/proc/self/fd/%d/%s", fd, name != NULL ? name : ".") < PATH_MAX;
+  }
+  return snprintf(place, PATH_MAX, "%s%s%s", path, name == NULL || strcmp(path, "/") == 0 ? "" : "/",
+                  name != NULL ? name : "") < PATH_MAX;
 }

@@ -406,7 +406,7 @@ write_threads(struct shown *shown)
   if (code != 0) {
     return code;
   }
-  code = ct_sql_add(sql, shown->held->directory, &shown->diag);
+  code = ct_sql_add(sql, shown->held->place, &shown->diag);
   if (code == 0) {
     mcp_on_cancel(shown->call->request, interrupt, sql);
     code = ct_sql_run(sql, query, shown->out, NULL, &shown->diag);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +20,9 @@ free_held(struct mcp_held *held)
   ct_trace_close(held->trace);
   json_decref(held->facts);
   mcp_session_free(held->session);
+  if (held->place_fd >= 0) {
+    close(held->place_fd);
+  }
   pthread_mutex_destroy(&held->asking);
   pthread_mutex_destroy(&held->reading);
   free(held);
@@ -60,12 +64,15 @@ drop_oldest(struct mcp_server *server)
 }
 
 struct mcp_held *
-mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, const char *directory)
+mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, const char *directory, int fd)
 {
   struct mcp_server *server = call->server;
   struct mcp_held *held = calloc(1, sizeof(*held)), *dropped = NULL;
   size_t count = 0, live = 0;
   if (held == NULL) {
+    if (fd >= 0) {
+      close(fd);
+    }
     mcp_fail(call, "out of memory");
     return NULL;
   }
@@ -74,7 +81,9 @@ mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, con
   held->server = server;
   held->session = session;
   held->users = 1;
+  held->place_fd = fd;
   snprintf(held->directory, sizeof(held->directory), "%s", directory);
+  mcp_place(held->place, directory, fd, NULL);
   pthread_mutex_lock(&server->lock);
   for (const struct mcp_held *other = server->held; other != NULL; other = other->next) {
     count++;
@@ -106,6 +115,16 @@ mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, con
 
 /* ---- finding ---- */
 
+/* What is held by a descriptor is what has the name now. */
+static bool
+is_still(const struct mcp_held *held, const char *path)
+{
+  struct stat ours, now;
+  return held->place_fd < 0 || held->session != NULL ||
+         (fstat(held->place_fd, &ours) == 0 && stat(path, &now) == 0 && ours.st_dev == now.st_dev &&
+          ours.st_ino == now.st_ino);
+}
+
 /* With the lock. */
 static struct mcp_held *
 find(struct mcp_server *server, const char *name, bool wants_live)
@@ -114,7 +133,7 @@ find(struct mcp_server *server, const char *name, bool wants_live)
     bool is_live = held->session != NULL && held->session->stage < MCP_DONE;
     bool can = held->session == NULL || (held->session->stage != MCP_STARTING && held->session->stage != MCP_FAILED);
     if (name == NULL ? can && (!wants_live || is_live)
-                     : strcmp(name, held->name) == 0 || strcmp(name, held->directory) == 0) {
+                     : strcmp(name, held->name) == 0 || (strcmp(name, held->directory) == 0 && is_still(held, name))) {
       held->users++;
       return held;
     }
@@ -125,7 +144,8 @@ find(struct mcp_server *server, const char *name, bool wants_live)
 static struct mcp_held *
 open_directory(struct mcp_call *call, const char *path)
 {
-  char real[PATH_MAX];
+  char real[PATH_MAX], place[PATH_MAX];
+  int fd;
   struct ct_trace *trace;
   struct ct_diag diag = {""};
   if (realpath(path, real) == NULL) {
@@ -138,15 +158,19 @@ open_directory(struct mcp_call *call, const char *path)
   if (held != NULL) {
     return held;
   }
-  if (!mcp_allows_directory(call, real)) {
+  if (!mcp_allows_held(call, real, &fd)) {
     return NULL;
   }
-  if (ct_trace_open(real, &trace, &diag) != 0) {
-    mcp_fail(call, "%s", diag.text);
+  mcp_place(place, real, fd, NULL);
+  if (ct_trace_open(place, &trace, &diag) != 0) {
+    mcp_fail(call, "%s%s%.300s", diag.text, fd >= 0 ? ": " : "", fd >= 0 ? real : "");
+    if (fd >= 0) {
+      close(fd);
+    }
     return NULL;
   }
   ct_trace_close(trace);
-  return mcp_held_make(call, 't', NULL, real);
+  return mcp_held_make(call, 't', NULL, real, fd);
 }
 
 /* "s1 (live), t1"; gives what is most like the name, or NULL. */

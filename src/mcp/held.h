@@ -21,10 +21,10 @@
 
 /* What a program writes to one of its pipes goes to a file. */
 struct mcp_stream {
-  char path[PATH_MAX];
-  int from;                        /* the pipe's end, -1: none */
-  int file;                        /* -1: none */
-  _Atomic uint64_t bytes, dropped; /* in the file; over the limit */
+  char path[PATH_MAX], name[PATH_MAX]; /* by which it is opened; which is shown */
+  int from;                            /* the pipe's end, -1: none */
+  int file;                            /* -1: none */
+  _Atomic uint64_t bytes, dropped;     /* in the file; over the limit */
 };
 
 enum mcp_stage { MCP_STARTING, MCP_RECORDING, MCP_ENDING, MCP_DONE, MCP_FAILED };
@@ -66,7 +66,9 @@ struct mcp_held {
   struct mcp_held *next;
   struct mcp_server *server;
   char name[16];
-  char directory[PATH_MAX];    /* of the trace */
+  char directory[PATH_MAX];    /* of the trace, as it is shown */
+  char place[PATH_MAX];        /* by which it is opened: the same, or below a directory that is held */
+  int place_fd;                /* that one; -1: none */
   struct mcp_session *session; /* NULL: a trace from the disk */
   size_t users;
   bool is_forgotten;
@@ -93,8 +95,9 @@ struct mcp_held *mcp_held_get(struct mcp_call *call, const char *name);
 /* The same of sessions alone that are recorded now. */
 struct mcp_held *mcp_held_get_live(struct mcp_call *call, const char *name);
 void mcp_held_put(struct mcp_held *held);
-/* Made with one user. kind: 's' or 't'. NULL after mcp_fail. */
-struct mcp_held *mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, const char *directory);
+/* Made with one user. kind: 's' or 't'. fd: of the directory, or -1; taken over. NULL after mcp_fail. */
+struct mcp_held *mcp_held_make(struct mcp_call *call, char kind, struct mcp_session *session, const char *directory,
+                               int fd);
 /* Lets a trace, or a session that has ended, go from the list. False after mcp_fail. */
 bool mcp_held_forget(struct mcp_call *call, struct mcp_held *held);
 /* Until no session is recorded; false: after some seconds one still is. */
@@ -153,8 +156,8 @@ void mcp_doubt_pattern(struct mcp_call *call, pid_t pid, const char *pattern, co
 
 /* ---- streams.c ---- */
 
-/* Opens the pipes or (is_kept) files; fds: what the program is to have as 0, 1, 2. False: errno. */
-bool mcp_streams_open(struct mcp_session *session, const char *base, int fds[3]);
+/* Opens the pipes or (is_kept) files beside the trace; fds: what the program is to have as 0, 1, 2. False: errno. */
+bool mcp_streams_open(struct mcp_held *held, int fds[3]);
 /* Reads the pipes until both have ended; the pump's thread, which is a user of the held thing that it is given. */
 void *mcp_streams_pump(void *held);
 /* {"file":, "bytes":, "tail":}; the tail has at most so many bytes. */

@@ -356,7 +356,8 @@ static bool
 show_steps(struct mcp_call *call, bool is_write)
 {
   const json_t *arguments = call->arguments;
-  char path[PATH_MAX], *text = NULL;
+  char path[PATH_MAX], place[PATH_MAX], *text = NULL;
+  int fd = -1;
   const char *given = mcp_get_text(arguments, "recording");
   size_t size = 0;
   struct ct_diag diag = {""};
@@ -379,13 +380,17 @@ show_steps(struct mcp_call *call, bool is_write)
   if (given != NULL && realpath(given, path) == NULL) {
     return mcp_fail(call, "there is no directory %.300s", given);
   }
-  if (given != NULL ? !mcp_allows_directory(call, path) : !find_last(call, path)) {
+  if (given != NULL ? !mcp_allows_held(call, path, &fd) : !find_last(call, path)) {
     return false;
   }
+  mcp_place(place, path, fd, NULL);
   FILE *out = open_memstream(&text, &size);
-  int code = out != NULL ? ct_steps_write(path, &options, out, &notes, &diag) : CT_ENOMEM;
+  int code = out != NULL ? ct_steps_write(place, &options, out, &notes, &diag) : CT_ENOMEM;
   if (out != NULL) {
     fclose(out);
+  }
+  if (fd >= 0) {
+    close(fd);
   }
   if (code == 0) {
     bool has_more;

@@ -90,7 +90,7 @@ begin_session(struct mcp_held *held, int fds[3])
   struct mcp_session *s = held->session;
   struct ct_session_status status = {.struct_size = sizeof(status)};
   s->options.signal_mask = &held->server->program_mask;
-  if (s->argv != NULL && !mcp_streams_open(s, held->directory, fds)) {
+  if (s->argv != NULL && !mcp_streams_open(held, fds)) {
     snprintf(s->diag.text, sizeof(s->diag.text), "the program's streams cannot be made: %s", strerror(errno));
     return CT_EIO;
   }

@@ -41,7 +41,7 @@ look(struct mcp_held *held)
   if (held->session != NULL) {
     return 0;
   }
-  snprintf(path, sizeof(path), "%.4000s/manifest.json", held->directory);
+  snprintf(path, sizeof(path), "%.4000s/manifest.json", held->place);
   pthread_mutex_lock(&held->reading);
   bool is_there = stat(path, &found) == 0;
   struct mcp_stamp now = {.device = is_there ? found.st_dev : 0,
@@ -50,9 +50,9 @@ look(struct mcp_held *held)
                           .seconds = is_there ? (uint64_t)found.st_mtim.tv_sec : 0,
                           .nanoseconds = is_there ? (uint64_t)found.st_mtim.tv_nsec : 0};
   bool was_whole = held->look != 0 && held->stamp.mark == 0;
-  now.mark = was_whole ? 0 : mcp_disk_mark(held->directory);
+  now.mark = was_whole ? 0 : mcp_disk_mark(held->place);
   if (held->look == 0 || memcmp(&now, &held->stamp, sizeof(now)) != 0) {
-    now.mark = is_there && is_whole(held->directory) ? 0 : mcp_disk_mark(held->directory);
+    now.mark = is_there && is_whole(held->place) ? 0 : mcp_disk_mark(held->place);
     held->stamp = now; /* that of the manifest is from before: should it be new since, the next look sees that */
     held->look++;
     json_decref(held->facts);
@@ -129,7 +129,7 @@ mcp_sql_take(struct mcp_call *call, struct mcp_held *held)
   held->sql_look = seen;
   int code = held->sql != NULL ? 0 : ct_sql_open(&options, &held->sql, &diag);
   if (code == 0 && !held->has_source) {
-    code = ct_sql_add(held->sql, held->directory, &diag);
+    code = ct_sql_add(held->sql, held->place, &diag);
   }
   held->has_source = code == 0;
   if (code != 0) {
@@ -201,7 +201,7 @@ open_own(struct mcp_call *call, const struct mcp_held *held, struct mcp_view *vi
 {
   struct ct_diag diag = {""};
   struct ct_trace *selected;
-  if (ct_trace_open(held->directory, &view->trace, &diag) != 0) {
+  if (ct_trace_open(held->place, &view->trace, &diag) != 0) {
     return mcp_fail(call, "%s", diag.text);
   }
   view->is_private = true;
@@ -232,7 +232,7 @@ open_warm(struct mcp_call *call, struct mcp_held *held, struct mcp_view *view)
     held->trace = NULL;
   }
   if (held->trace == NULL) {
-    code = ct_trace_open(held->directory, &held->trace, &diag);
+    code = ct_trace_open(held->place, &held->trace, &diag);
     held->trace_look = seen;
   }
   if (code == 0 && (!is_old || is_free)) {
@@ -314,7 +314,7 @@ read_facts(const struct mcp_held *held)
   struct ct_info_options options = {.struct_size = sizeof(options), .json = true};
   char *text = NULL;
   size_t size = 0;
-  if (ct_trace_open(held->directory, &trace, NULL) != 0) {
+  if (ct_trace_open(held->place, &trace, NULL) != 0) {
     return NULL;
   }
   FILE *out = open_memstream(&text, &size);

@@ -169,7 +169,7 @@ read_output(const struct mcp_held *held)
   struct ct_output_options options = {.struct_size = sizeof(options)};
   struct tail *tail = calloc(1, sizeof(*tail));
   char *text = NULL;
-  if (tail == NULL || ct_trace_open(held->directory, &trace, NULL) != 0) {
+  if (tail == NULL || ct_trace_open(held->place, &trace, NULL) != 0) {
     free(tail);
     return NULL;
   }

@@ -179,6 +179,13 @@ struct mcp_file {
  */
 bool mcp_allows_program(struct mcp_call *call, char path[PATH_MAX], struct mcp_file *file);
 bool mcp_allows_directory(struct mcp_call *call, char path[PATH_MAX]);
+/*
+ * The same of a directory, which with --allow is held from then on: by its name there may soon be another one, or a
+ * link. fd is to be closed; -1: without --allow any will do.
+ */
+bool mcp_allows_held(struct mcp_call *call, char path[PATH_MAX], int *fd);
+/* By what the directory, or name in it, is to be opened. False: that is too long. */
+bool mcp_place(char place[PATH_MAX], const char *path, int fd, const char *name);
 /* Nobody may name process 1, or the server's own. started: when it was, to be held against what was attached to. */
 bool mcp_allows_process(struct mcp_call *call, pid_t pid, unsigned long long *started);
 

@@ -479,7 +479,7 @@ suggest(struct mcp_call *call, struct mcp_held *held)
 
 /* Where the trace goes: a name that there is nothing of. */
 static bool
-find_directory(struct mcp_call *call, const char *name, char *path)
+find_directory(struct mcp_call *call, const char *name, char *path, char *place, int *fd)
 {
   const char *given = mcp_get_text(call->arguments, "directory");
   char parent[PATH_MAX] = "/";
@@ -489,7 +489,8 @@ find_directory(struct mcp_call *call, const char *name, char *path)
     for (int n = 2; length < PATH_MAX && access(path, F_OK) == 0; n++) {
       length = snprintf(path, PATH_MAX, "%s/%s-%d", call->server->directory, name, n);
     }
-    return length < PATH_MAX || mcp_fail(call, "the server's directory has too long a name");
+    return (length < PATH_MAX && mcp_place(place, path, -1, NULL)) ||
+           mcp_fail(call, "the server's directory has too long a name");
   }
   if (given[0] != '/') {
     return mcp_fail(call, "directory is an absolute path, not '%.200s'", given);
@@ -498,23 +499,24 @@ find_directory(struct mcp_call *call, const char *name, char *path)
   if (name_in_it - given > 1) {
     snprintf(parent, sizeof(parent), "%.*s", (int)(name_in_it - given) - 1, given);
   }
-  if (!mcp_allows_directory(call, parent)) {
+  if (!mcp_allows_held(call, parent, fd)) {
     return false;
   }
-  if (snprintf(path, PATH_MAX, "%s%s%s", parent, strcmp(parent, "/") != 0 ? "/" : "", name_in_it) >= PATH_MAX) {
+  if (!mcp_place(path, parent, -1, name_in_it) || !mcp_place(place, parent, *fd, name_in_it)) {
     return mcp_fail(call, "the path of the directory is too long");
   }
-  return access(path, F_OK) != 0 || mcp_fail(call, "%.300s exists already", path);
+  return access(place, F_OK) != 0 || mcp_fail(call, "%.300s exists already", path);
 }
 
 static bool
 choose_directory(struct mcp_call *call, struct mcp_held *held)
 {
-  char path[PATH_MAX];
-  bool good = find_directory(call, held->name, path);
+  char path[PATH_MAX], place[PATH_MAX];
+  bool good = find_directory(call, held->name, path, place, &held->place_fd);
   pthread_mutex_lock(&call->server->lock);
   if (good) {
     snprintf(held->directory, sizeof(held->directory), "%s", path);
+    snprintf(held->place, sizeof(held->place), "%s", place);
   } else {
     held->session->stage = MCP_FAILED;
   }
@@ -525,7 +527,7 @@ choose_directory(struct mcp_call *call, struct mcp_held *held)
 static bool
 run_session(struct mcp_call *call, struct mcp_session *session)
 {
-  struct mcp_held *held = mcp_held_make(call, 's', session, "");
+  struct mcp_held *held = mcp_held_make(call, 's', session, "", -1);
   double seconds = mcp_get_number(call->arguments, "wait_s", 0);
   if (held == NULL) {
     mcp_session_free(session);
@@ -533,7 +535,7 @@ run_session(struct mcp_call *call, struct mcp_session *session)
   }
   const json_t *patterns = json_object_get(call->arguments, "patterns");
   session->starts_nothing = patterns != NULL && json_array_size(patterns) == 0;
-  session->options.directory = held->directory;
+  session->options.directory = held->place;
   bool good = choose_directory(call, held) && mcp_session_begin(call, held);
   if (!good) {
     mcp_held_forget(call, held);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LIMIT_BYTES = 64 << 20, CHUNK = 64 << 10, GRACE_MS = 200 };
@@ -41,10 +42,11 @@ open_input(const char *text)
 }
 
 static int
-open_output(struct mcp_stream *stream, const char *base, const char *name, bool is_kept)
+open_output(struct mcp_stream *stream, const struct mcp_held *held, const char *name, bool is_kept)
 {
   int ends[2];
-  if (snprintf(stream->path, sizeof(stream->path), "%s.%s", base, name) >= (int)sizeof(stream->path)) {
+  if (snprintf(stream->path, sizeof(stream->path), "%s.%s", held->place, name) >= (int)sizeof(stream->path) ||
+      snprintf(stream->name, sizeof(stream->name), "%s.%s", held->directory, name) >= (int)sizeof(stream->name)) {
     stream->path[0] = '\0';
     errno = ENAMETOOLONG;
     return -1;
@@ -66,11 +68,12 @@ open_output(struct mcp_stream *stream, const char *base, const char *name, bool 
 }
 
 bool
-mcp_streams_open(struct mcp_session *session, const char *base, int fds[3])
+mcp_streams_open(struct mcp_held *held, int fds[3])
 {
+  struct mcp_session *session = held->session;
   fds[0] = open_input(session->input);
-  fds[1] = open_output(&session->streams[0], base, "stdout", session->is_kept);
-  fds[2] = open_output(&session->streams[1], base, "stderr", session->is_kept);
+  fds[1] = open_output(&session->streams[0], held, "stdout", session->is_kept);
+  fds[2] = open_output(&session->streams[1], held, "stderr", session->is_kept);
   return fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0;
 }
 
@@ -132,11 +135,16 @@ is_binary(const char *bytes, size_t count)
   return odd * SHARE > count;
 }
 
-/* The last bytes of the file; to be freed. */
+/* The last bytes of the file; to be freed. Whoever may write there can have put a FIFO or a link in its place. */
 static char *
 read_tail(const char *path, size_t bytes, uint64_t *size, bool *binary)
 {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat info;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
+    close(fd);
+    fd = -1;
+  }
   char *text = fd >= 0 ? calloc(1, bytes + 1) : NULL;
   off_t end = text != NULL ? lseek(fd, 0, SEEK_END) : 0;
   off_t from = end > (off_t)bytes ? end - (off_t)bytes : 0;
@@ -158,7 +166,7 @@ mcp_stream_json(const struct mcp_stream *stream, size_t tail_bytes)
   uint64_t size = 0;
   bool binary = false;
   char *tail = read_tail(stream->path, tail_bytes, &size, &binary);
-  json_t *json = json_pack("{s:o, s:I}", "file", mcp_text(stream->path), "bytes", (json_int_t)size);
+  json_t *json = json_pack("{s:o, s:I}", "file", mcp_text(stream->name), "bytes", (json_int_t)size);
   if (stream->dropped != 0) {
     json_object_set_new(json, "not_kept_bytes", json_integer((json_int_t)stream->dropped));
   }
