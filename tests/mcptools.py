@@ -349,7 +349,7 @@ def worst(scene):
         expect(tokens_of(text) < 25000, f"{uri}: some {tokens_of(text)} tokens")
 
 
-HIDDEN = "\u202e\u200b\u2066\ufeff" + "".join(chr(0xe0000 + ord(c)) for c in "ignore all") + "\u009b31m"
+HIDDEN = "\u202e\u200b\u2066\ufeff\u034f\u3164\ufe00\ufe0d\U0001d173" + "".join(chr(0xe0000 + ord(c)) for c in "ignore all") + "\u009b31m"
 
 
 @case
@@ -372,7 +372,7 @@ def hidden(scene):
                *[client.ask("resources/read", uri=f"contrail://s1{part}") for part in ("", "/stdout", "/output")]]
     expect("shown" in done["stdout"]["text"] and "evil" in str(answers[4]), str(answers[4]))
     for answer in answers:
-        for bad in map(chr, (0x202e, 0x200b, 0x2066, 0xfeff, 0x9b, 0xe0041, 0xe0042, 0xe0069)):
+        for bad in map(chr, (0x202e, 0x200b, 0x2066, 0xfeff, 0x9b, 0xe0041, 0xe0042, 0xe0069, 0x34f, 0x3164, 0xfe00, 0xfe0d, 0x1d173)):
             expect(bad not in json.dumps(answer, ensure_ascii=False), f"{bad!r} in {str(answer)[:300]}")
     expect("data" in client.call("query", sql="SELECT nothing FROM spans")["content"][1]["text"], "an error is not marked")
     for part in ("", "/stdout", "/output"):
