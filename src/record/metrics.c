@@ -42,7 +42,7 @@ threads_json(struct ct_session *session)
   size_t count = ct_drain_threads(session->recording.drain, &threads);
   struct ct_drain_thread_info *sorted = malloc((count + 1) * sizeof(*sorted));
   json_t *list = json_array();
-  if (sorted != NULL) {
+  if (sorted != NULL && count != 0) {
     memcpy(sorted, threads, count * sizeof(*sorted));
     qsort(sorted, count, sizeof(*sorted), compare_threads);
   }
