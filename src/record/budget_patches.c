@@ -3,7 +3,6 @@
  * Patches under a budget: those of functions that are out are taken out, many at once, with one stop of the process,
  * and put back. See budget_tick.c.
  */
-#include "base/clock.h"
 #include "record/budget_internal.h"
 
 #include <stdlib.h>
@@ -11,14 +10,6 @@
 
 #define EARLY_NS   1000000000ull /* until then what is out keeps its patch until its own time has been measured, ... */
 #define EARLY_MORE 4.0           /* ... but where patches cost so many times what is worth a stop that comes soon */
-
-void
-ct_budget_note_return(struct ct_budget_function *function)
-{
-  if (function->out_until_ns == UINT64_MAX && function->seen != CT_SEEN_OUT && !function->is_unpatched) {
-    function->out_until_ns = ct_now_ns();
-  }
-}
 
 static bool
 wants_out(const struct ct_budget_function *function)

@@ -194,27 +194,6 @@ open_uncalled(struct ct_session *session, uint64_t now)
   return true;
 }
 
-void
-ct_budget_take_step(struct session_budget *budget, struct ct_budget_function *function, uint64_t now)
-{
-  uint32_t fn = (uint32_t)(function - budget->functions);
-  if (budget->has_decided || function->wanted > function->seen) { /* the begin of all others is none */
-    struct budget_step step = {
-        now, function->rate, function->own_ns, fn, function->seen, function->wanted, function->because};
-    budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = step;
-    function->since_ns = now;
-  }
-  if (function->wanted == CT_SEEN_OUT) {
-    budget->was_out[fn] = 1;
-    function->out_from_ns = function->out_from_ns != 0 ? function->out_from_ns : now;
-    function->out_until_ns = UINT64_MAX;
-  }
-  budget->seen[function->seen]--;
-  budget->seen[function->wanted]++;
-  function->seen = function->wanted;
-  ct_budget_note_return(function);
-}
-
 /* ---- the whole ---- */
 
 static double
