@@ -675,9 +675,8 @@ ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *ar
   spans->count = 0;
   spans->paused = false;
   while (code == 0 && !spans->paused && advance(spans, &code)) {
-    if (code == 0) {
-      code = spans->stats_code != 0 ? spans->stats_code : ct_stats_add(stats, spans->batch, spans->count);
-    }
+    int added = spans->stats_code != 0 ? spans->stats_code : ct_stats_add(stats, spans->batch, spans->count);
+    code = code != 0 ? code : added;
     spans->count = 0;
     if (at != NULL && ct_spans_offset(spans) != offset) {
       offset = ct_spans_offset(spans);

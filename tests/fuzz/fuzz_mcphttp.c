@@ -64,6 +64,12 @@ http_append(struct http_bytes *bytes, const char *text, size_t length)
   return true;
 }
 
+void
+http_empty(struct http_bytes *bytes)
+{
+  bytes->length = bytes->taken = 0;
+}
+
 struct http_session *
 http_session_start(struct http_server *of, const char **wrong)
 {
