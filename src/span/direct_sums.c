@@ -23,10 +23,13 @@
 enum { SLOW_CALLS = 64 }; /* of a function, before it has counters */
 
 struct ct_span_sum {
-  uint64_t ticks;  /* durations of the calls that ended */
-  uint64_t nested; /* of those that ended in a call of the same function */
+  /* In this order no two that are added to lie side by side: the compiler would add them in a vector, which is slower.
+   */
+  uint64_t ticks; /* durations of the calls that ended */
+  uint64_t least;
   uint64_t self;
-  uint64_t least, most;
+  uint64_t most;
+  uint64_t nested;    /* durations of those that ended in a call of the same function */
   uint64_t calls;     /* that have no place in the counters: the first ones, and what a full one did not count */
   uint32_t *counters; /* of the buckets first .. first + width - 1 */
   uint32_t first, width;
@@ -42,7 +45,9 @@ struct loop {
   const uint8_t *op, *delta;
   const uint32_t *id;
   uint32_t last, fn_count;
-  struct ct_span_clock clock;
+  uint64_t now; /* of the clock; ahead: what it makes of the next reading's ticks */
+  int64_t ahead, least_ahead;
+  struct ct_span_clock clock; /* as it was when the loop began */
   struct ct_span_sum *sums;
   struct ct_span_presence *present;
   uint32_t *prediction;
@@ -148,6 +153,29 @@ first_tail(struct ct_spans *spans, uint32_t fn)
 /* ---- The fast way ---- */
 
 PLAIN_INLINE void
+next_tsc(struct loop *l)
+{
+  uint64_t delta;
+  l->delta = ct_ops_delta(l->delta, &delta);
+  l->tsc += delta;
+  l->ahead = (int64_t)((uint64_t)l->ahead + delta * CT_COST_UNIT);
+}
+
+/*
+ * ct_span_clock_call at the tsc at hand. Whether a stretch was longer than its hooks should have been is not to be
+ * predicted where functions are short: so no branch here asks. ahead is (tsc - now) * CT_COST_UNIT - taken.
+ */
+PLAIN_INLINE uint64_t
+clock_call(struct loop *l, unsigned kind)
+{
+  int64_t ahead = l->ahead - l->clock.before[kind], if_behind = ahead >> 63;
+  l->now += (uint64_t)(ahead & ~if_behind) / CT_COST_UNIT;
+  ahead &= if_behind | (CT_COST_UNIT - 1);
+  l->ahead = (ahead < l->least_ahead ? l->least_ahead : ahead) - l->clock.after[kind];
+  return l->now;
+}
+
+PLAIN_INLINE void
 add(struct loop *l, struct ct_spans *spans, uint32_t fn, uint64_t ticks, uint64_t self, uint64_t around)
 {
   struct ct_span_sum *sum = &l->sums[fn];
@@ -163,7 +191,9 @@ add(struct loop *l, struct ct_spans *spans, uint32_t fn, uint64_t ticks, uint64_
     sum->calls++;
   }
   sum->ticks += ticks;
-  sum->nested += ticks & (0 - (uint64_t)(around != 0));
+  if (around != 0) {
+    sum->nested += ticks;
+  }
   sum->self += self;
   if (CT_UNLIKELY(ticks < sum->least)) {
     sum->least = ticks;
@@ -228,10 +258,8 @@ take_return(struct loop *l, struct ct_spans *spans, const struct ct_ops *ops)
   if (!may_end(l, spans, ops)) {
     return false;
   }
-  uint64_t delta;
-  l->delta = ct_ops_delta(l->delta, &delta);
-  l->tsc += delta;
-  l->last = end_one(l, spans, ct_span_clock_call(&l->clock, CT_EV_RETURN, l->tsc)) * 2 + 1;
+  next_tsc(l);
+  l->last = end_one(l, spans, clock_call(l, CT_EV_RETURN)) * 2 + 1;
   return true;
 }
 
@@ -243,20 +271,17 @@ take_enter(struct loop *l, struct ct_spans *spans, const struct ct_ops *ops, uin
   if (CT_UNLIKELY(fn >= l->fn_count) || (!is_leaf && CT_UNLIKELY(l->top == l->limit))) {
     return false;
   }
-  uint64_t delta;
   *slot = fn + 1;
   l->id += with_id;
-  l->delta = ct_ops_delta(l->delta, &delta);
-  l->tsc += delta;
-  uint64_t now = ct_span_clock_call(&l->clock, CT_EV_ENTER, l->tsc);
+  next_tsc(l);
+  uint64_t now = clock_call(l, CT_EV_ENTER);
   if (!is_leaf) {
     begin_one(l, fn, now);
     l->last = fn * 2;
     return true;
   }
-  l->delta = ct_ops_delta(l->delta, &delta);
-  l->tsc += delta;
-  uint64_t ticks = ct_span_clock_call(&l->clock, CT_EV_RETURN, l->tsc) - now;
+  next_tsc(l);
+  uint64_t ticks = clock_call(l, CT_EV_RETURN) - now;
   add(l, spans, fn, ticks, ticks, l->present[fn].frames);
   l->child += ticks;
   l->ordinal++;
@@ -272,12 +297,10 @@ take_tail(struct loop *l, struct ct_spans *spans, const struct ct_ops *ops, uint
   if (CT_UNLIKELY(fn >= l->fn_count) || !may_end(l, spans, ops)) {
     return false;
   }
-  uint64_t delta;
   *slot = fn + 1;
   l->id += with_id;
-  l->delta = ct_ops_delta(l->delta, &delta);
-  l->tsc += delta;
-  uint64_t now = ct_span_clock_call(&l->clock, CT_EV_TAIL, l->tsc);
+  next_tsc(l);
+  uint64_t now = clock_call(l, CT_EV_TAIL);
   uint32_t ended = end_one(l, spans, now);
   uint64_t *unwound = ended < l->fn_count ? spans->stats->unwound[ended] : NULL;
   if (CT_LIKELY(unwound != NULL)) {
@@ -317,7 +340,8 @@ leave(struct ct_spans *spans, const struct loop *l, struct ct_ops *ops)
 {
   struct ct_span_stack *stack = spans->stacks.current;
   complete_frames(l);
-  spans->clock = l->clock;
+  spans->clock.now = l->now;
+  spans->clock.taken = (l->tsc - l->now) * CT_COST_UNIT - (uint64_t)l->ahead;
   spans->ordinal = l->ordinal;
   spans->before = 0;
   spans->total_events += (uint64_t)(l->op - ops->op);
@@ -374,6 +398,9 @@ ct_direct_sum(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops
                    .id = ops->id,
                    .last = ops->last,
                    .fn_count = spans->fn_count,
+                   .now = spans->clock.now,
+                   .ahead = (int64_t)((ops->tsc - spans->clock.now) * CT_COST_UNIT - spans->clock.taken),
+                   .least_ahead = -spans->clock.debt_max,
                    .clock = spans->clock,
                    .sums = spans->sums,
                    .present = spans->present,

@@ -48,13 +48,16 @@ const uint8_t *ct_ops_long_delta(const uint8_t *p, uint64_t *delta);
 static inline __attribute__((always_inline)) const uint8_t *
 ct_ops_delta(const uint8_t *p, uint64_t *delta)
 {
-  uint16_t word;
+  uint64_t word;
   memcpy(&word, p, sizeof(word));
   if (CT_UNLIKELY((word & 0x8080) == 0x8080)) {
-    return ct_ops_long_delta(p, delta);
+    uint64_t slow; /* delta itself has no address then */
+    p = ct_ops_long_delta(p, &slow);
+    *delta = slow;
+    return p;
   }
-  uint32_t more = (word >> 7) & 1u;
-  *delta = (word & 0x7fu) | (((uint32_t)word >> 1) & (0u - more) & 0x3f80u);
+  uint64_t more = (word >> 7) & 1u;
+  *delta = (word & 0x7fu) | ((word >> 1) & (0u - more) & 0x3f80u);
   return p + 1 + more;
 }
 
