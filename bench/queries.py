@@ -10,6 +10,8 @@ index, answer); and the question alone, warm, in a session that has asked it bef
 the graph without an index and with it. The largest trace is exported to Parquet, and DuckDB (its npm package, if npm and node are there) is asked the same on one
 thread, in a session that has asked before; the export comes first, so it is printed too. uftrace records the same program, compiled for it (-pg), and reports. Medians of several runs on one processor. Times are those
 of a clock; events a second and core are of processor time, which other work on the machine changes less.
+
+With --events of a hundred million or more the table of questions.py is printed instead, that of docs/questions.md.
 """
 import json
 import os
@@ -19,6 +21,8 @@ import shutil
 import statistics
 import subprocess
 import time
+
+import questions
 
 PROCESSOR = max(os.sched_getaffinity(0))
 SOURCE = r"""
@@ -38,6 +42,7 @@ int main(int c, char **v) {
   printf("%ld\n", sum);
 }
 """
+LONG = 100_000_000
 EVENTS_OF_TOP = 18  # nine calls
 QUESTIONS = {
     "totals per function": "SELECT name, calls, total, self FROM functions WHERE calls > 0 ORDER BY self DESC LIMIT 20",
@@ -227,6 +232,8 @@ def queries(options, folder):
     results = []
     for events in sizes:
         trace = Trace(options, folder, events)
+        if events >= LONG:
+            return [questions.table(trace)]
         results.append(measure(trace))
     results.append({"duckdb": duckdb(trace, folder) if trace.info["events"] < 1e8 else None})
     results.append({"uftrace": uftrace(trace, folder)})
