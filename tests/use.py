@@ -10,6 +10,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 
 import harness
@@ -276,6 +277,45 @@ def children_missed(scene):
             raise AssertionError(f"children are missed in {words}")
     tells(scene.run("record", "-v", "--follow", "--", *command), r"2 children were followed, \d{1,3}(,\d{3})+ events in them")
     tells(scene.run("record", "-v", "--follow", "--", "sh", "-c", "/bin/true; :"), r"1 child was followed, [\d,]+ events in it")
+
+
+def faults_of_children(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[8])
+
+
+def children_of(process):
+    with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
+        return file.read().split()
+
+
+@case
+def children_of_attached(scene):
+    """A process that is attached to: which children it had before, and whether it made others meanwhile, is said: they are not recorded."""
+    process = scene.start("sh", "-c", "trap : USR1; sleep 1000 & sleep 1001 & while :; do wait; /bin/true; done")
+    pids = wait_for("its children", lambda: len(children_of(process)) == 2 and children_of(process))
+    before, made = rf"note: 2 processes .* before are not recorded \({pids[0]}, {pids[1]}\): attach to them", "children of the process were not recorded"
+    try:
+        for words in ((), ("--follow",)):
+            faults = faults_of_children(process.pid)
+            with subprocess.Popen([scene.contrail, "attach", *words, str(process.pid)], cwd=scene.folder, stderr=subprocess.PIPE, text=True) as attached:
+                said = attached.stderr.readline()
+                process.send_signal(signal.SIGUSR1)  # it makes one, which ends at once
+                wait_for("a child", lambda: faults_of_children(process.pid) > faults)  # pylint: disable=cell-var-from-loop
+                attached.send_signal(signal.SIGINT)
+                said += attached.stderr.read()
+            tells(said, "attached to", before)
+            if (made in said) != (not words):
+                raise AssertionError(f"with {words}: {said}")
+            scene.run("info")
+            tells(scene.out, "note +2 processes .* before are not recorded", *(["children +not recorded; contrail attach --follow"] if not words else []))
+        said = scene.run("attach", "--for", "100ms", str(process.pid), status=(0, 125))
+        tells(said, before)
+        if made in said:
+            raise AssertionError(f"it made none: {said}")
+    finally:
+        for pid in pids:
+            os.kill(int(pid), signal.SIGKILL)
 
 
 @case

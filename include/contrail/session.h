@@ -197,7 +197,8 @@ struct ct_session_status {
   enum ct_error_class error; /* of the last call that failed ... */
   char error_text[512];      /* ... and its line */
   size_t children_lost;      /* processes that should have been followed, and are not recorded */
-  bool children_missed; /* the program had children, and has waited for them; without follow they were not recorded */
+  bool children_missed; /* the program had children, which without follow were not recorded: those that it has waited
+                         * for, and of a process that was attached to those that there are at the end */
   uint64_t dropped_by[CT_DROP_COUNT]; /* by enum ct_drop; `dropped` is their sum */
   uint64_t child_dropped_by[CT_DROP_COUNT];
   uint64_t kept_limit_bytes; /* of a session that keeps the last stretch only (last_bytes, max_bytes); 0: all ... */

@@ -228,6 +228,11 @@ report_end(const struct attach *attach, const struct ct_session_status *status)
     fprintf(stderr, "contrail: process %d has ended: %s events in %s\n", (int)status->pid,
             ct_format_count(events, status->events), attach->options.directory);
   }
+  if (status->children_missed) {
+    fputs("contrail: children of the process were not recorded; contrail attach --follow records those that it makes "
+          "from then on\n",
+          stderr);
+  }
   if (status->kept) {
     fprintf(stderr,
             "contrail: note: a thread has not left a hook yet (a signal handler runs above it, or others have the "

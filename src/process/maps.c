@@ -323,12 +323,12 @@ ct_process_start_time(pid_t pid)
   return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
-bool
-ct_process_had_children(pid_t pid)
+uint64_t
+ct_process_child_faults(pid_t pid)
 {
   char text[1024];
   const char *faults = read_stat(pid, text, sizeof(text)) ? stat_field(text, 11) : NULL;
-  return faults != NULL && strtoull(faults, NULL, 10) != 0;
+  return faults != NULL ? strtoull(faults, NULL, 10) : 0;
 }
 
 /* By /proc/PID/stat: flags (field 9; PF_EXITING, PF_SIGNALED of <linux/sched.h>), pending signals (field 31).

@@ -174,8 +174,9 @@ uint64_t ct_process_peak_bytes(pid_t pid);
 /* When the process began (field 22 of /proc/PID/stat), which distinguishes it from another with its id; 0: there is
  * none. */
 uint64_t ct_process_start_time(pid_t pid);
-/* Has it waited for a child? By cminflt (field 11): each process faults. Also of one that has ended itself. */
-bool ct_process_had_children(pid_t pid);
+/* Page faults of the children that it has waited for (cminflt, field 11): each process faults. Also of one that has
+ * ended itself. */
+uint64_t ct_process_child_faults(pid_t pid);
 /*
  * For who wants to wait until a process has gone that has perhaps just been killed: waits a ms, false when it is not
  * dying, or not done in time. ms: how often that was asked before.

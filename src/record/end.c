@@ -83,7 +83,7 @@ note_children(struct ct_session *session)
       info.si_pid == 0) {
     return;
   }
-  bool missed = ct_process_had_children(session->target.process.pid);
+  bool missed = ct_process_child_faults(session->target.process.pid) != session->node.earlier_faults;
   session->recording.manifest.children_missed = missed;
   pthread_mutex_lock(&session->sync.guard);
   session->sync.status.children_missed = missed;

@@ -268,6 +268,7 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
     return code;
   }
   session->recording.modules.is_cancelled = NULL;
+  session_note_earlier_children(session);
   pthread_mutex_lock(&session->sync.guard);
   ct_modules_count(&session->recording.modules, &session->sync.status.functions, &session->sync.status.hooked);
   pthread_mutex_unlock(&session->sync.guard);
@@ -372,9 +373,11 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (session_check_for_end(session)) { /* a child too, that had ended just before the first process did */
     return 0;
   }
+  bool attached = session->sync.status.attached;
+  bool missed = attached && session->node.tree == NULL && session_made_children(session);
+  session->recording.manifest.children_missed |= missed;
   ct_manifest_detach(&session->recording.manifest);
   session_close_trace(session);
-  bool attached = session->sync.status.attached;
   if (attached) {
     session_stop_watching(session);
     ct_process_close(&session->target.process, false);
@@ -382,6 +385,7 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
   }
   pthread_mutex_lock(&session->sync.guard);
   session->sync.status.detached = true;
+  session->sync.status.children_missed |= missed;
   session->sync.finished |= attached;
   ct_state_go(&session->sync.status.state, code == 0 ? CT_STEP_UNDONE : CT_STEP_FAIL, NULL);
   pthread_cond_broadcast(&session->sync.changed);

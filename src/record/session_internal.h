@@ -129,6 +129,8 @@ struct session_node {
   uint64_t hooks_version;           /* as in the configuration */
   struct ct_hook_history *history;  /* the latest first */
   pid_t child_pid, parent;          /* of a child: its pid and its parent's */
+  size_t earlier_children;          /* that were there when it was attached to ... */
+  uint64_t earlier_faults;          /* ... and ct_process_child_faults of then */
   size_t pins;                      /* of a child, under the tree's lock: threads that use it */
   bool is_child;
   bool over;          /* of a child, under the guard: nothing more will happen */
@@ -280,6 +282,13 @@ void session_read_cpu(struct ct_session *session);
 struct ct_cost session_cost(struct ct_session *session, const uint64_t hook_events[CT_HOOK_EVENT_COUNT],
                             const uint64_t dropped_by[CT_DROP_COUNT]);
 bool session_has_children(struct ct_session *session); /* that live */
+
+/* ---- children.c ---- */
+
+/* A process was attached to that has children: a note. */
+void session_note_earlier_children(struct ct_session *session);
+/* It has made some since, as far as that shows. */
+bool session_made_children(const struct ct_session *session);
 
 /* metrics.c: for those who have asked. */
 void session_serve_metrics(struct ct_session *session);

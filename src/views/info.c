@@ -400,7 +400,8 @@ write_missed(FILE *out, const json_t *manifest)
     return;
   }
   label(out, "children");
-  fputs("not recorded; contrail record --follow records them too\n", out);
+  bool attached = json_is_true(json_object_get(manifest, "attached"));
+  fprintf(out, "not recorded; contrail %s --follow records them too\n", attached ? "attach" : "record");
 }
 
 static void
