@@ -63,19 +63,20 @@ struct session_budget {
   uint32_t measured;    /* ... and how often */
   bool is_measuring;    /* they are, until the next tick: all that is patched is recorded */
   struct ct_budget_looks looks;
-  uint64_t look_pause_ns, look_ended; /* of the first stop of the look that goes on */
-  bool is_looking;                    /* some that are out are seen, until the next tick */
-  bool is_long;                       /* the tick that goes on: an experiment needs more of the process's time */
-  size_t seen[CT_SEEN_LEVELS];        /* how many functions with gates are seen so */
-  size_t last_steps;                  /* of the last tick, but those of functions that went out */
-  bool asked;                         /* the drain, for a tick */
-  uint64_t rest_ns;                   /* the process has too little time until then */
-  uint32_t quiet_ticks;               /* without a step */
-  bool has_points;                    /* functions that have no gate can go out: patches may be taken out */
-  bool was_once;                      /* since the last tick something was done that is done once */
-  bool has_decided;                   /* once at least */
-  bool has_opened;                    /* what nobody has called is recorded when it is called */
-  bool failed;                        /* levels cannot be set: the process is about to end */
+  struct ct_budget_look_cost look_cost; /* of the look that goes on */
+  double processors;                    /* that the process used when it began */
+  bool is_looking;                      /* some that are out are seen, until the next tick */
+  bool is_long;                         /* the tick that goes on: an experiment needs more of the process's time */
+  size_t seen[CT_SEEN_LEVELS];          /* how many functions with gates are seen so */
+  size_t last_steps;                    /* of the last tick, but those of functions that went out */
+  bool asked;                           /* the drain, for a tick */
+  uint64_t rest_ns;                     /* the process has too little time until then */
+  uint32_t quiet_ticks;                 /* without a step */
+  bool has_points;                      /* functions that have no gate can go out: patches may be taken out */
+  bool was_once;                        /* since the last tick something was done that is done once */
+  bool has_decided;                     /* once at least */
+  bool has_opened;                      /* what nobody has called is recorded when it is called */
+  bool failed;                          /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
 };

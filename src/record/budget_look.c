@@ -10,9 +10,9 @@
  * What is saved up for looks (`allowance`) goes to one function after another, in the order of their rates, from where
  * the last look ended. One for which there is too little now is waited for, but not if it takes too long.
  *
- * Patches go in and out for that with a stop each. The longer that takes, the rarer looks are; and much rarer where it
- * ends calls with EINTR (process/again.c), which a program is to see now and then at most. (A process of a tree keeps
- * its patches: there only levels are set.)
+ * Patches go in and out for that with a stop each. The longer that takes, and the more of the recorder's time, the
+ * rarer looks are; and much rarer where it ends calls with EINTR (process/again.c), which a program is to see now and
+ * then at most. (A process of a tree keeps its patches: there only levels are set.)
  *
  * A moment may be one in which a function is not called, that is called much before and after. Then it comes back, goes
  * out again within a few tenths of a second, and comes back the later the more often that has happened in a row.
@@ -21,14 +21,16 @@
 
 #include "record/budget_policy.h"
 
-#define SHARE       0.1  /* of the limit: for looks */
-#define SAVED_MOST  20.0 /* seconds' share */
-#define WAIT_MOST   3.0  /* seconds' share: for what costs more the others do not wait */
-#define AT_ONCE     64u
-#define PAUSE_SHARE 0.1           /* of the limit: for the stops */
-#define ENDED_LEAST 8000000000ull /* between looks where stops end system calls, ... */
-#define ENDED_MOST  128000000000ull
-#define NS_LEAST    1e6 /* of the process's time, or nothing was seen */
+#define SHARE          0.1  /* of the limit: for looks */
+#define SAVED_MOST     20.0 /* seconds' share */
+#define WAIT_MOST      3.0  /* seconds' share: for what costs more the others do not wait */
+#define AT_ONCE        64u
+#define PAUSE_SHARE    0.1           /* of the limit: for the stops, ... */
+#define RECORDER_SHARE 0.05          /* ... and for what the recorder does for looks */
+#define BUSY           0.01          /* of a processor: what a process is taken to use at least */
+#define ENDED_LEAST    8000000000ull /* between looks where stops end system calls, ... */
+#define ENDED_MOST     128000000000ull
+#define NS_LEAST       1e6 /* of the process's time, or nothing was seen */
 
 uint8_t
 ct_budget_looks_seen(const struct ct_budget_function *function)
@@ -120,13 +122,18 @@ ct_budget_looks_end(struct ct_budget_looks *looks, struct ct_budget_function *co
 }
 
 void
-ct_budget_looks_note_stops(struct ct_budget_looks *looks, double limit, uint64_t pause_ns, uint64_t ended_calls)
+ct_budget_looks_pace(struct ct_budget_looks *looks, const struct ct_budget_look_cost *cost, double limit,
+                     double processors)
 {
-  uint64_t every = looks->every_ns, least = (uint64_t)((double)pause_ns / (PAUSE_SHARE * limit));
-  if (ended_calls != 0) {
+  uint64_t every = looks->every_ns;
+  double pause = (double)cost->pause_ns / (PAUSE_SHARE * limit);
+  double recorder = (double)cost->recorder_ns / (RECORDER_SHARE * limit * (processors > BUSY ? processors : BUSY));
+  double least = pause > recorder ? pause : recorder;
+  if (cost->ended_calls != 0) {
     every = every < ENDED_LEAST / 2 ? ENDED_LEAST : every < ENDED_MOST / 2 ? 2 * every : ENDED_MOST;
   } else {
     every = every / 2 < CT_BUDGET_LOOK_EVERY ? CT_BUDGET_LOOK_EVERY : every / 2;
   }
-  looks->every_ns = every > least ? every : least;
+  every = (double)every > least ? every : (uint64_t)least;
+  looks->every_ns = every < ENDED_MOST ? every : ENDED_MOST;
 }

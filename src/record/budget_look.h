@@ -38,8 +38,15 @@ void ct_budget_looks_read(struct ct_budget_function *function, double used_ns, u
 size_t ct_budget_looks_end(struct ct_budget_looks *looks, struct ct_budget_function *const *functions, size_t count,
                            const struct ct_budget_costs *costs, double allowed_ns, double used_ns, uint64_t now_ns);
 
-/* For the look the process was stopped so long, and so many of its system calls ended by that. limit: part of its time.
- */
-void ct_budget_looks_note_stops(struct ct_budget_looks *looks, double limit, uint64_t pause_ns, uint64_t ended_calls);
+/* What a look has cost besides calls. */
+struct ct_budget_look_cost {
+  uint64_t pause_ns;    /* the process was stopped so long, ... */
+  uint64_t ended_calls; /* ... and so many of its system calls ended by that */
+  uint64_t recorder_ns; /* of the recorder's time */
+};
+
+/* How long until the next look. limit: part of the process's time, of which it has used that of so many processors. */
+void ct_budget_looks_pace(struct ct_budget_looks *looks, const struct ct_budget_look_cost *cost, double limit,
+                          double processors);
 
 #endif

@@ -3,6 +3,7 @@
  * Patches under a budget: those of functions that are out are taken out, many at once, with one stop of the process,
  * and put back. See budget_tick.c.
  */
+#include "base/clock.h"
 #include "record/budget_internal.h"
 
 #include <stdlib.h>
@@ -125,17 +126,18 @@ ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_cost
 /* ---- looks ---- */
 
 static bool
-switch_for_look(struct ct_session *session, size_t count, uint64_t *pause_ns, uint64_t *ended)
+switch_for_look(struct ct_session *session, size_t count)
 {
+  struct ct_budget_look_cost *cost = &session->budget->look_cost;
   struct ct_diag diag = {""};
-  uint64_t before = session->target.process.ended_calls;
-  *pause_ns = *ended = 0;
+  uint64_t ended = session->target.process.ended_calls, cpu = ct_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   if (session_stop_threads(session, &diag) != 0) {
     return false;
   }
   switch_modules(session, count);
-  *pause_ns = session_resume_threads(session);
-  *ended = session->target.process.ended_calls - before;
+  cost->pause_ns += session_resume_threads(session);
+  cost->ended_calls += session->target.process.ended_calls - ended;
+  cost->recorder_ns += ct_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
   return true;
 }
 
@@ -162,13 +164,13 @@ ct_budget_begin_look(struct ct_session *session, const struct ct_budget_costs *c
                      double processors, uint64_t now)
 {
   struct session_budget *budget = session->budget;
-  budget->look_pause_ns = budget->look_ended = 0;
+  budget->look_cost = (struct ct_budget_look_cost){0};
+  budget->processors = processors;
   if (session->target.is_stopped || budget->stopped_ns == now ||
       ct_budget_looks_choose(&budget->looks, budget->sorted, count, costs, allowed_ns, processors, now) == 0) {
     return;
   }
-  budget->is_looking =
-      !set_looked(session, count, true) || switch_for_look(session, count, &budget->look_pause_ns, &budget->look_ended);
+  budget->is_looking = !set_looked(session, count, true) || switch_for_look(session, count);
   if (!budget->is_looking) {
     set_looked(session, count, false);
   }
@@ -195,10 +197,8 @@ ct_budget_end_look(struct ct_session *session, const struct ct_budget_costs *cos
     needs_stop |= wants_out(function) && !function->is_unpatched;
   }
   ct_budget_write_levels(session);
-  uint64_t pause = 0, ended = 0;
   if (needs_stop && session->node.tree == NULL && !session->target.is_stopped) {
-    switch_for_look(session, count, &pause, &ended); /* should that fail, they go with the next stop */
+    switch_for_look(session, count); /* should that fail, they go with the next stop */
   }
-  ct_budget_looks_note_stops(&budget->looks, session->options.budget, pause + budget->look_pause_ns,
-                             ended + budget->look_ended);
+  ct_budget_looks_pace(&budget->looks, &budget->look_cost, session->options.budget, budget->processors);
 }

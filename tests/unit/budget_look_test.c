@@ -118,19 +118,28 @@ test_turns(void **state)
   (void)state;
 }
 
-/* Where stops are long, or end calls of the program, looks are rare. */
-static void
-test_stops(void **state)
+static uint64_t
+paced(struct ct_budget_look_cost cost, double processors)
 {
   struct ct_budget_looks looks;
   ct_budget_looks_begin(&looks);
-  ct_budget_looks_note_stops(&looks, 0.02, 400000, 0);
-  assert_int_equal(looks.every_ns, CT_BUDGET_LOOK_EVERY);
-  ct_budget_looks_note_stops(&looks, 0.02, 10000000, 0);
-  assert_int_equal(looks.every_ns, 5 * SECOND);
+  ct_budget_looks_pace(&looks, &cost, 0.02, processors);
+  return looks.every_ns;
+}
+
+/* Where stops are long, take the recorder's time beside a program that uses little, or end calls of it, looks are rare.
+ */
+static void
+test_stops(void **state)
+{
+  assert_int_equal(paced((struct ct_budget_look_cost){.pause_ns = 600000, .recorder_ns = 500000}, 1), SECOND);
+  assert_in_range(paced((struct ct_budget_look_cost){.pause_ns = 10000000}, 1), 5 * SECOND - 1000, 5 * SECOND + 1000);
+  assert_in_range(paced((struct ct_budget_look_cost){.recorder_ns = 500000}, 0.1), 5 * SECOND - 1000,
+                  5 * SECOND + 1000);
+  struct ct_budget_looks looks;
   ct_budget_looks_begin(&looks);
   for (int i = 0; i < 20; i++) {
-    ct_budget_looks_note_stops(&looks, 0.02, 400000, 1);
+    ct_budget_looks_pace(&looks, &(struct ct_budget_look_cost){.ended_calls = 1}, 0.02, 1);
     assert_true(looks.every_ns >= 8 * SECOND && looks.every_ns <= 128 * SECOND);
   }
   assert_int_equal(looks.every_ns, 128 * SECOND);
