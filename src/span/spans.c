@@ -674,10 +674,15 @@ ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *ar
   spans->stats = spans->bounds.inside == NULL && spans->observer == NULL ? stats : NULL;
   spans->count = 0;
   spans->paused = false;
-  while (code == 0 && !spans->paused && advance(spans, &code)) {
-    int added = spans->stats_code != 0 ? spans->stats_code : ct_stats_add(stats, spans->batch, spans->count);
-    code = code != 0 ? code : added;
+  while (!spans->paused && advance(spans, &code)) {
+    if (code != 0) {
+      break;
+    }
+    code = spans->stats_code != 0 ? spans->stats_code : ct_stats_add(stats, spans->batch, spans->count);
     spans->count = 0;
+    if (code != 0) {
+      break;
+    }
     if (at != NULL && ct_spans_offset(spans) != offset) {
       offset = ct_spans_offset(spans);
       at(arg, offset);
