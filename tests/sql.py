@@ -23,7 +23,7 @@ from filters import OWN, THROWS
 from fixture import FIXTURES
 from harness import NO_LOADER, Running, Skip, case, expect, main, need, need_root, wait_for
 from processes import state_of
-from sqlqueries import ANSWERED, COLUMNS, COUNTED, query
+from sqlqueries import ANSWERED, BOUNDED, COLUMNS, COUNTED, query
 
 QUERIES = 200
 HEADER_BYTES = 128  # of a block
@@ -113,7 +113,7 @@ def compare(scene, rows, traces=(), queries=None):
     number_rows(scene, rows, traces or [scene.trace])
     queries = queries or scene.rounds(QUERIES // 2, QUERIES)
     lots, db = random.Random(seed), database(rows)
-    texts = [query(lots, rows) for _ in range(queries)] + list(COUNTED + ANSWERED)
+    texts = [query(lots, rows) for _ in range(queries)] + list(COUNTED + ANSWERED + BOUNDED)
     out = scene.run(scene.contrail, "sql", "--json", *(traces or [scene.trace]), ";\n".join(texts))
     answers, decoder, at = [], json.JSONDecoder(), 0
     while at < len(out.rstrip()):

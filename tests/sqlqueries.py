@@ -20,6 +20,11 @@ ANSWERED = (f"SELECT {SUMS} FROM spans", f"SELECT function, {SUMS} FROM spans GR
             "SELECT max(duration), min( start ) FROM spans", "SELECT function FROM spans GROUP BY function HAVING max(duration) > 10000 ORDER BY 1",
             "SELECT round(max(start) / 1000.0) AS us FROM spans WHERE duration >= 100")
 
+# Several bounds of one thing, and a LIMIT that the index has.
+BOUNDED = tuple(f"SELECT start FROM spans WHERE {both} ORDER BY start LIMIT 40" for both in (
+    *(f"depth = {n} AND depth <= {n + 1}" for n in range(5)), "depth >= 2 AND depth <= 4 AND depth > 1 AND depth < 9", "depth <= 3 AND depth = 5",
+    "function = (SELECT min(function) FROM spans) AND function_id = (SELECT max(function_id) FROM spans)"))
+
 
 def condition(lots, rows):
     row = lots.choice(rows)

@@ -203,6 +203,8 @@ spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
     info->aConstraintUsage[i].argvIndex = count;
     rows *= pushed[at].share;
   }
+  /* A name and an id: the id is left to SQLite, which may then drop rows that a LIMIT has counted. */
+  exact = exact && (memchr(letters, 'n', (size_t)count) == NULL || memchr(letters, 'f', (size_t)count) == NULL);
   int order = find_order(info);
   if (order >= 0 && exact && limit >= 0 && !has_offset && is_few((struct ct_sql_table *)base, info, limit)) {
     letters[count++] = orders[order].letter;
@@ -329,7 +331,7 @@ bound(struct spans_cursor *c, struct bounds *bounds, sqlite3_value *value, unsig
 static bool
 take_bound(struct spans_cursor *c, char letter, sqlite3_value *value)
 {
-  struct bounds depth = {0, UINT32_MAX};
+  struct bounds depth = {c->filter.least_depth, c->filter.most_depth};
   for (int i = 0; i < PUSHED; i++) {
     if (pushed[i].letter != letter || pushed[i].op == SQLITE_INDEX_CONSTRAINT_EQ) {
       continue;
@@ -342,8 +344,8 @@ take_bound(struct spans_cursor *c, char letter, sqlite3_value *value)
     c->is_empty |= bounds->from > bounds->to;
     c->filter.no_points |= bounds == &c->duration;
     if (bounds == &depth && depth.from <= depth.to) {
-      *(letter == 'm' ? &c->filter.least_depth : &c->filter.most_depth) =
-          (uint32_t)(letter == 'm' ? depth.from : depth.to);
+      c->filter.least_depth = (uint32_t)depth.from;
+      c->filter.most_depth = (uint32_t)depth.to;
     }
     return true;
   }
@@ -390,7 +392,7 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
     c->function_id = number;
     break;
   case 'l':
-    c->is_empty |= type != SQLITE_INTEGER || number < 0 || number > UINT32_MAX;
+    c->is_empty |= type != SQLITE_INTEGER || number < c->filter.least_depth || number > c->filter.most_depth;
     c->filter.least_depth = c->filter.most_depth = (uint32_t)number;
     break;
   default:
