@@ -21,7 +21,7 @@ ct_direct_called(const uint32_t *id, uint32_t prediction, uint32_t with_id)
 
 /* Adds the ops' calls to stats, which are the builder's. 0 or CT_ENOMEM. */
 int ct_direct_sum(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops);
-/* What has been added, to where it is looked at. 0 or CT_ENOMEM. */
-int ct_direct_sums_end(struct ct_spans *spans, struct ct_stats *stats);
+/* What has been added, to where it is looked at, unless there is a code already. That, 0 or CT_ENOMEM. */
+int ct_direct_sums_end(struct ct_spans *spans, struct ct_stats *stats, int code);
 
 #endif

@@ -444,9 +444,8 @@ hand_over(struct ct_stats *stats, uint32_t id, const struct ct_span_sum *sum)
 }
 
 int
-ct_direct_sums_end(struct ct_spans *spans, struct ct_stats *stats)
+ct_direct_sums_end(struct ct_spans *spans, struct ct_stats *stats, int code)
 {
-  int code = 0;
   for (uint32_t i = 0; i < spans->summed_count; i++) {
     struct ct_span_sum *sum = &spans->sums[spans->summed[i]];
     code = code == 0 ? hand_over(stats, spans->summed[i], sum) : code;

@@ -689,8 +689,7 @@ ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *ar
     }
   }
   spans->stats = NULL;
-  int ended = ct_direct_sums_end(spans, stats);
-  return code != 0 ? code : ended;
+  return ct_direct_sums_end(spans, stats, code);
 }
 
 enum ct_cursor_state
