@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { TICK_MS = 100, SLOW_TICK_MS = 1000, END_MS = 30000, HEADERS_BYTES = 32 << 10, CONNECTION_SECONDS = 20 };
-enum { FDS_MAX = 2 + 2 * HTTP_PROCESSES_MAX, TO_BE_SENT_TURNS = 4, KEPT_BYTES = 1 << 20 };
+enum { FDS_MAX = 2 + 2 * HTTP_PROCESSES_MAX, TO_BE_SENT_TURNS = 4 };
 
 uint64_t
 http_now_ms(void)
@@ -21,42 +21,6 @@ http_now_ms(void)
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-bool
-http_append(struct http_bytes *bytes, const char *text, size_t length)
-{
-  if (length == 0) {
-    return true;
-  }
-  if (bytes->capacity - bytes->length < length && bytes->taken > bytes->length / 2) {
-    bytes->length -= bytes->taken; /* a reader that never quite catches up */
-    memmove(bytes->text, bytes->text + bytes->taken, bytes->length);
-    bytes->taken = 0;
-  }
-  if (bytes->capacity - bytes->length < length) {
-    size_t capacity = (bytes->length + length) * 2;
-    char *grown = realloc(bytes->text, capacity);
-    if (grown == NULL) {
-      return false;
-    }
-    bytes->text = grown;
-    bytes->capacity = capacity;
-  }
-  memcpy(bytes->text + bytes->length, text, length);
-  bytes->length += length;
-  return true;
-}
-
-void
-http_empty(struct http_bytes *bytes)
-{
-  bytes->length = bytes->taken = 0;
-  if (bytes->capacity > KEPT_BYTES) {
-    free(bytes->text);
-    bytes->text = NULL;
-    bytes->capacity = 0;
-  }
 }
 
 /* ---- the loop ---- */

@@ -220,6 +220,10 @@ void http_session_flush(struct http_session *session);
 /* ---- http.c ---- */
 
 uint64_t http_now_ms(void);
+
+/* ---- http_bytes.c ---- */
+
+/* False: no memory. */
 bool http_append(struct http_bytes *bytes, const char *text, size_t length);
 /* All of it has gone: the next one begins at the front, and much room is given back. */
 void http_empty(struct http_bytes *bytes);

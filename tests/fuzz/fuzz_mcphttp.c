@@ -52,24 +52,6 @@ http_now_ms(void)
   return now_ms;
 }
 
-bool
-http_append(struct http_bytes *bytes, const char *text, size_t length)
-{
-  char *grown = realloc(bytes->text, bytes->length + length + 1);
-  CHECK(grown != NULL);
-  bytes->text = grown;
-  memcpy(grown + bytes->length, text, length);
-  bytes->length += length;
-  bytes->capacity = bytes->length + 1;
-  return true;
-}
-
-void
-http_empty(struct http_bytes *bytes)
-{
-  bytes->length = bytes->taken = 0;
-}
-
 struct http_session *
 http_session_start(struct http_server *of, const char **wrong)
 {
