@@ -319,6 +319,24 @@ def children_of_attached(scene):
 
 
 @case
+def times_of_none(scene):
+    """A module of which only enters are recorded: the report says why no function of it has times."""
+    program = scene.build("withnames", CALLS, "-static")
+    reason = "functions of (\\w+) have no times: its unwinder has no name"
+    scene.run("record", "-q", "--", program, "100")
+    scene.run("report", "-n", "1")
+    if re.search(reason, scene.out):
+        raise AssertionError(scene.out)
+    shutil.copy(program, scene.path("nameless"))
+    subprocess.run(["strip", "-s", scene.path("nameless")], check=True)
+    scene.run("record", "-q", "--", scene.path("nameless"), "100")
+    scene.run("report", "-n", "1")
+    found = re.search(reason, scene.out)
+    if not found or found[1] != "nameless":
+        raise AssertionError(scene.out)
+
+
+@case
 def option_p(scene):
     tells(scene.run("record", "-p", "1", status=2), "contrail attach PID")
 

@@ -551,6 +551,26 @@ sum_threads(struct ct_trace *trace, const struct ct_report_thread *threads, size
   return totals;
 }
 
+/* Modules of which only enters are recorded, for the sake of their runtimes: no mode gives times. */
+static void
+put_enter_only(FILE *out, const json_t *modules)
+{
+  size_t i;
+  json_t *module;
+  json_array_foreach(modules, i, module)
+  {
+    const char *why = json_string_value(json_object_get(module, "enter_only_because"));
+    const char *path = json_string_value(json_object_get(module, "path"));
+    if (why != NULL && path != NULL) {
+      fputs("functions of ", out);
+      ct_put_printable(out, strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path, SIZE_MAX);
+      fputs(" have no times: ", out);
+      ct_put_printable(out, why, SIZE_MAX);
+      putc('\n', out);
+    }
+  }
+}
+
 /* What the numbers do not say by themselves. */
 static void
 put_notices(FILE *out, struct ct_trace *trace, const struct ct_report_row *rows, size_t count)
@@ -564,10 +584,13 @@ put_notices(FILE *out, struct ct_trace *trace, const struct ct_report_row *rows,
     const char *mode = json_string_value(json_object_get(pattern, "mode"));
     is_light = is_light || (mode != NULL && strcmp(mode, "light") == 0);
   }
-  for (i = 0; i < count && is_light && !any_timeless; i++) {
+  for (i = 0; i < count && !any_timeless; i++) {
     any_timeless = rows[i].points != 0 && rows[i].points == rows[i].calls;
   }
   if (any_timeless) {
+    put_enter_only(out, json_object_get(manifest, "modules"));
+  }
+  if (any_timeless && is_light) {
     fputs("functions without times were recorded by light hooks, as patterns with many matches are; --mode full "
           "records their times\n",
           out);
