@@ -125,6 +125,15 @@ def records_of_guesses(scene):
     return f"{size / steps:.2f} bytes a step; {walked.stdout.strip()}"
 
 
+@each(tuple(f"records/guesses/{way}" for way in ("returns", "tables", "jumps", "longjumps", "contexts", "stacks", "signals", "unmapped",
+                                                 "rewritten", "returned_to")), some=("guesses", 3))
+def records_of_wrong_guesses(scene, name):
+    """Returns to elsewhere than after the call, changed by 23 ways; tables, stacks and code that change when units go on by them."""
+    os.environ["CONTRAIL_TEST_LONG_RUN"] = str(4 << 20)
+    program, way = scene.made("guesses"), name.rpartition("/")[2]
+    return steps_of(scene, scene.outcome(program, way), program, way)
+
+
 # Programs that write megabytes of records without a branch back, a far one or a call that does not surely come back.
 ROOM = {
     # Returns, one after the other, from 400,000 calls.
