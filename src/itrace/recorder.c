@@ -19,8 +19,9 @@
 
 /* Bytes of records after which long units are worth what it takes to make them; and once more after so many times that.
  */
-#define LONG_RUN (64ull << 20)
-enum { LONGER = 8, ROUNDS = 4 };
+#define LONG_RUN (512ull << 20)
+#define LEARNT   (32ull << 20) /* before that: which way branches go, and what is hot */
+enum { LONGER = 8, ROUNDS = 3 };
 
 enum {
   EVENT_ROOM = 8192,    /* of a context with all vector registers, and a part of a unit */
@@ -98,13 +99,14 @@ long_run(void)
   return ct_test_number("CONTRAIL_TEST_LONG_RUN", LONG_RUN);
 }
 
-/* From the second half of a short run; then from a part of one in some segments, since the thread waits for it. */
+/* From the last part of a short run; then from a part of one in some segments, since the thread waits for it. */
 static void
 learn(struct ct_recorder *recorder, const uint8_t *bytes)
 {
   enum { EACH = 16, PART = 1 << 18 };
   bool is_long = recorder->handed >= long_run();
-  if (recorder->handed < long_run() / 2 || (is_long && ++recorder->segment % EACH != 0)) {
+  uint64_t before = long_run() / 2 < LEARNT ? long_run() / 2 : LEARNT;
+  if (recorder->handed < long_run() - before || (is_long && ++recorder->segment % EACH != 0)) {
     return;
   }
   if (recorder->branches == NULL) {
