@@ -297,5 +297,17 @@ def calls_of_a_process(scene):
     expect(process.returncode == 0 and out == "0\n", f"{process.returncode} {out!r}")
 
 
+@case
+def alignment_checks(scene):
+    """A program that has alignment checks on (EFLAGS.AC): outside of what is recorded, in it, and with hooks."""
+    program = scene.compile("itrace/aligned.c", "-O1", "-w")
+    natively = scene.execute(program).stdout
+    expect(natively.endswith(" 1\n"), natively)
+    for turn, words in enumerate((("itrace", "--function", "known"), ("itrace",), ("record", "--args"), ("record", "--mode", "light"))):
+        done = scene.execute(scene.contrail, *words, "-o", scene.path(f"aligned{turn}"), "--", program, timeout=SECONDS)
+        expect((done.returncode, done.stdout) == (0, natively), f"{words}: {done.returncode} {done.stdout!r} {done.stderr[-200:]}")
+        expect(turn != 0 or "of 200 calls" in done.stderr, done.stderr)
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

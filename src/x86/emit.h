@@ -575,6 +575,15 @@ ct_emit_int3(struct ct_code *code)
   ct_emit_u8(code, 0xcc);
 }
 
+/* What follows, which is no code, is at a multiple of 8. */
+CT_INLINE void
+ct_emit_align8(struct ct_code *code)
+{
+  while (ct_code_pc(code) % 8 != 0 && !code->overflow) {
+    ct_emit_int3(code);
+  }
+}
+
 /* nopl 0(%rax,%rax): five bytes, as many as a jump */
 static inline void
 ct_emit_nop5(struct ct_code *code)

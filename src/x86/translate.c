@@ -546,7 +546,10 @@ emit_end(struct ct_writer *w, const struct ct_source_insn *insn)
 
 /* ---- units ---- */
 
-/* Compares the unit's code with what it was made of, four bytes at a time. */
+/*
+ * Compares the unit's code with what it was made of, four bytes at a time; without records in aligned pieces, for a
+ * program that has alignment checks on runs translated then.
+ */
 static void
 emit_check(struct ct_writer *w, const uint8_t *code, size_t size)
 {
@@ -560,6 +563,9 @@ emit_check(struct ct_writer *w, const uint8_t *code, size_t size)
   for (size_t at = 0; at < size;) {
     uint32_t want = 0;
     size_t bytes = size - at >= 4 ? 4 : size - at >= 2 ? 2 : 1;
+    while (!w->place->records && (pc + at) % bytes != 0) {
+      bytes /= 2;
+    }
     struct ct_mem source = ct_mem_rip(pc + at);
     if (!ct_writer_reaches(w, pc + at)) {
       ct_emit_movabs(out, CT_RCX, pc + at);
@@ -611,6 +617,9 @@ finish(struct ct_writer *w)
       ct_code_label_bind(w->out, &room);
     }
     emit_exit_code(w, i);
+  }
+  if (w->unit->return_count != 0) {
+    ct_emit_align8(w->out);
   }
   for (uint32_t i = 0; i < w->unit->return_count; i++) {
     ct_writer_bind_cold(w, &w->literals[i]);

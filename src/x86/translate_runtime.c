@@ -88,6 +88,7 @@ ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64
   last->at = (uint32_t)(out->length - start);
   last->pc = pc;
   ct_emit_jmp(out, unit_address);
+  ct_emit_align8(out);
   ct_code_label_bind(out, &literal);
   ct_emit_u64(out, next);
   return (uint32_t)(last - recovery) + 1;
@@ -98,6 +99,7 @@ ct_translate_far_jump(struct ct_code *out, uint64_t target)
 {
   struct ct_code_label literal = {.count = 0};
   ct_emit_jmp_load_label(out, &literal);
+  ct_emit_align8(out);
   ct_code_label_bind(out, &literal);
   ct_emit_u64(out, target);
 }

@@ -291,6 +291,8 @@ all_others(void)
   ct_emit_ret(&code);
   line("int3");
   ct_emit_int3(&code);
+  line(".balign 8, 0xcc");
+  ct_emit_align8(&code);
   line("{disp8} nopl 0(%%rax,%%rax)");
   ct_emit_nop5(&code);
   line("{disp32} jmp base+0x40000");
