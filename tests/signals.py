@@ -230,8 +230,9 @@ def beside_others(scene):
 
 @case
 def witness_late(scene):
-    """To the group, while its witness has no processor for longer than contrail waits for it; then to contrail alone."""
-    process = scene.start(*scene.words(True, scene.job, "count", "2"))
+    """To the group, while its witness has no processor for longer than contrail waits for it; then to contrail
+    alone, while the witness still has none and when it has counted."""
+    process = scene.start(*scene.words(True, scene.job, "count", "3"))
     scene.ready(process, True)
     witness = children_by_name(process.pid)["group-witness"]
     wait_for("the thread that takes signals", lambda: serving_thread(process.pid))
@@ -239,10 +240,13 @@ def witness_late(scene):
         os.killpg(process.pid, signal.SIGUSR1)
         scene.heard(1)
         wait_for("contrail to account for it", lambda: has_accounted_for(process.pid, signal.SIGUSR1))
+        os.kill(process.pid, signal.SIGUSR1)
+        scene.heard(2)
+        wait_for("contrail to account for it", lambda: has_accounted_for(process.pid, signal.SIGUSR1))
         expect(is_pending(witness, signal.SIGUSR1), "the witness has taken it")
     wait_for("the witness to count it", lambda: has_taken(witness, signal.SIGUSR1))
     os.kill(process.pid, signal.SIGUSR1)
-    if process.wait(WAIT_S) != 0 or "10:2" not in scene.text():
+    if process.wait(WAIT_S) != 0 or "10:3" not in scene.text():
         raise AssertionError(f"status {process.returncode}, {scene.text()!r}")
 
 
