@@ -128,6 +128,8 @@ ct_budget_looks_pace(struct ct_budget_looks *looks, const struct ct_budget_look_
   uint64_t every = looks->every_ns;
   double pause = (double)cost->pause_ns / (PAUSE_SHARE * limit);
   double recorder = (double)cost->recorder_ns / (RECORDER_SHARE * limit * (processors > BUSY ? processors : BUSY));
+  pause =
+      pause < (double)ENDED_LEAST ? pause : (double)ENDED_LEAST; /* one long stop is not to put off all that follows */
   double least = pause > recorder ? pause : recorder;
   if (cost->ended_calls != 0) {
     every = every < ENDED_LEAST / 2 ? ENDED_LEAST : every < ENDED_MOST / 2 ? 2 * every : ENDED_MOST;
