@@ -43,7 +43,8 @@ def hunt_hot_caller(scene):
     hot = [name for name in named(report["lines"]) if name in ("leaf", "lookup", "parse", "serve")]
     expect(hot[:2] in (["leaf", "lookup"], ["lookup", "leaf"]), str(report["lines"]))
     callers = client.tool("analyze", view="callers", filter={"function": "lookup"})
-    expect("refresh" in callers["lines"][2], str(callers["lines"]))
+    # By the calls: a moment without a processor in one of the other caller's puts that one first by its total.
+    expect(any("refresh" in line and " 3,000 " in line for line in callers["lines"][2:4]), str(callers["lines"]))
     return within(client)
 
 
@@ -81,7 +82,8 @@ def hunt_regression(scene):
     text = "\n".join(changed["lines"])
     expect("lookup" in text and "leaf" in text, text)
     callers = client.tool("analyze", view="callers", filter={"function": "lookup"}, trace=after)
-    expect("refresh" in callers["lines"][2], str(callers["lines"]))
+    # By the calls: a moment without a processor in one of the other caller's puts that one first by its total.
+    expect(any("refresh" in line and " 3,000 " in line for line in callers["lines"][2:4]), str(callers["lines"]))
     return within(client)
 
 
