@@ -257,12 +257,10 @@ int main(void) {
   return 0;
 }
 """
-SETTLED_MOST = 20  # seconds: far more than it takes on a machine with nothing else to do
 
 
-@case(alone=True)
-def ten_times_the_rate(scene):
-    """What is spent goes over the limit when a rate jumps tenfold, and is held again soon; the count stays exact."""
+def record_rate(scene):
+    """RATE under a budget of 2 %: its recorder, and what sets how often it calls."""
     program = scene.compile(scene.write("rate.c", RATE), "-O2", "-pthread", name="rate")
     recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--budget", "2%", "--trace", "called", "--", program],
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -271,6 +269,16 @@ def ten_times_the_rate(scene):
         expect(recorder.stdout.readline() in ("ready\n", "set\n"), "the program does not answer")
         recorder.stdin.write(f"{rate}\n")
         recorder.stdin.flush()
+    return recorder, set_rate
+
+
+SETTLED_MOST = 20  # seconds: far more than it takes on a machine with nothing else to do
+
+
+@case(alone=True)
+def ten_times_the_rate(scene):
+    """What is spent goes over the limit when a rate jumps tenfold, and is held again soon; the count stays exact."""
+    recorder, set_rate = record_rate(scene)
 
     def spent():
         return json.loads(scene.ask("status", "--json"))["budget"]
@@ -309,14 +317,7 @@ BACK_MOST = 6  # seconds: on a machine with nothing else to do two are enough; w
 @case(alone=True)
 def lone_function(scene):
     """One that takes more than the limit by itself is out, and stays within the limit; when it is called less it is back soon."""
-    program = scene.compile(scene.write("rate.c", RATE), "-O2", "-pthread", name="rate")
-    recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--budget", "2%", "--trace", "called", "--", program],
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def set_rate(rate):
-        expect(recorder.stdout.readline() in ("ready\n", "set\n"), "the program does not answer")
-        recorder.stdin.write(f"{rate}\n")
-        recorder.stdin.flush()
+    recorder, set_rate = record_rate(scene)
 
     def is_out():
         return json.loads(scene.ask("status", "--json"))["budget"]["out"] == 1

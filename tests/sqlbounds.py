@@ -9,11 +9,37 @@ import math
 import os
 import random
 import resource
+import subprocess
 
 from filters import OWN
 from harness import NO_LOADER, case, expect, main
 from processes import peak_kib
 from sql import HEADER_BYTES, LOOP, Scene
+
+
+TWIN = """static __attribute__((noinline)) long twin(long n) { __asm__ volatile("" ::: "memory"); return n; }
+long OUTER(long n) { return twin(n) + 1; }
+#ifdef MAIN
+long other(long n);
+int main(void) { for (long n = 0; n < 5; n++) other(n); for (long n = 0; n < 20; n++) outer(n); return 0; }
+#endif
+"""
+
+
+@case
+def one_of_two(scene):
+    """A name that two functions have, and the id of one: a LIMIT is of its calls, not of both's."""
+    source, program = scene.write("twin.c", TWIN), scene.path("twins")
+    for name, words in (("main.o", ["-DOUTER=outer", "-DMAIN"]), ("other.o", ["-DOUTER=other"])):
+        subprocess.run(["gcc", "-O1", "-c", "-o", scene.path(name), *words, source], check=True)
+    subprocess.run(["gcc", "-o", program, scene.path("main.o"), scene.path("other.o")], check=True)
+    scene.record("-q", "--", program)
+    ids = scene.sql("SELECT function_id AS f, count(*) AS n FROM spans WHERE function = 'twin' GROUP BY f ORDER BY n")
+    expect([row["n"] for row in ids] == [5, 20], str(ids))
+    for way in ("", " DESC"):
+        for row in ids:
+            got = scene.sql(f"SELECT start FROM spans WHERE function = 'twin' AND function_id = {row['f']} ORDER BY start{way} LIMIT 8")
+            expect(len(got) == min(row["n"], 8), f"{got} of {row}")
 
 
 @case

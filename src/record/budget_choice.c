@@ -46,6 +46,12 @@
 static const double TOLD[CT_SEEN_LEVELS] = {
     [CT_SEEN_FULL] = 1, [CT_SEEN_SAMPLED] = 0.55, [CT_SEEN_COUNTED] = 0.5, [CT_SEEN_OUT] = 0};
 
+uint8_t
+ct_budget_seen_to_look(const struct ct_budget_function *function)
+{
+  return function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL;
+}
+
 double
 ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen)
 {

@@ -59,6 +59,9 @@ struct ct_budget_costs {
   double full, counted, out; /* ns of a call; full: with what the recorder does for its events */
 };
 
+/* How one that was out is seen for a moment, to know how it is called now. */
+uint8_t ct_budget_seen_to_look(const struct ct_budget_function *function);
+
 /* What a call of a function that is seen so costs, in ns. */
 double ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen);
 

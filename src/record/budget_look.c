@@ -32,16 +32,10 @@
 #define ENDED_MOST     128000000000ull
 #define NS_LEAST       1e6 /* of the process's time, or nothing was seen */
 
-uint8_t
-ct_budget_looks_seen(const struct ct_budget_function *function)
-{
-  return function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL;
-}
-
 static double
 price(const struct ct_budget_function *function, const struct ct_budget_costs *costs)
 {
-  double call = function->is_point ? costs->full : ct_budget_call_cost(costs, ct_budget_looks_seen(function));
+  double call = function->is_point ? costs->full : ct_budget_call_cost(costs, ct_budget_seen_to_look(function));
   return function->rate * (call + function->cold);
 }
 
@@ -110,7 +104,7 @@ ct_budget_looks_end(struct ct_budget_looks *looks, struct ct_budget_function *co
     }
     bool is_time = now_ns - function->since_ns >= CT_BUDGET_LOOK_EVERY << function->backoff;
     bool returns = function->looked_ns == now_ns && is_time && function->sure != CT_SEEN_OUT;
-    function->wanted = returns ? ct_budget_looks_seen(function) : CT_SEEN_OUT;
+    function->wanted = returns ? ct_budget_seen_to_look(function) : CT_SEEN_OUT;
     looks->allowance -= price(function, costs) * (used_ns / 1e9);
     out += !returns;
     if (returns) {

@@ -28,9 +28,6 @@ size_t ct_budget_looks_choose(struct ct_budget_looks *looks, struct ct_budget_fu
                               const struct ct_budget_costs *costs, double allowed_ns, double processors,
                               uint64_t now_ns);
 
-/* How it is seen then. */
-uint8_t ct_budget_looks_seen(const struct ct_budget_function *function);
-
 /* What was seen of it in used_ns of the process's time: the rate is that of now. */
 void ct_budget_looks_read(struct ct_budget_function *function, double used_ns, uint64_t now_ns);
 

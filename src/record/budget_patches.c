@@ -150,7 +150,7 @@ set_looked(struct ct_session *session, size_t count, bool is_seen)
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = budget->sorted[i];
     if (function->is_looked) {
-      ct_budget_put_levels(session, function, is_seen ? ct_budget_looks_seen(function) : CT_SEEN_OUT);
+      ct_budget_put_levels(session, function, is_seen ? ct_budget_seen_to_look(function) : CT_SEEN_OUT);
       needs_stop |= function->is_unpatched;
     }
     function->is_looked &= is_seen;

@@ -47,14 +47,14 @@ static void
 choose_probe(struct ct_budget_function *function, const struct ct_budget_costs *costs, struct probes *probes)
 {
   double most = PROBES_SHARE * probes->allowed;
-  double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
+  double price = spent(costs, function, ct_budget_seen_to_look(function));
   double seconds = (double)(probes->now - function->since_ns) / 1e9; /* that it was out */
   bool is_out = function->wanted == CT_SEEN_OUT && function->seen == CT_SEEN_OUT && probes->now >= function->retry_ns;
   bool is_known = function->own_ns != 0 && function->looked_ns != 0 && probes->now - function->looked_ns < LOOKED_NS;
   if (is_out && !is_known && seconds * most >= PROBE_SECONDS * price && (!probes->any || probes->sum + price <= most)) {
     probes->any = true;
     probes->sum += price;
-    function->wanted = function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL;
+    function->wanted = ct_budget_seen_to_look(function);
     function->because = CT_BUDGET_BECAUSE_LOOK;
     ct_budget_note_look(function, probes->now);
   }
