@@ -251,6 +251,16 @@ int main(int argc, char **argv) {
 """
 
 
+def asleep_or_dead(pid):
+    """The state of the process pid when it sleeps or has ended; None while it still runs."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            state = file.read().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return "X"
+    return state if state in "SZX" else None
+
+
 @case
 def its_number_is_anothers(scene):
     """The group of a program that is ended is its own: whoever gets its number meanwhile, with a group by it, lives on."""
@@ -265,8 +275,7 @@ def its_number_is_anothers(scene):
             line = other.stdout.readline()
             expect(line == "taken\n", f"turn {turn}: {line}")
             client.tool("session", action="list")
-            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                state = file.read().rsplit(")", 1)[1].split()[0]
+            state = wait_for("it to sleep, or to be dead", lambda pid=pid: asleep_or_dead(pid))
             expect(state == "S", f"turn {turn}: it was killed ({state})")
             os.kill(pid, 9)
             other.kill()
