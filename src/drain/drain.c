@@ -34,7 +34,6 @@
 #define YIELD_FOR_NS 50000
 #define RULES_NS     (2 * 1000 * 1000) /* between checks of calls that go on */
 #define PUBLISH_NS   (50 * 1000 * 1000)
-#define WARM_SHARE   2 /* of the ring, at most */
 #define POLL_RUN     16
 #define THREADS_MAX  (1u << 17)          /* in a trace: each has a folder and some memory */
 #define FRAMES_MAX   256                 /* that were open when the recording began */
@@ -500,7 +499,10 @@ drain_round(struct ct_drain *drain, bool final)
     drain_sampling_round(drain, count);
   }
   for (size_t i = 0; i < count && (final || !ct_pause_requested(drain->pause_request)); i++) {
-    busy |= drain_take_full(drain, &all[i], final);
+    if (drain_take_full(drain, &all[i], final)) {
+      busy = true;
+      drain_warm_up(drain, final ? 0 : DRAIN_WARM_MORE);
+    }
     if (!final && drain->details.count != 0) { /* a round may be long: what has been read is room again */
       drain_serve_detail(drain);
     }
@@ -533,21 +535,6 @@ ticks_in(uint64_t ns)
   return per_ms * (ns / 1000000);
 }
 
-/* The target finds the pages of the segments there that it takes in turn. In one system call for each, which takes a
- * tenth of the faults' time; the pages are touched where that is not known (before Linux 5.14). */
-static void
-warm_up(struct ct_drain *drain)
-{
-  uint32_t share = drain->segment_count / WARM_SHARE;
-  for (uint32_t i = 0; i < CT_SEGMENT_ROUND && i < share; i++) {
-    uint8_t *segment = drain->segments + (size_t)i * CT_SEGMENT_STRIDE;
-    bool is_there = madvise(segment, CT_SEGMENT_BYTES, MADV_POPULATE_WRITE) == 0;
-    for (size_t at = 0; at < CT_SEGMENT_BYTES && !is_there; at += CT_PAGE_BYTES) {
-      __atomic_fetch_or((uint64_t *)(segment + at + CT_PAGE_BYTES - 8), 0, __ATOMIC_RELAXED);
-    }
-  }
-}
-
 static void *
 drain_main(void *context)
 {
@@ -555,7 +542,7 @@ drain_main(void *context)
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
   uint64_t begun = drain_now_ns(), yielded = 0, named = drain_now_ns(), flushed = 0, published = 0, totalled = 0,
            checked = 0;
-  warm_up(drain);
+  drain_warm_up(drain, DRAIN_WARM_FIRST);
   while (atomic_load_explicit(&drain->stopping, memory_order_acquire) == 0) {
     uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&drain->ring->drain_liveness, 1, __ATOMIC_RELAXED);

@@ -99,6 +99,7 @@ struct ct_drain {
     _Atomic uint64_t switches;
   } published;
   uint32_t idle_rounds; /* in a row, that have found nothing */
+  uint32_t warm;        /* so many of the first segments have their pages */
   uint32_t totals_open; /* of threads' files, see drain_read_totals */
   struct {
     uint64_t at_ns, took_ns; /* when it was last looked which threads have died, and how long that took; 0: some had */
@@ -173,6 +174,10 @@ bool drain_lives(const struct ct_drain *drain, const struct drain_thread *thread
 /* The slots that are dead; the thread with the oldest last event comes first: of a last stretch what comes last stays.
  */
 uint32_t drain_sort_dead(struct ct_drain *drain, const bool *dead, uint32_t *out);
+
+/* warm.c: so many more of the segments that are taken first get their pages. */
+enum { DRAIN_WARM_FIRST = 8, DRAIN_WARM_MORE = 8 };
+void drain_warm_up(struct ct_drain *drain, uint32_t count);
 
 /* liveness.c. start: 0, or an error of pthread_create. */
 int drain_start_liveness(struct ct_drain *drain);
