@@ -414,7 +414,7 @@ def arguments(parser):
 
 for target_made in TARGETS:
     # Of those that take long: the programs of others, and many threads. killed.py attaches to half of its programs, these among them.
-    case(target_made.__name__, make=target_made, some=("large", 2) if target_made in (threads, python, node, gevent, redis) else None)(attach_often)
+    case(target_made.__name__, make=target_made, some=("large", 1) if target_made in (threads, python, node, gevent, redis) else None)(attach_often)
 
 
 if __name__ == "__main__":

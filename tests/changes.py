@@ -173,7 +173,7 @@ class Scene(harness.Scene):
         super().__init__(options, folder)
         seed = options.seed if options.seed is not None else SEED
         random.seed(seed)
-        options.changes = options.changes or self.rounds(50, 100)
+        options.changes = options.changes or self.rounds(30, 100)
         self.again = f" --seed {seed}"
 
 

@@ -124,7 +124,7 @@ class Scene(harness.Scene):
         return done.stdout
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def back_to_the_store(scene):
     """A pointer is overwritten long before the crash: a watchpoint and reverse-continue come to the very line."""
     folder = scene.recorded()
@@ -137,7 +137,7 @@ def back_to_the_store(scene):
     expect("Cannot access memory" not in said, said)
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def forwards_and_backwards(scene):
     """Each hit of a breakpoint, in both directions; steps there and back; the two ends."""
     folder = scene.recorded()
@@ -169,7 +169,7 @@ def as_the_program_itself(scene):
     expect(values(at_thirty)[:8] == values(native)[:8], f"{values(at_thirty)}\nby itself {values(native)}\n{at_thirty}")
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def known_in_part(scene):
     """find passes over what is not known, and says so; a system call's write is met from right behind it; what the loader relocates is
     not taken from the file."""
@@ -192,7 +192,7 @@ def known_in_part(scene):
     expect("from the kernel" in said and "Hardware watchpoint" in said and "New value = 98 'b'" in said, f"{said}")
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def find_in_megabytes(scene):
     """Matches over the ends of pages and of what is looked at at once, each once, and the last bytes of the range."""
     need("gdb")
@@ -228,7 +228,7 @@ def packet(text):
     return b"$" + text + b"#%02x" % (sum(text) % 256)
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def no_protocol(scene):
     """Packets that are none, too long, unknown, or with numbers that are none: it answers or ends, and never crashes."""
     folder, chance = scene.recorded(), random.Random(11)
@@ -326,7 +326,7 @@ def interrupted_search(scene):
     ours.close()
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def slow_answers(scene):
     """An answer that takes longer than gdb waits without a word: opening the recording, and a search."""
     folder = scene.recorded()

@@ -76,7 +76,7 @@ def check_groups(scene, model, *options, whats=("module", "class", "thread", "pr
         expect(abs(percent - 100) < 0.001, f"by {what}: {percent} % in all")
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def callers(scene):
     """All callers of all functions: threads, coroutines, exceptions, recursions, tail calls."""
     model = scene.shared_model()
@@ -253,7 +253,7 @@ def check_graph(mine, shown):
     return len(nodes) - len(twice)
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def graph(scene):
     """All paths; selves of a thread sum up to its roots' totals."""
     scene.made(options=("--trace", "graph!"))
@@ -326,7 +326,7 @@ def limited(model, lines, passes, focus=()):
     return model.limited
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def graph_of_some_calls(scene):
     """With durations, depths and reasons: calls that pass have all of their time, others only what is of these."""
     scene.made("8")
@@ -505,7 +505,7 @@ int main(int argc, char **argv) { return run(atol(argv[1])) == 1; }
 """
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def paths_of_a_function_by_sums(scene):
     """`graph FUNCTION` where the index has sums alone: out of their paths, or of those pieces of the trace that have to do with it and of no others."""
     program = scene.compile(scene.write("spread.c", SPREAD), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-optimize-sibling-calls")
@@ -614,7 +614,7 @@ def indexed_sums_grow(scene):
     return grow(scene, "40", lambda kept: kept[1] > 0, (20000, 60000), QUESTIONS[:1] + QUESTIONS[4:8])
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def indexed_regroups(scene):
     """Sums in an index that grows, while the modules and then the source files of functions get known: what was one group is several then."""
     scene.made("400")

@@ -470,7 +470,7 @@ FAMILIES = {
     "clients": (1, "mcp sdk", "mcp inspector_session", "mcp inspector", "mcphttp inspector", "mcphttp sdk", "mcphttp sdk_resumes"),
     "formats": (1, "export chrome_calls", "export perfetto_calls", "export csv_calls", "export jsonl_calls", "exportparquet parquet_calls"),
     "engines": (1, "exportparquet duckdb_reads", "fleet clickhouse", "fleet duckdb", "readers parquet_in_hyparquet_and_arrow"),
-    "dear": (22, "abi attached_and_detached", "abi budget", "atf pieces", "changes loads", "check family", "check statuses", "cut threads",
+    "dear": (18, "abi attached_and_detached", "abi budget", "atf pieces", "changes loads", "check family", "check statuses", "cut threads",
              "debug as_the_program_itself", "dlstorm storm", "equal differences_are_seen", "export perfetto_of_a_compiler",
              "exportparquet parquet_falls_back", "filters exceptions", "follow fork_counts", "follow new_namespaces",
              "follow postgres", "graph processors", "itrace all_threads_attached", "itrace all_threads_beside_maps",

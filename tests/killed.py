@@ -473,7 +473,7 @@ class Scene(harness.Scene):
 
 def kill_often(scene):
     # With hooks a hundred threads keep all processors, and contrail gets its share of them, some hundredths: a turn takes a minute or two.
-    attach.THREADS["count"] = 21 if scene.options.few else 100
+    attach.THREADS["count"] = 15 if scene.options.few else 100
     return scene.turns(scene.options, scene.make, scene.dice)
 
 

@@ -172,7 +172,7 @@ def all_of_it(scene):
     expect(scene.info()["warnings"] == [], "there are warnings")
 
 
-@case(some=("dear", 4))
+@case(some=("dear", 2))
 def open_calls(scene):
     """Those that were open at the begin are entered there: they count as time, not as calls."""
     program = scene.build(COUNT)
@@ -184,7 +184,7 @@ def open_calls(scene):
     expect(rows["outer"]["calls"] * 1000 <= rows["step"]["calls"] <= (rows["outer"]["calls"] + 1) * 1000, "calls are missing")
 
 
-@case(some=("dear", 4))
+@case(some=("dear", 2))
 def checks(scene):
     """What was not kept is not taken for what was not called: a check has a bound. A piece of what is there is all there."""
     not_kept = scene.last("1M", "--", scene.build(COUNT), "20000")
@@ -216,7 +216,7 @@ def by_time(scene):
     return f"{span / 1e6:.0f} ms"
 
 
-@case(some=("dear", 4))
+@case(some=("dear", 2))
 def threads_that_go(scene):
     """Threads come and go by the hundreds: those that are not kept are counted."""
     program = scene.build("""#include <pthread.h>
@@ -236,7 +236,7 @@ int main(void) { for (long n = 0; n < 500; n++) { pthread_t t; pthread_create(&t
     expect(scene.info()["events"] + not_kept == 2000000, "the sums are wrong")
 
 
-@case(some=("dear", 4))
+@case(some=("dear", 2))
 def threads_without_end(scene):
     """Those that have ended, and of which nothing is kept, are a sum: the list does not grow."""
     program = scene.build("""#include <pthread.h>
@@ -291,7 +291,7 @@ def output_too(scene):
     expect(1000 < len(lines) < 39000, f"{len(lines)} lines were kept")
 
 
-@case(some=("dear", 4))
+@case(some=("dear", 2))
 def dump_while_running(scene):
     """Dumps are whole traces, each of what was last, and the recording goes on to its end. (While a dump is written the oldest
     events go; of a mebibyte, on a busy machine, nearly all.)"""
@@ -455,7 +455,7 @@ def killed_dropped_last(scene):
     check_dropped(scene, "--last", "128M")
 
 
-@case(some=("dear", 4))
+@case(some=("dear", 2))
 def fuzzed_store(scene):
     """Stores that are cut and scribbled over: a trace, or one clear line, and never anything else."""
     program = scene.build(COUNT)
@@ -506,7 +506,7 @@ def small_tmpfs(scene):
     expect(not os.path.exists(scene.trace), "a directory is left")
 
 
-@case(some=("dear", 4))
+@case(some=("dear", 2))
 def followed(scene):
     """Children have memory of their own, and their traces what was last in them."""
     program = scene.build("#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n"

@@ -193,7 +193,7 @@ def changed_by_the_program(scene):
         expect(said.removeprefix("note: ") in info if ways[how] else "somebody" not in info, f"{how} {name}: {info}")
 
 
-@case(some=("reasons", 2))
+@case(some=("reasons", 1))
 def full_disk(scene):
     """The disk is full: the program does not notice, contrail says it, and so does whatever reads the trace."""
     disk = os.path.join(scene.folder, "disk")
@@ -223,7 +223,7 @@ VIEWS = [("info",), ("info", "--json"), ("report",), ("report", "--json"), ("rep
 LOST = "% of events LOST, counts are too low"
 
 
-@case(some=("reasons", 2))
+@case(some=("reasons", 1))
 def loses(scene):
     """--no-wait: what was lost is said first, and the time of the gap is no function's."""
     rounds = scene.rounds(3, 8) * ROUNDS
@@ -255,7 +255,7 @@ def published_everywhere(scene, info, views=VIEWS):
         expect(LOST in (said if "--json" in view else said.splitlines()[0]), f"{view} begins with {said[:200]!r}")
 
 
-@case(some=("reasons", 2))
+@case(some=("reasons", 1))
 def loses_by_the_disk(scene):
     """--no-wait, and a disk that is slower than the program: that is the reason, everywhere."""
     scene.environment = dict(os.environ, CONTRAIL_TEST_DISK_MS="10")
@@ -339,7 +339,7 @@ def skipped_in_the_agent(scene):
     return f"{thread['skipped']} skipped"
 
 
-@case(some=("reasons", 2))
+@case(some=("reasons", 1))
 def loses_light(scene):
     """Light hooks: the same, and the sum of what is left and lost is what was called."""
     rounds = scene.rounds(3, 8) * ROUNDS

@@ -69,7 +69,7 @@ def exact(scene):
     return f"{len(steps)} calls of 600000 in {len(scene.pieces())} pieces"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def large_enough(scene):
     """Nothing goes, and nothing is said to have."""
     program = scene.build(COUNT)
@@ -109,7 +109,7 @@ int main(void) { pthread_t t, f; pthread_create(&f, 0, first, 0); pthread_join(f
     expect(sum(thread["not_kept"] for thread in manifest["threads"]) + kept["threads_gone_events"] == kept["not_kept"], "the sums are wrong")
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def threads_without_end(scene):
     """Of threads that have ended, and of which nothing is there, neither folder nor line is left."""
     program = scene.build("""#include <pthread.h>
@@ -238,7 +238,7 @@ def gone_meanwhile(scene):
     return f"{len(pieces)} pieces"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def damaged(scene):
     """A piece that is missing, and one that is cut, are said, with what went with them."""
     program = scene.build(COUNT)
@@ -259,7 +259,7 @@ def damaged(scene):
     expect(result.returncode in (0, 1) and "step" in result.stdout, result.stderr)
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def full_disk(scene):
     """Where the disk has less room than the limit, the oldest go as well, and the recording goes on."""
     need_root()
@@ -280,7 +280,7 @@ def full_disk(scene):
     return f"{len(steps)} calls"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def children(scene):
     """Each process has files of its own, a quarter as large."""
     program = scene.build("#include <sys/wait.h>\n#include <unistd.h>\n"

@@ -399,7 +399,7 @@ def ticks_of(process):
 def asked_at_once(scene):
     """What is added is asked for in the same moment: its functions have their modules, which may have been loaded just before."""
     client = Client(scene)
-    for _ in range(3):
+    for _ in range(scene.rounds(2, 6)):
         session = client.tool("launch", program="/usr/bin/perl", args=["-e", "use POSIX; for (my $i = 0;; $i++) { $n += strtol($i) }"], patterns=[])["session"]
         client.tool("trace", session=session, action="add", patterns=["perl!Perl_sv*", "malloc"])
         wait_for("calls", lambda: (rows := client.tool("query", trace=session, sql="SELECT DISTINCT module FROM functions WHERE calls > 0")["rows"])  # pylint: disable=cell-var-from-loop

@@ -174,7 +174,7 @@ def compare(scene, trace=None, functions=FUNCTIONS):
     return f"seed {seed}, {lines:,} lines{part}"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def all_kinds(scene):
     scene.make()
     note = compare(scene)
@@ -186,7 +186,7 @@ def all_kinds(scene):
     return note
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def piece_is_found(scene):
     """Where the index knows a place nothing before it is looked at, but the blocks of the calls that are open there."""
     need("strace")
@@ -207,7 +207,7 @@ def piece_is_found(scene):
     return f"{few} reads, {many} without the index"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def is_passed_over(scene):
     """What is damaged between is not seen: it was not read."""
     scene.make(size=40000)
@@ -271,7 +271,7 @@ def ends_early(scene):
     expect(lines[1] == 1, f"{lines} lines of a nap")
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def alike(scene):
     """A call whose end is passed over is not joined with the end of a later one of the same function."""
     scene.make("--no-args", "--trace", "leaf", "--trace", "main", size=scene.rounds(500001, 1000001), source=ALIKE.replace("NAPS", str(scene.rounds(5, 16))))
@@ -298,7 +298,7 @@ def crash(scene):
     return compare(scene, functions=("rare", "main", "abort", "leaf", "no_such"))
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def damaged_index(scene):
     """One that does not fit is as none."""
     scene.make(size=3000)

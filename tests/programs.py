@@ -30,7 +30,7 @@ class Scene(harness.Scene):
 
 
 def program(function):
-    case(function.__name__, program=function, some=("programs", 6))(lambda scene: compared(scene))
+    case(function.__name__, program=function, some=("programs", 5))(lambda scene: compared(scene))
     return function
 
 

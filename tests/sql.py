@@ -178,7 +178,7 @@ def either(scene):
         expect(both[0]["n"] == plain[0]["n"] > plain[0]["one"] > 0, f"{table}: {one} OR {other}: {both}, one by one {plain}")
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def exceptions(scene):
     scene.own(THROWS, name="throws.cc")
     rows = scene.spans()
@@ -439,7 +439,7 @@ def values(scene):
     return f"{count:,} values"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def blocks(scene):
     """Together they are the threads' events and files; of a bounded trace the first ones are gone."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
@@ -523,7 +523,7 @@ def joins(scene):
     return f"{len(rows)} calls, {len(pairs)} pairs"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def index_file(scene):
     """Written once, used, and thrown away when it is not this trace's or was damaged."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
@@ -572,7 +572,7 @@ def index_file(scene):
     return f"seed {seed}"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def foreign_index(scene):
     """That of another trace of the same program, and a directory in which nothing can be written, change no answer."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
@@ -609,7 +609,7 @@ def size(scene):
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def grows(scene):
     """Queries while it is recorded; in the end the index that grew with it says what a fresh one does."""
     program = scene.compile(scene.write("loop.c", LOOP), "-O1")
@@ -751,7 +751,7 @@ def overtaken(scene):
     return f"{first:,} calls, {after:,} after"
 
 
-@case(some=("dear", 3))
+@case(some=("dear", 2))
 def cut(scene):
     """A trace of which a thread's file was cut anywhere, with an index of the whole beside it: what the replay has of it."""
     program, said = scene.path("loop"), []

@@ -123,10 +123,10 @@ def completed(options, questions):
 
 @check("completion for bash")
 def completion(options):
-    """bash completes all commands, all options and all values of options that are words; of half of the commands, by lot."""
+    """bash completes all commands, all options and all values of options that are words; of a quarter of the commands, by lot."""
     everything = commands(options)
     wanted = [([""], [command["name"] for command in everything])]
-    for command in everything if options.long else lot("completion").sample(everything, len(everything) // 2):
+    for command in everything if options.long else lot("completion").sample(everything, len(everything) // 4):
         name = command["name"]
         wanted.append(([name, "--"], ["--" + option["name"] for option in command["options"]]))
         for option in command["options"]:
