@@ -30,6 +30,7 @@ By name only, since they take long (bench/overhead.py):
     queries     what questions to a trace take, cold and warm, and its report, beside uftrace's (bench/queries.py)
     exports     how fast exports are written, and how large they are (bench/exports.py)
     streams     what sending a trace while it is recorded costs, how much it carries, how soon it is there (bench/streams.py)
+    last        a recording of the last stretch that is left on: memory, disk, and whether the last events are there (bench/last.py)
 
 Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default). They are written, as
 data, to a file of BUILD/bench/results, or to FILE, with the date, the sources, the machine and its load before and after; from
@@ -451,8 +452,13 @@ def streams(bench):
     bench.results["streams"] = of_traces.streams(bench)
 
 
+def last(bench):
+    import last as of_recordings
+    bench.results["last"] = of_recordings.last(bench.options, bench.folder)
+
+
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget, cost, detail, queries, mcp, exports, itrace_calls, streams, translated]
+BY_NAME = [event, overhead, hot, budget, cost, detail, queries, mcp, exports, itrace_calls, streams, translated, last]
 
 
 def about_the_run(options, load):
@@ -482,7 +488,7 @@ def main():
     parser.add_argument("--budgets", help="budget: these instead of 2, 5, 10 %% and none")
     parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
     parser.add_argument("--record", default="", help="hot: options for contrail record")
-    parser.add_argument("--events", type=int, default=0, help="queries, exports, streams: a trace with so many events")
+    parser.add_argument("--events", type=int, default=0, help="queries, exports, streams, last: a trace with so many events")
     parser.add_argument("sections", nargs="*")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
