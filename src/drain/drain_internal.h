@@ -199,6 +199,11 @@ void drain_drop(struct ct_drain *drain, const struct drain_thread *thread, enum 
 /* Informs the thread's trace how many of its events have been lost since this was last asked. */
 void drain_report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, uint64_t tsc);
 
+/*
+ * By their activations, at most CT_SEGMENT_MAX. Threads take segments in turn, so in the order of the table these are a
+ * few ascending runs, which are merged: in the time of a look at each where they are in order already.
+ */
+void drain_sort_candidates(struct candidate *all, size_t count);
 /* The segments in this state (enum ct_segment_state), the oldest activation first. Returns how many. */
 size_t drain_collect(const struct ct_drain *drain, unsigned state, struct candidate *out);
 /* The events of a full segment, if it is its turn, and the segment goes back. final: nothing will change any more. */

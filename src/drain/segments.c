@@ -5,7 +5,6 @@
 #include "drain/runs.h"
 
 #include <linux/futex.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -256,11 +255,52 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
   return true;
 }
 
-static int
-compare_candidates(const void *a, const void *b)
+static size_t
+end_of_run(const struct candidate *all, size_t at, size_t count)
 {
-  uint64_t x = ((const struct candidate *)a)->seq, y = ((const struct candidate *)b)->seq;
-  return x < y ? -1 : x > y;
+  size_t end = at + 1;
+  while (end < count && all[end - 1].seq <= all[end].seq) {
+    end++;
+  }
+  return end;
+}
+
+/* Two runs become one; the first one's elements come first where both are alike. */
+static void
+merge_runs(const struct candidate *all, size_t begin, size_t middle, size_t end, struct candidate *out)
+{
+  size_t left = begin, right = middle;
+  for (size_t at = begin; at < end; at++) {
+    bool is_left = right == end || (left < middle && all[left].seq <= all[right].seq);
+    out[at] = all[is_left ? left++ : right++];
+  }
+}
+
+void
+drain_sort_candidates(struct candidate *all, size_t count)
+{
+  static _Thread_local struct candidate spare[CT_SEGMENT_MAX];
+  struct candidate *from = all, *to = spare;
+  size_t runs;
+  do {
+    runs = 0;
+    for (size_t at = 0, end; at < count; at = end, runs++) {
+      size_t middle = end_of_run(from, at, count);
+      if (at == 0 && middle == count) {
+        break;
+      }
+      end = middle < count ? end_of_run(from, middle, count) : count;
+      merge_runs(from, at, middle, end, to);
+    }
+    if (runs != 0) {
+      struct candidate *swapped = from;
+      from = to;
+      to = swapped;
+    }
+  } while (runs > 1);
+  if (from != all) {
+    memcpy(all, from, count * sizeof(*all));
+  }
 }
 
 size_t
@@ -270,13 +310,10 @@ drain_collect(const struct ct_drain *drain, unsigned state, struct candidate *ou
   for (uint32_t i = 0; i < drain->segment_count; i++) {
     uint64_t word = __atomic_load_n(&drain->entries[i].state, __ATOMIC_ACQUIRE);
     if (CT_SEG_STATE(word) == state) {
-      out[count++] = (struct candidate){word, i};
+      out[count++] = (struct candidate){CT_SEG_SEQ(word), i};
     }
   }
-  for (size_t i = 0; i < count; i++) {
-    out[i].seq = CT_SEG_SEQ(out[i].seq);
-  }
-  qsort(out, count, sizeof(*out), compare_candidates);
+  drain_sort_candidates(out, count);
   return count;
 }
 
