@@ -5,10 +5,11 @@
  *
  *   drain_bench [--events N] [--rounds N] [--dir DIR] TRACE...
  *
- * N events (1048576) of the thread that has most of them; DIR: where the traces go, /dev/shm. For each trace a line: of
- * the rounds (15) the least and the median of the nanoseconds of a processor that an event takes of the drain's thread,
- * and of the thread that writes the files; bytes of the file for an event; and whether the calls and returns read from
- * it are those of TRACE. Times are comparable on a machine that others use, too, as far as they leave its caches alone.
+ * N events (1048576) of the thread that has most of them, arguments and results among them; DIR: where the traces go,
+ * /dev/shm. For each trace a line: of the rounds (15) the least and the median of the nanoseconds of a processor that
+ * an event takes of the drain's thread, and of the thread that writes the files; bytes of the file for an event; and
+ * whether the calls, returns and values read from it are those of TRACE. Times are comparable on a machine that others
+ * use, too, as far as they leave its caches alone.
  */
 #include "drain/drain_internal.h"
 #include "trace/batch.h"
@@ -63,6 +64,13 @@ is_call_or_return(const struct ct_event *event)
          event->kind == CT_EV_POINT;
 }
 
+/* An entry of the ring. */
+static bool
+is_event(const struct ct_event *event)
+{
+  return is_call_or_return(event) || (event->kind == CT_EV_VALUE && event->reason != CT_VALUE_BEFORE);
+}
+
 static uint32_t
 busiest_thread(const struct ct_trace *trace)
 {
@@ -98,7 +106,11 @@ put_event(struct image *image, struct roots *roots, const struct ct_event *event
     memset(fn + roots->capacity, 0xff, (capacity - roots->capacity) * sizeof(*fn));
     *roots = (struct roots){fn, capacity};
   }
-  if (event->kind == CT_EV_POINT) {
+  if (event->kind == CT_EV_VALUE) {
+    uint32_t which = event->reason;
+    which = which <= CT_VALUE_RESULT ? which - CT_VALUE_ARG_1 + CT_OTHER_ARG_1 : CT_OTHER_VALUE | which << 4;
+    put(image, event->value, which, CT_KIND_OTHER, event->depth);
+  } else if (event->kind == CT_EV_POINT) {
     uint32_t log2 = event->value > 1 ? 63 - (uint32_t)__builtin_clzll(event->value) : 0;
     put(image, event->tsc, event->fn | CT_FN_POINT_BIT | (log2 + 1) << CT_FN_WEIGHT_SHIFT, CT_KIND_OTHER, event->depth);
   } else if (event->kind == CT_EV_RETURN) {
@@ -134,7 +146,7 @@ make_image(struct ct_trace *trace, struct image *image)
   bool ok = true;
   for (size_t n; ok && image->events < image->most && (n = ct_cursor_next(cursor, &events)) != 0;) {
     for (size_t i = 0; ok && i < n && image->events < image->most; i++) {
-      ok = !is_call_or_return(&events[i]) || put_event(image, &roots, &events[i]);
+      ok = !is_event(&events[i]) || put_event(image, &roots, &events[i]);
     }
   }
   ct_cursor_close(cursor);
@@ -222,9 +234,10 @@ fold(struct ct_trace *trace, uint32_t thread, size_t most, uint64_t *sum)
   *sum = 0;
   for (size_t n; count < most && (n = ct_cursor_next(cursor, &events)) != 0;) {
     for (size_t i = 0; i < n && count < most; i++) {
-      if (is_call_or_return(&events[i])) {
-        uint64_t words[] = {events[i].tsc, (uint64_t)events[i].fn << 8 | events[i].kind,
-                            (uint64_t)events[i].depth << 32 | (events[i].kind == CT_EV_POINT ? events[i].value : 0)};
+      if (is_event(&events[i])) {
+        uint64_t words[] = {events[i].tsc,
+                            (uint64_t)events[i].fn << 16 | (uint64_t)events[i].reason << 8 | events[i].kind,
+                            events[i].depth, events[i].value};
         for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
           *sum = (*sum ^ words[w]) * 0x9e3779b97f4a7c15u;
           *sum ^= *sum >> 29;
@@ -256,6 +269,7 @@ write_trace(struct image *image, const char *dir, uint32_t rounds, struct figure
   json_t *manifest =
       json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", CT_TRACE_VERSION, "state", "recording");
   ct_trace_writer_manifest(writer, manifest);
+  ct_trace_writer_near_values(writer);
   json_decref(manifest);
   int result = run_rounds(image, writer, rounds, figures);
   return ct_trace_writer_close(writer, &diag) != CT_OK ? fail(dir, diag.text) : result;

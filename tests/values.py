@@ -140,6 +140,35 @@ def by_choice(scene):
     assert everything == {"values_mix", "values_handled", "values_deep", "values_jump"}, everything
 
 
+def told_by(lines):
+    """Of calls in the order of their begins: function, arguments, result."""
+    calls, opened = [], []
+    for line in lines:
+        if line["kind"] == "enter":
+            calls.append([line["name"], *(int(word, 16) for word in line["args"]), None])
+            opened.append(calls[-1])
+        elif line["kind"] == "return":
+            opened.pop()[-1] = int(line["result"], 16)
+    assert opened == [], opened
+    return [tuple(call) for call in calls]
+
+
+@case
+def as_the_program_tells(scene):
+    """Values of all lengths, the same again, and near those before: in their order, as the program writes them down."""
+    program = scene.compile("programs/values_told.c", "-O1")
+    told, trace = (os.path.join(scene.folder, name) for name in ("told", "told.trace"))
+    calls = scene.rounds(20000, 200000)
+    status, _, err = scene.run("record", "-q", "--trace", "told_?", "-o", trace, "--", program, str(random.getrandbits(32)),
+                               str(calls), told)
+    assert status == 0, err
+    with open(told, encoding="ascii") as file:
+        truth = [(name, *(int(word, 16) for word in words)) for name, *words in (line.split() for line in file)]
+    got = told_by(scene.lines(trace))
+    wrong = [at for at, pair in enumerate(zip(got, truth)) if pair[0] != pair[1]]
+    assert len(got) == len(truth) >= calls and not wrong, (len(got), len(truth), [(got[at], truth[at]) for at in wrong[:3]])
+
+
 @case
 def as_before(scene):
     """Counts and ends are those of a recording without values."""

@@ -3,7 +3,8 @@
  * See runs.h. Events are first looked at four at a time: whether they are of the kind that is taken, of a known
  * function, on the stack, and not before the last one. Those are copied, since the target can still write to the
  * segment: what was looked at is what is used. Then each goes through the prediction and the stack of frames, with the
- * columns in registers; times and ids become bytes at the end (trace/runs.h).
+ * columns in registers; times and ids become bytes at the end (trace/runs.h). Where calls have values nothing is looked
+ * at before it is taken.
  */
 #include "drain/runs.h"
 
@@ -160,6 +161,35 @@ room_for(const struct ct_columns *columns, size_t count)
   return room < count ? room : count;
 }
 
+/* A call begins, if the frame may: below the one at hand. */
+static inline bool
+open_frame(struct ct_columns *columns, const struct ct_frame *full, uint64_t tsc, uint32_t fn, uint32_t ra_slot,
+           uint32_t **id)
+{
+  struct ct_frame *top = columns->top;
+  if (top >= full || (top != columns->frames && (int32_t)(ra_slot - top[-1].ra_slot) >= 0)) {
+    return false;
+  }
+  *id = ct_columns_note_call(columns, fn, CT_TRACE_OP_ENTER_PREDICTED, *id);
+  *top = (struct ct_frame){.enter_tsc = tsc, .root_fn = fn, .ra_slot = ra_slot, .fn = fn, .flags = 0};
+  columns->top = top + 1;
+  return true;
+}
+
+/* called: function and, higher, ra_slot. */
+static inline bool
+close_frame(struct ct_columns *columns, uint64_t called)
+{
+  struct ct_frame *top = columns->top;
+  if (top <= columns->floor || (top[-1].root_fn | (uint64_t)top[-1].ra_slot << 32) != called) {
+    return false;
+  }
+  *columns->op++ = CT_TRACE_OP_RETURN;
+  columns->top = --top;
+  columns->last = top->fn * 2 + 1;
+  return true;
+}
+
 /* Enters and returns. */
 static size_t
 take_calls(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
@@ -175,29 +205,101 @@ take_calls(struct drain_thread *thread, const struct ct_ring_event *events, size
     uint64_t returns = batch.returns;
     for (i = 0; i < looked_at; i++, returns >>= 1) {
       uint64_t called = batch.frames[i];
-      uint32_t fn = (uint32_t)called, ra_slot = (uint32_t)(called >> 32);
-      struct ct_frame *top = columns.top;
-      if ((returns & 1) == 0) {
-        if (top >= full || (top != columns.frames && (int32_t)(ra_slot - top[-1].ra_slot) >= 0)) {
-          break;
-        }
-        id = ct_columns_note_call(&columns, fn, CT_TRACE_OP_ENTER_PREDICTED, id);
-        *top = (struct ct_frame){
-            .enter_tsc = batch.run.times[i + 1], .root_fn = fn, .ra_slot = ra_slot, .fn = fn, .flags = 0};
-        columns.top = top + 1;
-      } else {
-        if (top <= columns.floor || (top[-1].root_fn | (uint64_t)top[-1].ra_slot << 32) != called) {
-          break;
-        }
-        *columns.op++ = CT_TRACE_OP_RETURN;
-        columns.top = --top;
-        columns.last = top->fn * 2 + 1;
+      bool is_taken = (returns & 1) == 0 ? open_frame(&columns, full, batch.run.times[i + 1], (uint32_t)called,
+                                                      (uint32_t)(called >> 32), &id)
+                                         : close_frame(&columns, called);
+      if (!is_taken) {
+        break;
       }
     }
     ct_columns_put_run(&columns, &batch.run, i, (size_t)(id - batch.run.ids));
     taken += i;
   } while (i == BATCH);
   thread->encoder->columns = columns;
+  return taken;
+}
+
+/* What the values of a run change, or look at. */
+struct values {
+  uint8_t *extra;
+  const uint8_t *extra_limit;
+  uint64_t *near;
+  size_t count;
+};
+
+/* A value of the frame at hand. */
+static inline bool
+put_value(const struct ct_encoder *encoder, struct ct_columns *columns, struct values *values, uint64_t word,
+          uint64_t value)
+{
+  struct ct_frame *top = columns->top;
+  uint32_t which = drain_value_which((uint32_t)word >> CT_WORD_FN_SHIFT);
+  if (which == 0 || top == columns->frames || top[-1].ra_slot != (uint32_t)(word >> 32) ||
+      values->extra > values->extra_limit) {
+    return false;
+  }
+  if ((top[-1].flags & DRAIN_FRAME_VALUES) == 0) {
+    top[-1].flags |= DRAIN_FRAME_VALUES;
+    ct_encoder_note_values(encoder, top[-1].fn);
+  }
+  values->extra = ct_columns_value(columns, values->extra, values->near, which, value);
+  values->count++;
+  return true;
+}
+
+/*
+ * Enters, returns and values. These are of different kinds one after the other, so each event is looked at by itself;
+ * it is read once. A value takes no time: its op has that of the one before.
+ */
+static size_t
+take_valued(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
+{
+  struct ct_run run;
+  struct ct_encoder *encoder = thread->encoder;
+  struct ct_columns columns = encoder->columns;
+  struct values values = {encoder->extra, encoder->extra_limit, encoder->near, 0};
+  const struct ct_frame *const full = columns.frames + thread->max_depth;
+  const uint32_t low = thread->stack_low;
+  const uint64_t length = thread->stack_length == UINT32_MAX ? UINT64_MAX : thread->stack_length;
+  size_t taken = 0, i, room, values_before;
+  if (encoder->is_near && encoder->near == NULL) {
+    return 0;
+  }
+  do {
+    uint32_t *id = run.ids;
+    uint64_t last = run.times[0] = columns.last_tsc;
+    values_before = values.count;
+    room = room_for(&columns, count - taken < CT_RUN_OPS ? count - taken : CT_RUN_OPS);
+    for (i = 0; i < room; i++) {
+      const struct ct_ring_event *event = events + taken + i;
+      __builtin_prefetch(event + DRAIN_PIECE);
+      uint64_t word = __atomic_load_n(&event->word, __ATOMIC_RELAXED);
+      uint64_t tsc = __atomic_load_n(&event->tsc, __ATOMIC_RELAXED);
+      uint32_t ra_slot = (uint32_t)(word >> 32), fn = (uint32_t)word >> CT_WORD_FN_SHIFT;
+      unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
+      if (CT_UNLIKELY((uint64_t)(ra_slot - low) >= length)) {
+        break;
+      }
+      if (kind == CT_KIND_OTHER) {
+        if (!put_value(encoder, &columns, &values, word, tsc)) {
+          break;
+        }
+      } else if (tsc < last || (kind == CT_KIND_ENTER
+                                    ? fn >= function_count || !open_frame(&columns, full, tsc, fn, ra_slot, &id)
+                                    : kind != CT_KIND_RETURN || !close_frame(&columns, fn | (uint64_t)ra_slot << 32))) {
+        break;
+      } else {
+        last = tsc;
+      }
+      run.times[i + 1] = last;
+    }
+    ct_columns_put_run(&columns, &run, i, (size_t)(id - run.ids));
+    taken += i;
+  } while (i == room && i != 0 && taken < count);
+  thread->has_values = values.count != values_before;
+  encoder->columns = columns;
+  encoder->extra = values.extra;
+  thread->hook_events[CT_HOOK_EVENT_VALUE] += values.count;
   return taken;
 }
 
@@ -235,7 +337,7 @@ take_samples(struct drain_thread *thread, const struct ct_ring_event *events, si
   return taken;
 }
 
-/* Of what the first one is: a value, say, between two calls is neither. */
+/* Of what the first one is. */
 size_t
 drain_take_run(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
 {
@@ -244,8 +346,18 @@ drain_take_run(struct drain_thread *thread, const struct ct_ring_event *events, 
   if (thread->stack_length == 0 || function_count == 0 || thread->encoder->columns.op_limit == NULL) {
     return 0;
   }
-  return kind == CT_KIND_ENTER || kind == CT_KIND_RETURN ? take_calls(thread, events, count, function_count)
-         : kind == CT_KIND_OTHER && (word >> CT_WORD_FN_SHIFT & CT_FN_POINT_BIT) != 0
-             ? take_samples(thread, events, count, function_count)
-             : 0;
+  bool is_point = (word >> CT_WORD_FN_SHIFT & CT_FN_POINT_BIT) != 0;
+  switch (kind) {
+  case CT_KIND_ENTER:
+  case CT_KIND_RETURN:
+    return thread->has_values ? take_valued(thread, events, count, function_count)
+                              : take_calls(thread, events, count, function_count);
+  case CT_KIND_OTHER:
+    return is_point ? take_samples(thread, events, count, function_count)
+           : drain_value_which((uint32_t)word >> CT_WORD_FN_SHIFT) != 0
+               ? take_valued(thread, events, count, function_count)
+               : 0;
+  default:
+    return 0;
+  }
 }

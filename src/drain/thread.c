@@ -144,6 +144,7 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, b
     }
   } else if (replaces) {
     ct_encode_tail(encoder, tsc, fn);
+    top->flags &= ~DRAIN_FRAME_VALUES;
   } else if (!is_full(encoder, thread->max_depth)) {
     ct_encode_enter(encoder, tsc, fn, ra_slot)->root_fn = UINT32_MAX; /* what jumped here is not in the trace */
   }
@@ -312,13 +313,12 @@ value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slo
     return;
   }
   thread->hook_events[CT_HOOK_EVENT_VALUE]++;
-  uint32_t which = (fn & 0xf) == CT_OTHER_VALUE ? fn >> 4 : (fn & 0xf) - CT_OTHER_ARG_1 + CT_VALUE_ARG_1;
+  uint32_t which = drain_value_which(fn);
   if (ct_value_is_result(which)) {
     leave_inside(thread, encoder->columns.last_tsc, ra_slot);
   }
   const struct ct_frame *top = ct_encoder_top(encoder);
-  bool makes_sense = which < CT_VALUE_COUNT && which != CT_VALUE_BEFORE; /* else the target has scribbled over it */
-  if (makes_sense && top != NULL && top->ra_slot == ra_slot) {
+  if (which != 0 && top != NULL && top->ra_slot == ra_slot) {
     if (CT_UNLIKELY(has_rules(thread)) && which == CT_VALUE_RESULT) {
       rules_result(thread, top, number);
     }

@@ -10,10 +10,14 @@
 #include "drain/rules.h"
 #include "trace/encoder.h"
 
+#include <contrail/trace.h> /* enum ct_value */
+
 #define DRAIN_STACKS 8
 
 /* Of a frame's flags: it was open when the recording began. Its return has no hook. */
 #define DRAIN_FRAME_BEFORE 2u
+/* It is noted that its function has values. */
+#define DRAIN_FRAME_VALUES 4u
 
 /* A stack of the thread: what its events' slots lie in. */
 struct drain_stack {
@@ -55,6 +59,7 @@ struct drain_thread {
   bool has_before;    /* frames that were open when the recording began, and it is not known on which stack it is yet */
   uint32_t max_depth; /* calls further in are left out */
   uint64_t since_tsc; /* it has begun later */
+  bool has_values;    /* among its latest events: these are not looked at four at a time (runs.h) */
   uint64_t samples;   /* events of sampled hooks encoded */
   uint64_t waited;    /* ticks for which it has waited for room */
   uint64_t hook_events[CT_HOOK_EVENT_COUNT]; /* but for HALF, which is all the others */
@@ -75,6 +80,20 @@ static inline uint64_t
 drain_thread_last(const struct drain_thread *thread)
 {
   return thread->encoder->columns.last_tsc != 0 ? thread->encoder->columns.last_tsc : thread->since_tsc;
+}
+
+/* Of an event of CT_KIND_OTHER: which value (enum ct_value) it is, 0: none, or none that makes sense. */
+static inline uint32_t
+drain_value_which(uint32_t fn)
+{
+  static const uint8_t common[16] = {
+      [CT_OTHER_ARG_1] = CT_VALUE_ARG_1, [CT_OTHER_ARG_2] = CT_VALUE_ARG_2, [CT_OTHER_RESULT] = CT_VALUE_RESULT};
+  uint32_t which = common[fn & 15];
+  if (which == 0) {
+    which = (fn & 15) == CT_OTHER_VALUE ? fn >> 4 : 0;
+    which = which < CT_VALUE_COUNT && which != CT_VALUE_BEFORE ? which : 0;
+  }
+  return (fn & CT_FN_POINT_BIT) == 0 ? which : 0;
 }
 
 /* In place of the clock the event has a value: an argument or a result, or where a detail record is. */

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks on their way to the file: buffers from the pool, the open section, the
- * compression of the columns; the queue; the thread that creates and writes the files.
+ * Blocks on their way to the file: the open section, the compression of the columns; the queue; the thread that
+ * creates and writes the files. The columns' memory is of the pool (buffers.c).
  *
  *   caller (the drain)                                      writer thread
  *   events -> columns -> block, made in the queue's ring -> mkdir, open, write, close
- *
- * Pool: at most pool_limit sets of buffers exist. An encoder takes one with its first
- * event and keeps it until its thread ends, it is flushed for age, or another encoder
- * needs it: then the block of the encoder with the oldest last event is queued.
  *
  * Queue: one for all files, first in, first out; so a file's blocks keep their order and function
  * lines come before the blocks that use them. The caller reserves as much as a
@@ -45,53 +41,10 @@
 #define RAW_SECTION_MAX 64u /* so few bytes are stored as they are: zstd takes a microsecond to begin */
 static_assert(sizeof(struct ct_block_header) + ZSTD_COMPRESSBOUND(CT_OPEN_BYTES_MAX) +
                       ZSTD_COMPRESSBOUND(CT_BLOCK_OPS_MAX) + ZSTD_COMPRESSBOUND(IDS_BYTES) +
-                      ZSTD_COMPRESSBOUND(DELTAS_BYTES) + ZSTD_COMPRESSBOUND(EXTRA_BYTES) <=
+                      ZSTD_COMPRESSBOUND(DELTAS_BYTES) + ZSTD_COMPRESSBOUND(LARGE_EXTRA_BYTES) <=
                   QUEUE_BYTES_MIN / 2,
               "every block fits the queue");
 static_assert(FUNCTIONS_BUFFER <= QUEUE_BYTES_MIN / 2, "every batch of function lines fits the queue");
-
-/* ---- pool ---- */
-
-struct ct_buffers *
-ct_buffers_acquire(struct ct_encoder *encoder)
-{
-  struct ct_trace_writer *writer = encoder->writer;
-  struct ct_buffers *oldest = NULL;
-  for (uint32_t i = 0; i < writer->pool_count; i++) {
-    struct ct_buffers *buffers = writer->pool[i];
-    if (buffers->owner == NULL) {
-      buffers->owner = encoder;
-      return buffers;
-    }
-    if (oldest == NULL || buffers->owner->columns.last_tsc < oldest->owner->columns.last_tsc) {
-      oldest = buffers;
-    }
-  }
-  if (writer->pool_count < writer->pool_limit) {
-    struct ct_buffers *buffers = malloc(sizeof(*buffers));
-    if (buffers != NULL) {
-      buffers->owner = encoder;
-      writer->pool[writer->pool_count++] = buffers;
-      return buffers;
-    }
-    writer->pool_limit = writer->pool_count; /* make do with these */
-  }
-  ct_block_end(oldest->owner);
-  ct_buffers_release(oldest->owner);
-  oldest->owner = encoder;
-  return oldest;
-}
-
-void
-ct_buffers_release(struct ct_encoder *encoder)
-{
-  if (encoder->buffers == NULL) {
-    return;
-  }
-  encoder->buffers->owner = NULL;
-  encoder->buffers = NULL;
-  encoder->columns.op = encoder->columns.op_limit = NULL;
-}
 
 /* ---- files ---- */
 
@@ -634,6 +587,7 @@ ct_block_begin(struct ct_encoder *encoder, uint64_t tsc)
   encoder->columns.delta = buffers->deltas;
   encoder->columns.id = buffers->ids;
   encoder->extra = buffers->extra;
+  encoder->extra_limit = buffers->extra + buffers->extra_bytes - CT_EXTRA_BYTES_MAX;
   encoder->columns.prediction = buffers->prediction;
   memset(buffers->prediction, 0, sizeof(buffers->prediction));
   encoder->columns.last = 0;
@@ -654,9 +608,8 @@ ct_block_room(const struct ct_encoder *encoder)
   size_t ops = (size_t)(buffers->ops + CT_BLOCK_OPS_MAX - encoder->columns.op);
   size_t deltas = (size_t)(buffers->deltas + DELTAS_BYTES - encoder->columns.delta) / CT_DELTA_BYTES_MAX;
   size_t ids = (size_t)(buffers->ids + IDS_BYTES - encoder->columns.id) / CT_ID_BYTES_MAX;
-  size_t extra = (size_t)(buffers->extra + EXTRA_BYTES - encoder->extra) / CT_EXTRA_BYTES_MAX;
   /* The last few ops that would fit are not worth a call for each of them. */
-  if (deltas < 16 || ids < 16 || extra < 1) {
+  if (deltas < 16 || ids < 16 || encoder->extra > encoder->extra_limit) {
     return 0;
   }
   size_t room = ops < deltas ? ops : deltas;

@@ -433,7 +433,7 @@ ct_encode_detail(struct ct_encoder *encoder, const struct ct_detail_entry *entry
   }
   detail->first_tsc = entry->tsc < detail->first_tsc ? entry->tsc : detail->first_tsc;
   detail->last_tsc = entry->tsc > detail->last_tsc ? entry->tsc : detail->last_tsc;
-  ct_writer_note_values(encoder->writer, entry->fn);
+  ct_encoder_note_values(encoder, entry->fn);
   uint8_t *to = detail->bytes + detail->fill;
   memcpy(to, entry, sizeof(*entry));
   memcpy(to + sizeof(*entry), words, entry->record_bytes - sizeof(*entry));

@@ -54,6 +54,9 @@ ct_encoder_make_room(struct ct_encoder *encoder, uint64_t tsc)
   }
   if (encoder->columns.op != NULL && ct_block_room(encoder) == 0) {
     ct_block_end(encoder);
+    if (encoder->extra > encoder->extra_limit) {
+      ct_buffers_grow_extra(encoder->writer, encoder->buffers);
+    }
   }
   if (encoder->buffers == NULL) {
     encoder->buffers = ct_buffers_acquire(encoder);
@@ -139,11 +142,9 @@ ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
 {
   room_with_extra(encoder, encoder->columns.last_tsc);
   if (which != CT_VALUE_BEFORE) {
-    ct_writer_note_values(encoder->writer, encoder->columns.top[-1].fn);
+    ct_encoder_note_values(encoder, encoder->columns.top[-1].fn);
   }
-  *encoder->columns.op++ = CT_TRACE_OP_VALUE;
-  *encoder->extra++ = which;
-  encoder->extra = ct_varint_put(encoder->extra, value);
+  encoder->extra = ct_columns_value(&encoder->columns, encoder->extra, which, value);
   ct_columns_time(&encoder->columns, encoder->columns.last_tsc);
 }
 

@@ -22,6 +22,7 @@
 #include "trace/contexts.h"
 #include "trace/format.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define CT_FRAME_UNCERTAIN 1u /* events were lost while it was open; the other bits of flags belong to the drain */
@@ -64,6 +65,8 @@ struct ct_encoder {
   struct ct_trace_writer *writer;
   struct ct_buffers *buffers;
   uint8_t *extra;
+  const uint8_t *extra_limit;  /* up to this every op fits, as with op_limit */
+  _Atomic uint8_t *has_values; /* the writer's */
   uint64_t first_tsc;
   uint64_t block; /* number of the block in progress */
   uint64_t block_lost;
@@ -146,6 +149,57 @@ ct_encoder_room(struct ct_encoder *encoder, uint64_t tsc)
   if (CT_UNLIKELY(encoder->columns.op >= encoder->columns.op_limit)) {
     ct_encoder_make_room(encoder, tsc);
   }
+}
+
+/* ---- values ---- */
+
+enum { CT_HAS_VALUES_BYTES = (CT_FUNCTION_ID_MAX + 1) / 8 };
+
+/* The function has values in the trace. */
+static inline void
+ct_encoder_note_values(const struct ct_encoder *encoder, uint32_t fn)
+{
+  if (encoder->has_values != NULL && fn <= CT_FUNCTION_ID_MAX) {
+    /* relaxed: one thread writes, and who reads waits for it to be done */
+    uint8_t bits = atomic_load_explicit(&encoder->has_values[fn / 8], memory_order_relaxed),
+            bit = (uint8_t)(1u << fn % 8);
+    if (CT_UNLIKELY((bits & bit) == 0)) {
+      atomic_store_explicit(&encoder->has_values[fn / 8], (uint8_t)(bits | bit), memory_order_relaxed);
+    }
+  }
+}
+
+/*
+ * As ct_varint_put, for numbers of any length, without a branch for each byte: LEB128, whose groups of seven bits are
+ * moved apart by halves. Up to 10 bytes are written.
+ */
+static inline uint8_t *
+ct_value_put(uint8_t *p, uint64_t value)
+{
+  uint32_t bytes = ((63u - (uint32_t)__builtin_clzll(value | 1)) * 37 >> 8) + 1; /* sevenths of a number below 64 */
+  uint64_t word = (value & 0xfffffff) | (value & 0xfffffff0000000) << 4;
+  word = (word & 0x00003fff00003fff) | (word & 0x0fffc0000fffc000) << 2;
+  word = (word & 0x007f007f007f007f) | (word & 0x3f803f803f803f80) << 1;
+  if (CT_UNLIKELY(bytes > 8)) {
+    uint64_t rest = value >> 56;
+    word |= 0x8080808080808080;
+    memcpy(p, &word, sizeof(word));
+    p[8] = (uint8_t)rest;
+    p[9] = (uint8_t)(rest >> 7);
+    return p + bytes;
+  }
+  word |= 0x0080808080808080 >> (64 - 8 * bytes);
+  memcpy(p, &word, sizeof(word));
+  return p + bytes;
+}
+
+/* Appends a value of the top frame: its op, and to the column `extra`, whose end it returns. */
+static inline uint8_t *
+ct_columns_value(struct ct_columns *columns, uint8_t *extra, uint32_t which, uint64_t value)
+{
+  *columns->op++ = CT_TRACE_OP_VALUE;
+  *extra = (uint8_t)which;
+  return ct_value_put(extra + 1, value);
 }
 
 /* ---- columns: of an op for which there is room ---- */

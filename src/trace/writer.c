@@ -163,7 +163,7 @@ writer_free(struct ct_trace_writer *writer)
     ct_encoder_free(writer->encoders[i]);
   }
   for (uint32_t i = 0; i < writer->pool_count; i++) {
-    free(writer->pool[i]);
+    ct_buffers_free(writer->pool[i]);
   }
   free(writer->pool);
   free(writer->encoders);
@@ -226,7 +226,7 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   writer->pool = calloc(writer->pool_limit, sizeof(struct ct_buffers *));
   writer->compressor = ZSTD_createCCtx();
   writer->path = strdup(dir);
-  if (writer->pool != NULL && (writer->pool[0] = calloc(1, sizeof(struct ct_buffers))) != NULL) {
+  if (writer->pool != NULL && (writer->pool[0] = ct_buffers_new()) != NULL) {
     writer->pool_count = 1;
   }
   if (writer->pool_count == 0 || writer->compressor == NULL || writer->path == NULL ||
@@ -645,6 +645,7 @@ ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t 
   encoder->frames_held = FRAMES_AT_START;
   writer->frames_held += FRAMES_AT_START;
   encoder->writer = writer;
+  encoder->has_values = writer->has_values;
   encoder->stream = stream;
   encoder->tid = tid;
   stream->index = index;

@@ -15,7 +15,8 @@
  * a failure too: SIGXFSZ does not come.
  *
  * Memory: max_buffer_bytes is divided into the queue (a third, at least 1 MiB) and the columns of the
- * blocks in progress (the rest, at least one set of some 0.2 MB); the frames of the stacks come on top.
+ * blocks in progress (the rest, at least one set of some 0.2 MB); the frames of the stacks come on top, and where calls
+ * have values up to a twelfth more for these, and 0.1 MB.
  */
 #ifndef CT_TRACE_WRITER_H
 #define CT_TRACE_WRITER_H

@@ -34,10 +34,12 @@
  * The columns of a block in progress. Those for times and ids are sized for common
  * blocks (2.25 and 1.25 bytes an op); a block that needs more ends earlier.
  */
-#define DELTAS_BYTES (72u << 10)
-#define IDS_BYTES    (40u << 10)
-#define EXTRA_BYTES  (16u << 10)
-#define COLUMN_SLACK 16u /* the hot path stores a few bytes more than it keeps */
+#define DELTAS_BYTES      (72u << 10)
+#define IDS_BYTES         (40u << 10)
+#define EXTRA_BYTES       (16u << 10)
+#define LARGE_EXTRA_BYTES (128u << 10) /* of a block of calls with values */
+#define LARGE_EXTRA_SHARE 8            /* of the sets of buffers one in so many, and one more, has as much */
+#define COLUMN_SLACK      16u          /* the hot path stores a few bytes more than it keeps */
 
 struct ct_buffers {
   struct ct_encoder *owner; /* NULL: free */
@@ -45,7 +47,9 @@ struct ct_buffers {
   uint8_t ops[CT_BLOCK_OPS_MAX];
   uint8_t deltas[DELTAS_BYTES + COLUMN_SLACK];
   uint8_t ids[IDS_BYTES + COLUMN_SLACK];
-  uint8_t extra[EXTRA_BYTES];
+  uint8_t *extra; /* small_extra, or a larger one */
+  uint32_t extra_bytes;
+  uint8_t small_extra[EXTRA_BYTES];
   uint8_t open[CT_OPEN_BYTES_MAX];
 };
 
@@ -89,8 +93,6 @@ struct ct_writer_record {
   uint64_t queued_ns; /* of a block: when it was encoded */
 };
 static_assert(sizeof(struct ct_writer_record) == 32, "sizes are in units of it, so that CT_WRITER_SKIP always fits");
-
-enum { CT_HAS_VALUES_BYTES = (CT_FUNCTION_ID_MAX + 1) / 8 };
 
 /*
  * Waking a thread costs as much as writing a block. So when the queue has run empty the writer thread naps
@@ -147,6 +149,7 @@ struct ct_trace_writer {
 
   struct ct_buffers **pool; /* pool_count exist, of at most pool_limit */
   uint32_t pool_count, pool_limit;
+  uint32_t large_extras; /* of them, so many have a large one */
 
   ZSTD_CCtx *compressor;
   ZSTD_CCtx *quick_compressor;   /* for detail; NULL: not made yet */
@@ -227,16 +230,6 @@ ct_writer_error(const struct ct_trace_writer *writer)
   return atomic_load_explicit(&writer->error, memory_order_relaxed);
 }
 
-static inline void
-ct_writer_note_values(struct ct_trace_writer *writer, uint32_t fn)
-{
-  if (writer->has_values != NULL && fn <= CT_FUNCTION_ID_MAX) {
-    /* relaxed: one thread writes, and who reads waits for it to be done */
-    uint8_t bits = atomic_load_explicit(&writer->has_values[fn / 8], memory_order_relaxed);
-    atomic_store_explicit(&writer->has_values[fn / 8], (uint8_t)(bits | 1u << fn % 8), memory_order_relaxed);
-  }
-}
-
 /* block.c: the queue and its thread */
 /* Starts the thread, with a queue of so many bytes; 0 or CT_ENOMEM. */
 int ct_writer_thread_start(struct ct_trace_writer *writer, uint64_t queue_bytes);
@@ -265,10 +258,16 @@ void ct_stream_look(struct ct_trace_writer *writer, const struct ct_stream *stre
  */
 void ct_writer_note_changed(struct ct_trace_writer *writer, json_t *manifest);
 
-/* block.c: blocks */
+/* buffers.c */
+struct ct_buffers *ct_buffers_new(void); /* of nobody; NULL: no memory */
+void ct_buffers_free(struct ct_buffers *buffers);
+/* Between two blocks: the last one has ended for want of room in its column extra. */
+void ct_buffers_grow_extra(struct ct_trace_writer *writer, struct ct_buffers *buffers);
 /* Buffers of a free or the least recently used encoder; never NULL. */
 struct ct_buffers *ct_buffers_acquire(struct ct_encoder *encoder);
 void ct_buffers_release(struct ct_encoder *encoder);
+
+/* block.c: blocks */
 /* Begins a block for an event at tsc; the encoder has buffers. */
 void ct_block_begin(struct ct_encoder *encoder, uint64_t tsc);
 /* Queues the block in progress, if it has an op, and leaves the encoder without one. It keeps its buffers. */

@@ -7,7 +7,7 @@
  *   T2<1.0  tail call: 2 took the place of 1     P5.1    entered, enter only
  *   L1.0u   left by longjmp or exception (l: in a loss, t: by a tail call into an enter-only function, n: not seen)
  *   O4.0    return without an enter              X9      9 events lost       S3  to stack context 3
- *   1=7.2   argument 1 (2; r: the result; b: open when the recording began) of the frame at depth 2
+ *   1=7.2   argument 1 (2; r: the result; v: another; b: open when the recording began) of the frame at depth 2
  *   A4:100-200  away for that reason, from and to
  *   P5.1*8  of a sampled hook, for 8 calls         I8      8 is the interval from here on
  */
@@ -136,8 +136,8 @@ text_of(char *out, size_t size, const struct ct_event *event)
     }
     return snprintf(out, size, "P%u.%u%s", event->fn, event->depth, doubt);
   case CT_EV_VALUE:
-    return snprintf(out, size, "%c=%llx.%u", "?12rb"[event->reason], (unsigned long long)event -> value,
-                    event -> depth);
+    return snprintf(out, size, "%c=%llx.%u", event->reason < 5 ? "?12rb"[event->reason] : 'v',
+                    (unsigned long long)event->value, event->depth);
   case CT_EV_INTERVAL:
     return snprintf(out, size, "I%u", (unsigned)event->value);
   case CT_EV_UNWOUND:

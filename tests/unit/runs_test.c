@@ -57,9 +57,35 @@ ids_become_the_same_bytes(void **state)
   }
 }
 
-/* Calls as a thread makes them, and now and then something that no thread would. */
 static void
-make_events(uint64_t *random, struct ct_ring_event *events, unsigned oddities)
+values_become_the_same_bytes(void **state)
+{
+  uint64_t random = 4714;
+  for (int round = 0; round < ROUNDS * 10; round++) {
+    uint8_t bytes[2][16];
+    uint64_t value = xorshift(&random) >> round % 64;
+    value = round % 7 == 0 ? ~value : round % 7 == 1 ? (value & (value - 1)) ^ value : value;
+    size_t size = (size_t)(ct_varint_put(bytes[0], value) - bytes[0]);
+    assert_ptr_equal(ct_value_put(bytes[1], value), bytes[1] + size);
+    assert_memory_equal(bytes[0], bytes[1], size);
+  }
+}
+
+static uint32_t
+some_value(uint64_t *random)
+{
+  static const uint32_t kinds[] = {CT_OTHER_ARG_1, CT_OTHER_ARG_1, CT_OTHER_ARG_2, CT_OTHER_RESULT, CT_OTHER_VALUE};
+  uint64_t word = xorshift(random);
+  uint32_t kind = kinds[word % 5];
+  return kind == CT_OTHER_VALUE ? kind | (uint32_t)(word >> 8) % (CT_VALUE_COUNT + 2) << 4 : kind;
+}
+
+/*
+ * Calls as a thread makes them, of 16 events so many are values of the call at hand, and now and then something that no
+ * thread would.
+ */
+static void
+make_events(uint64_t *random, struct ct_ring_event *events, unsigned values, unsigned oddities)
 {
   enum { DEPTH = 40, TOP = 0x80000100, FRAME = 16 }; /* halves of addresses on both sides of the highest bit */
   static uint32_t functions[DEPTH];
@@ -68,8 +94,13 @@ make_events(uint64_t *random, struct ct_ring_event *events, unsigned oddities)
   for (size_t i = 0; i < EVENTS; i++) {
     uint64_t word = xorshift(random);
     uint32_t fn = (uint32_t)(word >> 8) % ENTER_ONLY, ra_slot = TOP - depth * FRAME, kind = CT_KIND_ENTER;
+    bool is_value = depth != 0 && (word >> 33) % 16 < values;
     tsc += some_difference(random) % 100000;
-    if (depth == DEPTH || (depth != 0 && (word >> 20) % 2 == 0)) {
+    if (is_value) {
+      kind = CT_KIND_OTHER;
+      ra_slot += FRAME;
+      fn = some_value(random);
+    } else if (depth == DEPTH || (depth != 0 && (word >> 20) % 2 == 0)) {
       kind = CT_KIND_RETURN;
       depth--;
       ra_slot += FRAME;
@@ -82,7 +113,7 @@ make_events(uint64_t *random, struct ct_ring_event *events, unsigned oddities)
     } else {
       functions[depth++] = fn;
     }
-    uint64_t odd = xorshift(random), clock = tsc;
+    uint64_t odd = xorshift(random), clock = is_value ? odd >> (odd & 63) : tsc;
     if (odd % 1000 < oddities) {
       uint32_t what = (odd >> 10) % 9;
       kind = what == 0 ? CT_KIND_TAIL : what == 1 ? CT_KIND_OTHER : what == 2 ? CT_KIND_RETURN : kind;
@@ -90,7 +121,7 @@ make_events(uint64_t *random, struct ct_ring_event *events, unsigned oddities)
       fn = what == 1 && (fn == CT_OTHER_DETAIL || fn == CT_OTHER_VALUE) ? CT_OTHER_ARG_1 : fn;
       ra_slot += what == 4 ? (uint32_t)(odd >> 16) % 64 * 16 - 512 : what == 5 ? 1u << 31 : 0;
       tsc -= what == 6 ? tsc / 2 : 0;
-      clock = what == 8 && i > EVENTS / 2 ? odd << 24 : tsc; /* then as late as that all others are */
+      clock = what == 8 && i > EVENTS / 2 ? odd << 24 : is_value ? odd : tsc; /* then as late as that all others are */
       fn = what == 7 && kind == CT_KIND_OTHER ? fn | 15u << CT_FN_WEIGHT_SHIFT : fn;
     }
     events[i] = (struct ct_ring_event){
@@ -155,8 +186,8 @@ runs_are_their_events(void **state)
   static struct ct_ring_event events[EVENTS];
   static const uint32_t stacks[][2] = {{0, UINT32_MAX}, {0x7fff0000, 0x20000}, {0x7ffffff0, 0x100}, {0, 0}};
   uint64_t random = 4713;
-  for (unsigned round = 0; round < 24; round++) {
-    make_events(&random, events, (unsigned[]){0, 2, 30, 200}[round / 2 % 4]);
+  for (unsigned round = 0; round < 48; round++) {
+    make_events(&random, events, (unsigned[]){0, 9, 1}[round / 4 % 3], (unsigned[]){0, 2, 30, 200}[round / 2 % 4]);
     const uint32_t *stack = stacks[round % 4];
     uint32_t max_depth = round % 5 == 4 ? 3 : UINT32_MAX;
     uint64_t expected_sum, sum;
@@ -177,6 +208,7 @@ main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(times_become_the_same_bytes),
       cmocka_unit_test(ids_become_the_same_bytes),
+      cmocka_unit_test(values_become_the_same_bytes),
       cmocka_unit_test(runs_are_their_events),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -182,6 +182,31 @@ test_round_trip(void **state)
   round_trip(state, 99, 300000, rounds(100000, 1000000), true);
 }
 
+/* Calls with values of each length: the column of these grows, so that a block has as many calls as without that it
+ * would have in more than four. */
+static void
+test_values(void **state)
+{
+  enum { CALLS = 60000 };
+  struct ct_trace_writer *writer = create_writer(state, 1 << 20);
+  struct model m = {.random = 4711};
+  assert_int_equal(ct_trace_writer_thread(writer, 0, 11, 10, &m.encoder), CT_OK);
+  for (uint64_t i = 0; i < CALLS; i++) {
+    model_enter(&m, 20 * i, (uint32_t)model_random(&m, 300));
+    model_value(&m, CT_VALUE_ARG_1, model_random(&m, UINT64_MAX) >> model_random(&m, 64));
+    model_value(&m, (uint8_t)(CT_VALUE_INTEGER + 2 + model_random(&m, 4)), 0x7ffd00000000 + model_random(&m, 1 << 20));
+    model_value(&m, CT_VALUE_RESULT, i);
+    model_return(&m, 20 * i + 10, 0);
+  }
+  assert_int_equal(ct_encoder_close(m.encoder), CT_OK);
+  assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
+  struct ct_trace *trace = open_trace(state);
+  assert_int_equal(compare_thread(trace, 0, &m, CT_CURSOR_END), m.count);
+  assert_in_range(check_blocks_alone(state, trace, &m), 1, m.count / 12000);
+  ct_trace_close(trace);
+  model_free(&m);
+}
+
 /* A million frames down and up again, with blocks that begin deeper than they list. */
 static void
 test_deep_stack(void **state)
@@ -698,6 +723,7 @@ main(void)
       cmocka_unit_test(test_crc32c),
       cmocka_unit_test(test_latency),
       TEST(test_round_trip),
+      TEST(test_values),
       TEST(test_deep_stack),
       TEST(test_frames),
       TEST(test_open_frames),
