@@ -269,6 +269,7 @@ write_trace(struct image *image, const char *dir, uint32_t rounds, struct figure
   json_t *manifest =
       json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", CT_TRACE_VERSION, "state", "recording");
   ct_trace_writer_manifest(writer, manifest);
+  ct_trace_writer_near_values(writer);
   json_decref(manifest);
   int result = run_rounds(image, writer, rounds, figures);
   return ct_trace_writer_close(writer, &diag) != CT_OK ? fail(dir, diag.text) : result;

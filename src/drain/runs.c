@@ -223,6 +223,7 @@ take_calls(struct drain_thread *thread, const struct ct_ring_event *events, size
 struct values {
   uint8_t *extra;
   const uint8_t *extra_limit;
+  uint64_t *near;
   size_t count;
 };
 
@@ -241,7 +242,7 @@ put_value(const struct ct_encoder *encoder, struct ct_columns *columns, struct v
     top[-1].flags |= DRAIN_FRAME_VALUES;
     ct_encoder_note_values(encoder, top[-1].fn);
   }
-  values->extra = ct_columns_value(columns, values->extra, which, value);
+  values->extra = ct_columns_value(columns, values->extra, values->near, which, value);
   values->count++;
   return true;
 }
@@ -256,11 +257,14 @@ take_valued(struct drain_thread *thread, const struct ct_ring_event *events, siz
   struct ct_run run;
   struct ct_encoder *encoder = thread->encoder;
   struct ct_columns columns = encoder->columns;
-  struct values values = {encoder->extra, encoder->extra_limit, 0};
+  struct values values = {encoder->extra, encoder->extra_limit, encoder->near, 0};
   const struct ct_frame *const full = columns.frames + thread->max_depth;
   const uint32_t low = thread->stack_low;
   const uint64_t length = thread->stack_length == UINT32_MAX ? UINT64_MAX : thread->stack_length;
   size_t taken = 0, i, room, values_before;
+  if (encoder->is_near && encoder->near == NULL) {
+    return 0;
+  }
   do {
     uint32_t *id = run.ids;
     uint64_t last = run.times[0] = columns.last_tsc;

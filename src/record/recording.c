@@ -400,6 +400,9 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
     session->recording.writer = NULL;
     return code;
   }
+  if (ct_select_has_values(options->selection)) {
+    ct_trace_writer_near_values(session->recording.writer);
+  }
   if (options->give && !session->node.is_child) {
     session->recording.directory_fd = fcntl(ct_trace_writer_directory(session->recording.writer), F_DUPFD_CLOEXEC, 0);
   }

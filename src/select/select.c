@@ -550,7 +550,7 @@ mark_selected(const struct ct_selection *selection, const struct ct_select_modul
 {
   for (size_t i = 0; i < selection->count; i++) {
     const struct ct_pattern *pattern = &selection->patterns[i];
-    bool narrow = pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_SCOPE;
+    bool narrow = ct_select_is_narrow(pattern);
     marking->mode = ct_select_mode_of(selection, pattern);
     marking->values =
         selection->values == CT_VALUES_ALL || (selection->values == CT_VALUES_AUTO && narrow) ? WANTED_VALUES : 0;

@@ -29,6 +29,8 @@ int ct_select_count(struct ct_selection *selection, const struct ct_plan *plan, 
 /* The second. Either may be NULL. 0 or CT_ENOMEM. *filter_result goes to ct_filter_result_free. */
 int ct_select_filter(struct ct_selection *selection, struct ct_exclude *exclude, const struct ct_plan *plan,
                      const char *module_path, bool is_program, struct ct_filter_result *filter_result);
+/* As things stand functions may be found whose arguments and results are recorded. Accepts NULL. */
+bool ct_select_has_values(const struct ct_selection *selection);
 /*
  * Children are to be followed: what makes processes (the callout says which functions do) is selected in full whatever
  * the patterns are, unless it is excluded. A forked child comes to the agent as it returns from there.

@@ -73,6 +73,13 @@ struct ct_selection {
   uint64_t generation;
 };
 
+/* It is exact, or of one level: what it selects has values unless that was asked for otherwise. */
+static inline bool
+ct_select_is_narrow(const struct ct_pattern *pattern)
+{
+  return pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_SCOPE;
+}
+
 /* The mode of a pattern as things stand: full or light. */
 enum ct_select_mode ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern *pattern);
 /* Calls visit with each function of the module that the pattern matches. */

@@ -342,6 +342,19 @@ ct_selection_is_everything(const struct ct_selection *selection)
   return selection == NULL || !selection->had_patterns;
 }
 
+bool
+ct_select_has_values(const struct ct_selection *selection)
+{
+  if (selection == NULL || selection->mode == CT_SELECT_LIGHT || selection->values == CT_VALUES_NONE) {
+    return false;
+  }
+  bool any = selection->values == CT_VALUES_ALL;
+  for (size_t i = 0; i < selection->count; i++) {
+    any |= ct_select_is_narrow(&selection->patterns[i]);
+  }
+  return any;
+}
+
 uint64_t
 ct_selection_generation(const struct ct_selection *selection)
 {

@@ -552,7 +552,8 @@ void
 ct_thread_file_create(struct ct_encoder *encoder, uint32_t pid)
 {
   struct ct_stream *stream = encoder->stream;
-  struct ct_file_header header = ct_file_header_make(stream->index, encoder->tid, pid, CT_TRACE_VERSION);
+  struct ct_file_header header = ct_file_header_make(stream->index, encoder->tid, pid,
+                                                     encoder->is_near ? CT_TRACE_VERSION_NEAR : CT_TRACE_VERSION);
   stream->tid = encoder->tid;
   stream->pid = pid;
   memcpy(ct_writer_thread_reserve(encoder->writer, sizeof(header)), &header, sizeof(header));
@@ -587,6 +588,7 @@ ct_block_begin(struct ct_encoder *encoder, uint64_t tsc)
   encoder->columns.delta = buffers->deltas;
   encoder->columns.id = buffers->ids;
   encoder->extra = buffers->extra;
+  encoder->near = NULL;
   encoder->extra_limit = buffers->extra + buffers->extra_bytes - CT_EXTRA_BYTES_MAX;
   encoder->columns.prediction = buffers->prediction;
   memset(buffers->prediction, 0, sizeof(buffers->prediction));

@@ -12,6 +12,7 @@
 #include "trace/writer_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct ct_buffers *
 ct_buffers_new(void)
@@ -19,6 +20,7 @@ ct_buffers_new(void)
   struct ct_buffers *buffers = malloc(sizeof(*buffers));
   if (buffers != NULL) {
     buffers->owner = NULL;
+    buffers->near = NULL;
     buffers->extra = buffers->small_extra;
     buffers->extra_bytes = sizeof(buffers->small_extra);
   }
@@ -31,7 +33,22 @@ ct_buffers_free(struct ct_buffers *buffers)
   if (buffers != NULL && buffers->extra != buffers->small_extra) {
     free(buffers->extra);
   }
+  if (buffers != NULL) {
+    free(buffers->near);
+  }
   free(buffers);
+}
+
+uint64_t *
+ct_buffers_near(struct ct_buffers *buffers)
+{
+  if (buffers->near == NULL) {
+    buffers->near = malloc(CT_NEAR_ENTRIES * sizeof(*buffers->near));
+  }
+  if (buffers->near != NULL) {
+    memset(buffers->near, 0, CT_NEAR_ENTRIES * sizeof(*buffers->near));
+  }
+  return buffers->near;
 }
 
 void

@@ -344,7 +344,7 @@ load_block(struct ct_cursor *c)
   c->last = 0;
   c->tsc = c->header.first_tsc;
   c->interval_log2 = c->header.interval_log2;
-  memset(c->prediction, 0, sizeof(c->prediction));
+  clear_tables(c);
   c->offset += sizeof(c->header) + c->header.payload_bytes;
   c->next_number = (uint64_t)c->header.number + 1;
   c->next_event = c->header.first_event + c->header.calls + c->header.returns;

@@ -9,6 +9,8 @@
 #include "trace/contexts.h"
 #include "trace/reader_internal.h"
 
+#include <string.h>
+
 #define CT_BATCH_EVENTS 1024u /* 40 KiB: what one call gives out stays in the cache */
 
 /*
@@ -97,8 +99,21 @@ struct ct_cursor {
   size_t single_count;
 
   uint32_t prediction[CT_PREDICTION_ENTRIES + 1]; /* the last one takes writes that nobody reads */
+  bool has_near;                                  /* the table of values is not empty */
+  uint64_t near[CT_NEAR_ENTRIES];
   struct ct_event batch[CT_BATCH_EVENTS];
 };
+
+/* A block begins. */
+static inline void
+clear_tables(struct ct_cursor *cursor)
+{
+  memset(cursor->prediction, 0, sizeof(cursor->prediction));
+  if (cursor->has_near) {
+    memset(cursor->near, 0, sizeof(cursor->near));
+    cursor->has_near = false;
+  }
+}
 
 /* unpack.c: the payload at offset into columns, for the header at hand; false: it is damaged, or there is no memory. */
 bool ct_block_unpack(struct ct_cursor *cursor, const struct ct_block_file *file, uint64_t offset);

@@ -185,6 +185,27 @@ decode_value(struct ct_cursor *c, struct ct_event *event)
   return true;
 }
 
+/* The same, by its difference from an earlier one: of a frame that the block knows. */
+static bool
+decode_near(struct ct_cursor *c, uint8_t op, struct ct_event *event)
+{
+  uint64_t near;
+  if ((op == CT_TRACE_OP_NEAR && c->extra == c->extra_end) || c->stack.count == 0) {
+    return false;
+  }
+  event->kind = CT_EV_VALUE;
+  event->reason = op == CT_TRACE_OP_NEAR ? *c->extra++ : (uint8_t)(op - CT_TRACE_OP_NEAR);
+  if (!get_extra(c, UINT64_MAX, &near)) {
+    return false;
+  }
+  event->fn = c->stack.frames[c->stack.count - 1].fn;
+  event->depth = c->stack.base + c->stack.count - 1;
+  uint64_t *before = &c->near[ct_near_place(event->fn, event->reason)];
+  event->value = *before = ct_near_value(near, *before);
+  c->has_near = true;
+  return true;
+}
+
 static bool
 decode_away(struct ct_cursor *c, struct ct_event *event)
 {
@@ -277,6 +298,11 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     break;
   case CT_TRACE_OP_VALUE:
     return decode_value(c, event);
+  case CT_TRACE_OP_NEAR:
+  case CT_TRACE_OP_NEAR_1:
+  case CT_TRACE_OP_NEAR_1 + 1:
+  case CT_TRACE_OP_NEAR_3:
+    return decode_near(c, op, event);
   case CT_TRACE_OP_AWAY:
     good = decode_away(c, event);
     break;

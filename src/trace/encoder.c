@@ -144,7 +144,11 @@ ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
   if (which != CT_VALUE_BEFORE) {
     ct_encoder_note_values(encoder, encoder->columns.top[-1].fn);
   }
-  encoder->extra = ct_columns_value(&encoder->columns, encoder->extra, which, value);
+  if (encoder->is_near && encoder->near == NULL) {
+    encoder->near = ct_buffers_near(encoder->buffers);
+  }
+  uint64_t *near = which != CT_VALUE_BEFORE ? encoder->near : NULL;
+  encoder->extra = ct_columns_value(&encoder->columns, encoder->extra, near, which, value);
   ct_columns_time(&encoder->columns, encoder->columns.last_tsc);
 }
 

@@ -23,6 +23,7 @@
 #include "trace/format.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define CT_FRAME_UNCERTAIN 1u /* events were lost while it was open; the other bits of flags belong to the drain */
@@ -67,6 +68,7 @@ struct ct_encoder {
   uint8_t *extra;
   const uint8_t *extra_limit;  /* up to this every op fits, as with op_limit */
   _Atomic uint8_t *has_values; /* the writer's */
+  uint64_t *near;              /* the latest values of the block in progress; NULL: it has none so far */
   uint64_t first_tsc;
   uint64_t block; /* number of the block in progress */
   uint64_t block_lost;
@@ -85,6 +87,7 @@ struct ct_encoder {
   struct ct_stream *stream;
   struct ct_detail_stream *detail; /* trace/detail.h; NULL: none yet */
   uint32_t tid;
+  bool is_near; /* its file has values by their differences */
   int closed;
 };
 
@@ -193,13 +196,29 @@ ct_value_put(uint8_t *p, uint64_t value)
   return p + bytes;
 }
 
-/* Appends a value of the top frame: its op, and to the column `extra`, whose end it returns. */
+/* Appends a value of the top frame: its op, and to the column `extra`, whose end it returns. near: NULL, as it is. */
 static inline uint8_t *
-ct_columns_value(struct ct_columns *columns, uint8_t *extra, uint32_t which, uint64_t value)
+ct_columns_value(struct ct_columns *columns, uint8_t *extra, uint64_t *near, uint32_t which, uint64_t value)
 {
-  *columns->op++ = CT_TRACE_OP_VALUE;
+  if (near == NULL || columns->top <= columns->floor) { /* who reads this block alone does not know the frame */
+    *columns->op++ = CT_TRACE_OP_VALUE;
+    *extra = (uint8_t)which;
+    return ct_value_put(extra + 1, value);
+  }
+  uint64_t *before = &near[ct_near_place(columns->top[-1].fn, which)];
+  uint64_t difference = ct_near_of(value, *before);
+  uint32_t has_op = which <= CT_TRACE_OP_NEAR_3 - CT_TRACE_OP_NEAR;
+  *before = value;
+  *columns->op++ = (uint8_t)(CT_TRACE_OP_NEAR + (has_op ? which : 0));
   *extra = (uint8_t)which;
-  return ct_value_put(extra + 1, value);
+  extra += 1 - has_op;
+  if (CT_LIKELY(difference < 1u << 14)) {
+    uint32_t more = difference > 0x7f;
+    uint16_t word = (uint16_t)((difference & 0x7f) | more << 7 | difference >> 7 << 8);
+    memcpy(extra, &word, sizeof(word));
+    return extra + 1 + more;
+  }
+  return ct_value_put(extra, difference);
 }
 
 /* ---- columns: of an op for which there is room ---- */

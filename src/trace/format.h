@@ -24,19 +24,21 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 #define CT_TRACE_VERSION_OLD  1u /* is read as well; its blocks have no number */
 #define CT_TRACE_VERSION_KEPT 3u /* of the last stretch of a recording: the first block of a file has any number */
 #define CT_TRACE_VERSION_PIECES                                                                                        \
-  4u /* likewise, and files are in pieces: index-1.ctb, index-2.ctb, each with a header                                \
-      */
-#define CT_TRACE_FORMAT_NAME "contrail"
-#define CT_TRACE_MANIFEST    "manifest.json"
-#define CT_TRACE_CRASH       "crash.json"
-#define CT_TRACE_STACKS      "stacks.json"
-#define CT_TRACE_FUNCTIONS   "functions.tsv"
-#define CT_TRACE_SOURCES     "sources.tsv"
-#define CT_TRACE_PROTOTYPES  "prototypes.tsv"
-#define CT_PROTOTYPES_HEAD   "prototypes\t1\t" /* its first line, up to the checksum */
-#define CT_TRACE_INDEX       "index.ctb"
-#define CT_TRACE_DETAIL      "detail.ctd"
-#define CT_TRACE_THREAD_DIR  "thread_"
+  4u                               /* likewise, and files are in pieces: index-1.ctb, index-2.ctb, each with a header  \
+                                    */
+#define CT_TRACE_VERSION_NEAR   5u /* of a file, as 2; with the ops from CT_TRACE_OP_NEAR on */
+#define CT_TRACE_VERSION_NEWEST CT_TRACE_VERSION_NEAR
+#define CT_TRACE_FORMAT_NAME    "contrail"
+#define CT_TRACE_MANIFEST       "manifest.json"
+#define CT_TRACE_CRASH          "crash.json"
+#define CT_TRACE_STACKS         "stacks.json"
+#define CT_TRACE_FUNCTIONS      "functions.tsv"
+#define CT_TRACE_SOURCES        "sources.tsv"
+#define CT_TRACE_PROTOTYPES     "prototypes.tsv"
+#define CT_PROTOTYPES_HEAD      "prototypes\t1\t" /* its first line, up to the checksum */
+#define CT_TRACE_INDEX          "index.ctb"
+#define CT_TRACE_DETAIL         "detail.ctd"
+#define CT_TRACE_THREAD_DIR     "thread_"
 
 #define CT_FILE_MAGIC         0x42525443u /* "CTRB" */
 #define CT_BLOCK_MAGIC        0x4b425443u /* "CTBK" */
@@ -80,7 +82,14 @@ enum ct_trace_op {
   CT_TRACE_OP_VALUE = 16,             /* of the top frame; E: u8 which (enum ct_value), varint */
   CT_TRACE_OP_AWAY = 17,    /* the thread was away; E: u8 kind (enum ct_away), varint op - end, varint end - begin */
   CT_TRACE_OP_COUNTED = 18, /* calls that have no event; E: varint function, varint how many */
-  CT_TRACE_OP_COUNT = 19,
+  /*
+   * As VALUE; in place of the number varint how it differs from the latest of these in the block that has the same
+   * place in the table of them (ct_near_place): 2 n of one that is greater by n, 2 n - 1 of one that is less by n.
+   */
+  CT_TRACE_OP_NEAR = 19,   /* E: u8 which, varint */
+  CT_TRACE_OP_NEAR_1 = 20, /* the same of which 1, 2, 3; E: varint */
+  CT_TRACE_OP_NEAR_3 = 22,
+  CT_TRACE_OP_COUNT = 23,
 };
 #define CT_INTERVAL_LOG2_MAX 15u
 
@@ -186,6 +195,28 @@ ct_prediction_slot(uint32_t last)
   return (last * 2654435761u) >> 20;
 }
 static_assert(CT_PREDICTION_ENTRIES == 1u << (32 - 20), "the hash gives 12 bits");
+
+#define CT_NEAR_ENTRIES 4096u /* at 0 at the start of a block */
+
+/* Of a value of a function. */
+static inline uint32_t
+ct_near_place(uint32_t fn, uint32_t which)
+{
+  return ((fn << 6 | which) * 2654435761u) >> 20;
+}
+
+static inline uint64_t
+ct_near_of(uint64_t value, uint64_t before)
+{
+  uint64_t difference = value - before;
+  return difference << 1 ^ (0 - (difference >> 63));
+}
+
+static inline uint64_t
+ct_near_value(uint64_t near, uint64_t before)
+{
+  return before + (near >> 1 ^ (0 - (near & 1)));
+}
 
 /* LEB128, at most 10 bytes. Returns the end. */
 static inline uint8_t *

@@ -141,7 +141,7 @@ check_format(const struct ct_trace *trace, struct ct_diag *diag)
                    trace->path);
   }
   json_int_t version = json_integer_value(json_object_get(trace->manifest, "version"));
-  if (version < 0 || !ct_trace_version_ok((uint64_t)version)) {
+  if (version < CT_TRACE_VERSION_OLD || version > CT_TRACE_VERSION_PIECES) {
     return ct_fail(diag, CT_EUNSUPPORTED, "%s has format version %lld; this program reads versions %u to %u",
                    trace->path, (long long)version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION_PIECES);
   }

@@ -296,7 +296,7 @@ read_blocks(struct ct_trace *trace, const struct ct_block_file *file, struct ct_
 static bool
 is_newer(const struct ct_file_header *header)
 {
-  return header->magic == CT_FILE_MAGIC && header->version > CT_TRACE_VERSION_PIECES &&
+  return header->magic == CT_FILE_MAGIC && header->version > CT_TRACE_VERSION_NEWEST &&
          header->header_crc == ct_crc32c(0, header, offsetof(struct ct_file_header, header_crc));
 }
 
@@ -529,7 +529,7 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
     err = ct_fail(diag, CT_EUNSUPPORTED,
                   "%s/" CT_TRACE_THREAD_DIR "%" PRIu32 "/" CT_TRACE_INDEX
                   " has format version %u; this program reads versions %u to %u",
-                  dir, trace->newer_index, trace->newer_version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION_PIECES);
+                  dir, trace->newer_index, trace->newer_version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION_NEWEST);
     goto close_trace;
   }
   err = ct_trace_check(trace);

@@ -163,7 +163,7 @@ void ct_trace_prototypes_free(struct ct_trace *trace);
 static inline bool
 ct_trace_version_ok(uint64_t version)
 {
-  return version >= CT_TRACE_VERSION_OLD && version <= CT_TRACE_VERSION_PIECES;
+  return version >= CT_TRACE_VERSION_OLD && version <= CT_TRACE_VERSION_NEWEST;
 }
 bool ct_file_header_ok(const struct ct_file_header *header);
 bool ct_block_header_ok(const struct ct_block_header *header);

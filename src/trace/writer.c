@@ -609,6 +609,12 @@ ct_trace_writer_stacks(struct ct_trace_writer *writer, const json_t *stacks)
   return write_json(writer, CT_TRACE_STACKS, stacks);
 }
 
+void
+ct_trace_writer_near_values(struct ct_trace_writer *writer)
+{
+  writer->has_near = true;
+}
+
 /* ---- threads ---- */
 
 static int
@@ -646,6 +652,7 @@ ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t 
   writer->frames_held += FRAMES_AT_START;
   encoder->writer = writer;
   encoder->has_values = writer->has_values;
+  encoder->is_near = writer->has_near && writer->store == NULL && writer->pieces == NULL;
   encoder->stream = stream;
   encoder->tid = tid;
   stream->index = index;

@@ -16,7 +16,7 @@
  *
  * Memory: max_buffer_bytes is divided into the queue (a third, at least 1 MiB) and the columns of the
  * blocks in progress (the rest, at least one set of some 0.2 MB); the frames of the stacks come on top, and where calls
- * have values up to a twelfth more for these, and 0.1 MB.
+ * have values up to a fourth more for these, and 0.1 MB.
  */
 #ifndef CT_TRACE_WRITER_H
 #define CT_TRACE_WRITER_H
@@ -46,6 +46,12 @@ uint64_t ct_trace_writer_cpu_ns(const struct ct_trace_writer *writer);
 int ct_trace_writer_sync(struct ct_trace_writer *writer);
 /* Level of zstd for the blocks from now on; 1 at first, negative ones are faster and larger. */
 void ct_trace_writer_set_level(struct ct_trace_writer *writer, int level);
+
+/*
+ * Threads to come have values: they are written by how they differ from those before, in files of a version of their
+ * own. Not those of a last stretch or of a bounded size, whose version says that.
+ */
+void ct_trace_writer_near_values(struct ct_trace_writer *writer);
 
 /*
  * Appends one function table line; ids are given in order from 0 by the caller. Buffered, and queued

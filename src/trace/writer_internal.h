@@ -47,6 +47,7 @@ struct ct_buffers {
   uint8_t ops[CT_BLOCK_OPS_MAX];
   uint8_t deltas[DELTAS_BYTES + COLUMN_SLACK];
   uint8_t ids[IDS_BYTES + COLUMN_SLACK];
+  uint64_t *near; /* NULL: not needed so far */
   uint8_t *extra; /* small_extra, or a larger one */
   uint32_t extra_bytes;
   uint8_t small_extra[EXTRA_BYTES];
@@ -149,6 +150,7 @@ struct ct_trace_writer {
 
   struct ct_buffers **pool; /* pool_count exist, of at most pool_limit */
   uint32_t pool_count, pool_limit;
+  bool has_near;         /* of files to come: values are written by their differences */
   uint32_t large_extras; /* of them, so many have a large one */
 
   ZSTD_CCtx *compressor;
@@ -261,6 +263,8 @@ void ct_writer_note_changed(struct ct_trace_writer *writer, json_t *manifest);
 /* buffers.c */
 struct ct_buffers *ct_buffers_new(void); /* of nobody; NULL: no memory */
 void ct_buffers_free(struct ct_buffers *buffers);
+/* The latest values of the block in progress, which has none so far; NULL: no memory. */
+uint64_t *ct_buffers_near(struct ct_buffers *buffers);
 /* Between two blocks: the last one has ended for want of room in its column extra. */
 void ct_buffers_grow_extra(struct ct_trace_writer *writer, struct ct_buffers *buffers);
 /* Buffers of a free or the least recently used encoder; never NULL. */

@@ -40,6 +40,8 @@ struct tape {
   uint32_t tag;
 };
 
+static bool tape_is_near; /* values are written by their differences */
+
 static inline void
 begin(struct tape *tape, void **state)
 {
@@ -49,6 +51,9 @@ begin(struct tape *tape, void **state)
   tape->modes = malloc(FUNCTIONS);
   assert_non_null(tape->modes);
   tape->writer = create_writer(state, 0);
+  if (tape_is_near) {
+    ct_trace_writer_near_values(tape->writer);
+  }
   tape->thread.max_depth = UINT32_MAX;
   for (uint32_t fn = 0; fn < FUNCTIONS; fn++) {
     char name[16];

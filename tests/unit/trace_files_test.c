@@ -695,13 +695,13 @@ test_newer_file(void **state)
   json_decref(manifest);
   int fd = open(path_in(state, "t/thread_1/index.ctb"), O_RDWR);
   assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
-  header.version = CT_TRACE_VERSION_PIECES + 1;
+  header.version = CT_TRACE_VERSION_NEWEST + 1;
   assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
   ct_trace_close(open_trace(state));
   header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
   assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
   assert_open_fails(state, CT_EUNSUPPORTED,
-                    "t/thread_1/index.ctb has format version 5; this program reads versions 1 to 4");
+                    "t/thread_1/index.ctb has format version 6; this program reads versions 1 to 5");
   close(fd);
 }
 

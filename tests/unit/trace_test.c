@@ -141,6 +141,9 @@ round_trip(void **state, uint64_t seed, uint32_t functions, size_t ops, bool wil
 {
   struct ct_trace_writer *writer = create_writer(state, 1 << 20);
   struct model m = {.random = seed * 0x9e3779b97f4a7c15ull + 1, .tsc = 0};
+  if (seed % 2 == 1) {
+    ct_trace_writer_near_values(writer);
+  }
   assert_int_equal(ct_trace_writer_thread(writer, 0, 11, 10, &m.encoder), CT_OK);
   uint64_t counted = 0;
   for (size_t i = 0; i < ops; i++) {
@@ -185,11 +188,14 @@ test_round_trip(void **state)
 /* Calls with values of each length: the column of these grows, so that a block has as many calls as without that it
  * would have in more than four. */
 static void
-test_values(void **state)
+values(void **state, bool near)
 {
   enum { CALLS = 60000 };
   struct ct_trace_writer *writer = create_writer(state, 1 << 20);
   struct model m = {.random = 4711};
+  if (near) {
+    ct_trace_writer_near_values(writer);
+  }
   assert_int_equal(ct_trace_writer_thread(writer, 0, 11, 10, &m.encoder), CT_OK);
   for (uint64_t i = 0; i < CALLS; i++) {
     model_enter(&m, 20 * i, (uint32_t)model_random(&m, 300));
@@ -205,6 +211,14 @@ test_values(void **state)
   assert_in_range(check_blocks_alone(state, trace, &m), 1, m.count / 12000);
   ct_trace_close(trace);
   model_free(&m);
+  remove_tree(path_in(state, "t"));
+}
+
+static void
+test_values(void **state)
+{
+  values(state, false);
+  values(state, true);
 }
 
 /* A million frames down and up again, with blocks that begin deeper than they list. */
