@@ -227,24 +227,41 @@ struct values {
   size_t count;
 };
 
-/* A value of the frame at hand. */
-static inline bool
-put_value(const struct ct_encoder *encoder, struct ct_columns *columns, struct values *values, uint64_t word,
-          uint64_t value)
+/* Values of the frame at hand, as many as come first; their times are `last`. Returns how many. */
+static inline size_t
+put_values(const struct ct_encoder *encoder, struct ct_columns *columns, struct values *values,
+           const struct ct_ring_event *events, size_t count, uint64_t last, uint64_t *times)
 {
-  struct ct_frame *top = columns->top;
-  uint32_t which = drain_value_which((uint32_t)word >> CT_WORD_FN_SHIFT);
-  if (which == 0 || top == columns->frames || top[-1].ra_slot != (uint32_t)(word >> 32) ||
-      values->extra > values->extra_limit) {
-    return false;
+  struct ct_frame *frame = columns->top - 1;
+  uint8_t *op = columns->op, *extra = values->extra;
+  uint64_t *const near = ct_columns_is_near(columns, values->near) ? values->near : NULL;
+  size_t n = 0;
+  if (columns->top == columns->frames) {
+    return 0;
   }
-  if ((top[-1].flags & DRAIN_FRAME_VALUES) == 0) {
-    top[-1].flags |= DRAIN_FRAME_VALUES;
-    ct_encoder_note_values(encoder, top[-1].fn);
+  const uint64_t kind = (uint64_t)frame->ra_slot << 32 | CT_KIND_OTHER << CT_WORD_KIND_SHIFT;
+  const uint64_t kind_mask = (uint64_t)UINT32_MAX << 32 | 3 << CT_WORD_KIND_SHIFT;
+  const uint32_t fn = frame->fn;
+  for (; n < count && extra <= values->extra_limit; n++) {
+    __builtin_prefetch(events + n + DRAIN_PIECE);
+    uint64_t word = __atomic_load_n(&events[n].word, __ATOMIC_RELAXED);
+    uint64_t value = __atomic_load_n(&events[n].tsc, __ATOMIC_RELAXED);
+    uint32_t which = drain_value_which((uint32_t)word >> CT_WORD_FN_SHIFT);
+    if ((word & kind_mask) != kind || which == 0) {
+      break;
+    }
+    extra = near != NULL ? ct_near_put(op, extra, near, fn, which, value) : ct_value_as_is(op, extra, which, value);
+    times[n] = last;
+    op++;
   }
-  values->extra = ct_columns_value(columns, values->extra, values->near, which, value);
-  values->count++;
-  return true;
+  if (n != 0 && (frame->flags & DRAIN_FRAME_VALUES) == 0) {
+    frame->flags |= DRAIN_FRAME_VALUES;
+    ct_encoder_note_values(encoder, fn);
+  }
+  columns->op = op;
+  values->extra = extra;
+  values->count += n;
+  return n;
 }
 
 /*
@@ -270,7 +287,7 @@ take_valued(struct drain_thread *thread, const struct ct_ring_event *events, siz
     uint64_t last = run.times[0] = columns.last_tsc;
     values_before = values.count;
     room = room_for(&columns, count - taken < CT_RUN_OPS ? count - taken : CT_RUN_OPS);
-    for (i = 0; i < room; i++) {
+    for (i = 0; i < room;) {
       const struct ct_ring_event *event = events + taken + i;
       __builtin_prefetch(event + DRAIN_PIECE);
       uint64_t word = __atomic_load_n(&event->word, __ATOMIC_RELAXED);
@@ -281,17 +298,19 @@ take_valued(struct drain_thread *thread, const struct ct_ring_event *events, siz
         break;
       }
       if (kind == CT_KIND_OTHER) {
-        if (!put_value(encoder, &columns, &values, word, tsc)) {
+        size_t put = put_values(encoder, &columns, &values, event, room - i, last, run.times + 1 + i);
+        if (put == 0) {
           break;
         }
-      } else if (tsc < last || (kind == CT_KIND_ENTER
-                                    ? fn >= function_count || !open_frame(&columns, full, tsc, fn, ra_slot, &id)
-                                    : kind != CT_KIND_RETURN || !close_frame(&columns, fn | (uint64_t)ra_slot << 32))) {
-        break;
-      } else {
-        last = tsc;
+        i += put;
+        continue;
       }
-      run.times[i + 1] = last;
+      if (tsc < last ||
+          (kind == CT_KIND_ENTER ? fn >= function_count || !open_frame(&columns, full, tsc, fn, ra_slot, &id)
+                                 : kind != CT_KIND_RETURN || !close_frame(&columns, fn | (uint64_t)ra_slot << 32))) {
+        break;
+      }
+      run.times[++i] = last = tsc;
     }
     ct_columns_put_run(&columns, &run, i, (size_t)(id - run.ids));
     taken += i;

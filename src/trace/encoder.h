@@ -196,20 +196,16 @@ ct_value_put(uint8_t *p, uint64_t value)
   return p + bytes;
 }
 
-/* Appends a value of the top frame: its op, and to the column `extra`, whose end it returns. near: NULL, as it is. */
+/* The op of a value of a function, and in the column `extra`, whose end it returns, how it differs from those before.
+ */
 static inline uint8_t *
-ct_columns_value(struct ct_columns *columns, uint8_t *extra, uint64_t *near, uint32_t which, uint64_t value)
+ct_near_put(uint8_t *op, uint8_t *extra, uint64_t *near, uint32_t fn, uint32_t which, uint64_t value)
 {
-  if (near == NULL || columns->top <= columns->floor) { /* who reads this block alone does not know the frame */
-    *columns->op++ = CT_TRACE_OP_VALUE;
-    *extra = (uint8_t)which;
-    return ct_value_put(extra + 1, value);
-  }
-  uint64_t *before = &near[ct_near_place(columns->top[-1].fn, which)];
+  uint64_t *before = &near[ct_near_place(fn, which)];
   uint64_t difference = ct_near_of(value, *before);
   uint32_t has_op = which <= CT_TRACE_OP_NEAR_3 - CT_TRACE_OP_NEAR;
   *before = value;
-  *columns->op++ = (uint8_t)(CT_TRACE_OP_NEAR + (has_op ? which : 0));
+  *op = (uint8_t)(CT_TRACE_OP_NEAR + (has_op ? which : 0));
   *extra = (uint8_t)which;
   extra += 1 - has_op;
   if (CT_LIKELY(difference < 1u << 14)) {
@@ -219,6 +215,22 @@ ct_columns_value(struct ct_columns *columns, uint8_t *extra, uint64_t *near, uin
     return extra + 1 + more;
   }
   return ct_value_put(extra, difference);
+}
+
+/* The same as it is. */
+static inline uint8_t *
+ct_value_as_is(uint8_t *op, uint8_t *extra, uint32_t which, uint64_t value)
+{
+  *op = CT_TRACE_OP_VALUE;
+  *extra = (uint8_t)which;
+  return ct_value_put(extra + 1, value);
+}
+
+/* Whether values of the top frame are written by their differences: who reads this block alone knows the frame. */
+static inline bool
+ct_columns_is_near(const struct ct_columns *columns, const uint64_t *near)
+{
+  return near != NULL && columns->top > columns->floor;
 }
 
 /* ---- columns: of an op for which there is room ---- */
