@@ -320,6 +320,19 @@ def several(scene):
             equal(scene.json("status", called)["id"], sessions[3][1], "the last one, by its name")
 
 
+@case("time over before it is waited for")
+def time_over_at_once(scene):
+    """--for 10ms, and contrail gets no processor between the moment it takes the time and its wait: it detaches at once."""
+    late = scene.compile("programs/latestart.c", "-shared", "-fPIC", name="latestart.so")
+    program, trace = scene.start(), scene.next_trace()
+    with harness.Running([scene.contrail, "attach", "-q", "--for", "10ms", "-o", trace, str(program.process.pid)], cwd=scene.folder,
+                         env=dict(scene.environment, LD_PRELOAD=late, ASAN_OPTIONS="verify_asan_link_order=0"),
+                         stderr=subprocess.PIPE, text=True) as contrail:
+        error = contrail.communicate(timeout=WAIT)[1]
+    equal((contrail.returncode, error), (0, ""), "contrail attach")
+    program.call("first", 1)
+
+
 # ---- patterns ----
 
 

@@ -188,9 +188,11 @@ await_end(struct ct_session *session, const struct waiter *waiter, const sigset_
   int signals = waiter->finished >= 0 ? signalfd(-1, stops, SFD_CLOEXEC) : -1;
   struct pollfd polled[2] = {{.fd = signals, .events = POLLIN}, {.fd = waiter->finished, .events = POLLIN}};
   int step_ms = signals >= 0 ? LONG_STEP_MS : STEP_MS;
-  for (double left = 1; left > 0; left = seconds > 0 ? end - now_seconds() : 1) {
-    double most_ms = seconds > 0 ? (end - now_seconds()) * 1e3 : step_ms;
-    poll(polled, signals >= 0 ? 2 : 0, most_ms < step_ms ? (int)most_ms + 1 : step_ms);
+  double left_ms = step_ms;
+  while (left_ms > 0) {
+    /* Asked once a turn: the time may be over by now, and poll takes what is below 0 for ever. */
+    left_ms = seconds > 0 ? (end - now_seconds()) * 1e3 : step_ms;
+    poll(polled, signals >= 0 ? 2 : 0, left_ms <= 0 ? 0 : left_ms < step_ms ? (int)left_ms + 1 : step_ms);
     struct timespec at_once = {0, 0};
     if (sigtimedwait(stops, NULL, &at_once) > 0 || ct_session_wait(session, 0) == 0) {
       break;
