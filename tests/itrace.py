@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -490,6 +491,48 @@ def all_threads_attached(scene):
     running.stdin.close()
     got = running.stdout.read()
     expect(running.wait(SECONDS) == 0 and got == "all right\n", f"{running.returncode} {got!r}")
+
+
+@case(alone=True)
+def all_threads_of_makers(scene):
+    """Threads that make others all the time: each of them is recorded after a moment. It took minutes where each had to wait
+    behind those that the others made. SIGTERM is heard before that, too."""
+    running = scene.ready(scene.made("rough"), "makers", "60")
+    tids = lambda: {tid for tid in os.listdir(f"/proc/{running.pid}/task")}
+    first, later = tids(), tids()
+    for turn, wait in enumerate((None, 0.2, 0.05)):
+        out = scene.path(f"steps{turn}")
+        os.mkdir(out, 0o700)
+        tracer = scene.start(scene.contrail, "itrace", "-a", "-o", out, str(running.pid))
+        if wait is None:
+            wait_for("files of all makers", lambda: first & later & tids() <= {name.split(".")[1] for name in files_of(out)}, seconds=30)
+        else:
+            time.sleep(wait)
+        tracer.send_signal(signal.SIGTERM)
+        text = tracer.communicate(timeout=30)[0]
+        early = wait and ((tracer.returncode == 125 and "interrupted" in text) or tracer.returncode == -signal.SIGTERM)
+        expect(tracer.returncode == 0 or early, f"turn {turn}: {tracer.returncode} {text}")
+    running.stdin.write("\n")
+    running.stdin.close()
+    expect(running.stdout.read() == "all right\n" and running.wait(SECONDS) == 0, f"{running.returncode}")
+
+
+@case
+def seized_while_it_makes_children(scene):
+    """A thread that makes a thread, or a child by vfork, after ptrace has hold of it and before it has stopped: that one
+    stood still for ever, since nobody looked after it, and its maker with it, or its maker did not stop any more."""
+    for kind in ("spawns", "makers"):
+        running = scene.ready(scene.made("rough"), kind, "1")
+        wait_for("the maker", lambda: len(os.listdir(f"/proc/{running.pid}/task")) > 1)
+        maker = sorted(os.listdir(f"/proc/{running.pid}/task"), key=int)[1]
+        for turn in range(scene.rounds(25, 200)):
+            result = scene.execute(scene.contrail, "itrace", "-q", "-t", maker, "--for", "1ms", "-o", scene.path(f"{kind}{turn}"),
+                                   str(running.pid), timeout=SECONDS)
+            expect(result.returncode == 0, f"{kind}, turn {turn}: {result.stderr}")
+            shutil.rmtree(scene.path(f"{kind}{turn}"))
+        running.stdin.write("\n")
+        running.stdin.close()
+        expect(running.stdout.read() == "all right\n" and running.wait(SECONDS) == 0, f"{kind}: {running.returncode}")
 
 
 @case

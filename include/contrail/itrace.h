@@ -51,6 +51,10 @@ struct ct_itrace_options {
    * before it waits in a system call. */
   bool is_live;
   uint64_t program_device, program_inode; /* of a program that is started, as in struct ct_session_options */
+  /* Asked while the first thread does not stop, some times a second, in the thread that begins: true ends that with
+   * CT_ECANCELED. NULL: it is waited for, 10 seconds at most. */
+  bool (*enough)(void *context);
+  void *enough_context;
 };
 
 struct ct_itrace_summary {
@@ -78,7 +82,8 @@ struct ct_itrace_summary {
 };
 
 /* Begins; the strings are the caller's until the end. 0 or an error; *exec_errno (may be NULL): of a program that could
- * not be started, else 0. */
+ * not be started, else 0. Of all threads of a process the first one is recorded then, and others follow, one after the
+ * other, within a second or two. */
 int ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **tracer, int *exec_errno,
                     struct ct_diag *diag);
 /* The id of the process. */

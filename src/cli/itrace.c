@@ -268,6 +268,12 @@ wait_for_end(const struct ct_itrace *tracer, const struct ct_signals *signals, d
   }
 }
 
+static bool
+has_enough(void *context)
+{
+  return ct_signals_enough(context);
+}
+
 static int
 trace_thread(const struct itrace *wanted, const char *process)
 {
@@ -288,11 +294,18 @@ trace_thread(const struct itrace *wanted, const char *process)
     return ct_command_failed(&ct_command_itrace, "out of memory");
   }
   ct_signals_forget_program(signals);
+  ct_signals_serve(signals, 0, NULL, NULL);
   fill(wanted, &begin);
-  if (ct_itrace_begin(&begin, &tracer, NULL, &diag) != 0) {
+  begin.enough = has_enough;
+  begin.enough_context = signals;
+  code = ct_itrace_begin(&begin, &tracer, NULL, &diag);
+  if (code != 0) {
+    ct_signals_stop(signals);
+    if (code == CT_ECANCELED) {
+      snprintf(diag.text, sizeof(diag.text), "interrupted before thread %d had stopped", (int)begin.tid);
+    }
     return failed(&diag);
   }
-  ct_signals_serve(signals, 0, NULL, NULL);
   wait_for_end(tracer, signals, wanted->seconds);
   code = ct_itrace_end(tracer, &summary, &diag);
   ct_signals_stop(signals);

@@ -17,7 +17,6 @@
 #include "base/worker.h"
 #include "steps/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -29,20 +28,33 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS     50000
-#define CHANGE_NS   5000000000ull /* that a thread has to forget translations */
-#define ALL_SIGNALS UINT64_MAX
+#define LOOK_NS      50000
+#define ASK_NS       20000000      /* between two looks whether somebody has had enough */
+#define CHANGE_NS    5000000000ull /* that a thread has to forget translations */
+#define SUPERSEDE_NS 100000000
+#define ALL_SIGNALS  UINT64_MAX
 
 /* ---- tracers ---- */
 
-/* NULL: out of memory, or the recording is ending. */
+/* Under the lock. */
 static struct ct_tracer *
-add_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call)
+tracer_of(struct ct_itrace *all, pid_t tid)
+{
+  struct ct_tracer *tracer = all->first;
+  while (tracer != NULL && (tracer->tid != tid || tracer->is_done)) {
+    tracer = tracer->next;
+  }
+  return tracer;
+}
+
+/* NULL: out of memory, or the recording is ending; or, of a thread that was found, it is traced already. */
+static struct ct_tracer *
+add_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call, bool is_found)
 {
   struct ct_tracer *tracer = calloc(1, sizeof(*tracer));
   struct ct_code_pages *code = calloc(1, sizeof(*code));
   pthread_mutex_lock(&all->lock);
-  if (tracer == NULL || code == NULL || all->is_ending) {
+  if (tracer == NULL || code == NULL || all->is_ending || (is_found && tracer_of(all, tid) != NULL)) {
     pthread_mutex_unlock(&all->lock);
     free(tracer);
     free(code);
@@ -55,6 +67,7 @@ add_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call)
                                .code = code,
                                .spaces = {{.fd = -1}, {.fd = -1}},
                                .number = all->made++,
+                               .is_found = is_found,
                                .image = all->image,
                                .changes = atomic_load_explicit(&all->changes, memory_order_acquire),
                                .next = all->first};
@@ -101,9 +114,8 @@ unlink_tracer(struct ct_itrace *all, const struct ct_tracer *tracer)
   }
 }
 
-/* The last one may be one that has failed to begin, because its thread has just ended. Under the lock. */
-static void
-has_one_less(struct ct_itrace *all)
+void
+ct_itrace_has_one_less(struct ct_itrace *all)
 {
   if (--all->running == 0 && eventfd_write(all->done_fd, 1) != 0) {
     return; /* it has been reported before */
@@ -117,7 +129,7 @@ drop_tracer(struct ct_tracer *tracer)
   struct ct_itrace *all = tracer->all;
   pthread_mutex_lock(&all->lock);
   unlink_tracer(all, tracer);
-  has_one_less(all);
+  ct_itrace_has_one_less(all);
   pthread_mutex_unlock(&all->lock);
   free_tracer(tracer);
 }
@@ -204,7 +216,7 @@ end_tracer(struct ct_tracer *tracer)
     ct_calls_done(tracer);
   }
   tracer->is_done = true;
-  has_one_less(all);
+  ct_itrace_has_one_less(all);
   void (*ended)(void *context) = all->ended;
   void *context = all->context;
   pthread_mutex_unlock(&all->lock);
@@ -265,22 +277,31 @@ ct_itrace_join(struct ct_itrace *all, bool waits)
   }
 }
 
-/* ---- threads that are there, and the first one ---- */
+/* ---- the first one, and threads that are there ---- */
 
 static void
 has_begun(struct ct_tracer *tracer, int code)
 {
   tracer->code_of_end = code;
-  atomic_store_explicit(&tracer->begun, code == 0 ? 1 : 2, memory_order_release); /* pairs with begin_tracer */
+  atomic_store_explicit(&tracer->begun, code == 0 ? 1 : 2, memory_order_release); /* pairs with await_begin */
+  if (code != 0) { /* else it has been said, and whoever waits may free it */
+    ct_tracer_has_taken(tracer);
+  }
   syscall(SYS_futex, &tracer->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+/* While its thread does not stop, the caller may have had enough of it. */
 static uint32_t
 await_begin(struct ct_tracer *tracer)
 {
+  const struct ct_itrace_options *options = &tracer->all->options;
   uint32_t begun;
   while ((begun = atomic_load_explicit(&tracer->begun, memory_order_acquire)) == 0) {
-    syscall(SYS_futex, &tracer->begun, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    struct timespec wait = {0, ASK_NS};
+    syscall(SYS_futex, &tracer->begun, FUTEX_WAIT_PRIVATE, 0, &wait, NULL, 0);
+    if (!tracer->is_found && options->enough != NULL && options->enough(options->enough_context)) {
+      atomic_store_explicit(&tracer->stop, 1, memory_order_release);
+    }
   }
   return begun;
 }
@@ -322,20 +343,34 @@ tracer_main(void *context)
   return NULL;
 }
 
-int
-ct_itrace_begin_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call, struct ct_diag *diag)
+static struct ct_tracer *
+start(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call, bool is_found, struct ct_diag *diag)
 {
-  struct ct_tracer *tracer = add_tracer(all, tid, call);
+  struct ct_tracer *tracer = add_tracer(all, tid, call, is_found);
   if (tracer == NULL) {
     if (call != NULL) {
       free(call->hidden);
     }
-    return ct_fail(diag, CT_ENOMEM, "out of memory");
+    ct_fail(diag, CT_ENOMEM, "out of memory");
+    return NULL;
   }
   if (ct_worker_create(&tracer->thread, NULL, tracer_main, tracer) != 0) {
     drop_tracer(tracer);
-    return ct_fail(diag, CT_ENOMEM, "cannot start a thread");
+    ct_fail(diag, CT_ENOMEM, "cannot start a thread");
+    return NULL;
   }
+  return tracer;
+}
+
+struct ct_tracer *
+ct_itrace_start(struct ct_itrace *all, pid_t tid, struct ct_diag *diag)
+{
+  return start(all, tid, NULL, true, diag);
+}
+
+int
+ct_itrace_started(struct ct_tracer *tracer, struct ct_diag *diag)
+{
   if (await_begin(tracer) == 2) {
     pthread_join(tracer->thread, NULL);
     int code = tracer->code_of_end;
@@ -343,26 +378,30 @@ ct_itrace_begin_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_
     drop_tracer(tracer);
     return code;
   }
-  pthread_mutex_lock(&all->lock);
+  pthread_mutex_lock(&tracer->all->lock);
   tracer->has_thread = true;
-  pthread_mutex_unlock(&all->lock);
+  pthread_mutex_unlock(&tracer->all->lock);
   return 0;
 }
 
-static bool
-is_known(struct ct_itrace *all, pid_t tid)
+int
+ct_itrace_begin_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call, struct ct_diag *diag)
 {
-  bool found = false;
+  struct ct_tracer *tracer = start(all, tid, call, false, diag);
+  return tracer == NULL ? CT_ENOMEM : ct_itrace_started(tracer, diag);
+}
+
+bool
+ct_itrace_is_known(struct ct_itrace *all, pid_t tid)
+{
   pthread_mutex_lock(&all->lock);
-  for (const struct ct_tracer *tracer = all->first; tracer != NULL && !found; tracer = tracer->next) {
-    found = tracer->tid == tid && !tracer->is_done;
-  }
+  bool found = tracer_of(all, tid) != NULL;
   pthread_mutex_unlock(&all->lock);
   return found;
 }
 
-static void
-not_recorded(struct ct_itrace *all, const struct ct_diag *why)
+void
+ct_itrace_not_recorded(struct ct_itrace *all, const struct ct_diag *why)
 {
   pthread_mutex_lock(&all->lock);
   all->summary.unrecorded++;
@@ -376,52 +415,7 @@ void
 ct_itrace_untraced(struct ct_itrace *all)
 {
   struct ct_diag why = {"a thread was made with CLONE_UNTRACED, which no tracer learns of"};
-  not_recorded(all, &why);
-}
-
-/* Threads that are there already. How many have been new. */
-static size_t
-begin_others(struct ct_itrace *all, pid_t *refused, size_t *refused_count, size_t refused_max)
-{
-  char path[64];
-  size_t count = 0;
-  snprintf(path, sizeof(path), "/proc/%d/task", (int)all->pid);
-  DIR *folder = opendir(path);
-  if (folder == NULL) {
-    return 0;
-  }
-  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-    pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-    struct ct_diag diag = {""};
-    bool is_refused = tid <= 0 || is_known(all, tid);
-    for (size_t i = 0; i < *refused_count && !is_refused; i++) {
-      is_refused = refused[i] == tid;
-    }
-    if (is_refused) {
-      continue;
-    }
-    int code = ct_itrace_begin_tracer(all, tid, NULL, &diag);
-    count += code == 0;
-    if (code == 0 || code == CT_ESRCH || ct_traced_is_ours_too(tid)) { /* a traced thread has just made it */
-      continue;
-    }
-    not_recorded(all, &diag);
-    if (*refused_count < refused_max) {
-      refused[(*refused_count)++] = tid;
-    }
-  }
-  closedir(folder);
-  return count;
-}
-
-static void
-begin_all(struct ct_itrace *all)
-{
-  enum { REFUSED_MAX = 1024 };
-  pid_t refused[REFUSED_MAX];
-  size_t refused_count = 0;
-  while (begin_others(all, refused, &refused_count, REFUSED_MAX) != 0 && refused_count < REFUSED_MAX) {
-  }
+  ct_itrace_not_recorded(all, &why);
 }
 
 /* ---- new threads ---- */
@@ -486,16 +480,18 @@ adopted_main(void *context)
 
 /* A thread that waits to be told that it has begun, and what it is to follow. */
 static int
-begin_adopted(struct ct_tracer *tracer, pid_t pid)
+begin_adopted(struct ct_tracer *tracer, struct ct_tracer *maker)
 {
-  int code = ct_process_open(pid, &tracer->process, &tracer->diag);
+  int code = ct_process_open(maker->process.pid, &tracer->process, &tracer->diag);
   if (code != 0) {
     return code;
   }
   if (ct_worker_create(&tracer->thread, NULL, adopted_main, tracer) != 0) {
     return ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
   }
+  tracer->maker = maker;
   code = ct_tracer_make(tracer);
+  tracer->maker = NULL;
   if (code == 0) {
     code = park(tracer);
   }
@@ -511,18 +507,48 @@ begin_adopted(struct ct_tracer *tracer, pid_t pid)
   return code;
 }
 
+/*
+ * It may have been found among the threads that are there (others.c) before its maker's tracer was notified of it.
+ * Nobody else is to take hold of it when it is released to be taken over; who is about to now, cannot, and gives it up.
+ * False: that one waits in the kernel, as during an exec.
+ */
+static bool
+supersede(struct ct_itrace *all, pid_t child)
+{
+  struct timespec wait = {0, LOOK_NS};
+  bool is_taking = true;
+  for (uint64_t waited = 0; is_taking && waited < SUPERSEDE_NS; waited += LOOK_NS) {
+    pthread_mutex_lock(&all->lock);
+    is_taking = false;
+    for (struct ct_tracer *other = all->first; other != NULL; other = other->next) {
+      if (other->tid == child && other->is_found && !other->is_done) {
+        other->is_superseded = true;
+        is_taking |= other->is_taking && atomic_load_explicit(&other->taken, memory_order_acquire) == 0;
+      }
+    }
+    pthread_mutex_unlock(&all->lock);
+    if (is_taking) {
+      nanosleep(&wait, NULL);
+    }
+  }
+  return !is_taking;
+}
+
 /* The child has stopped, and is traced by the calling thread; afterwards, if that went well, by one of its own. */
 static int
 hand_over(struct ct_tracer *maker, pid_t child, struct ct_diag *diag)
 {
   struct ct_itrace *all = maker->all;
   ct_itrace_join(all, false);
-  struct ct_tracer *tracer = add_tracer(all, child, NULL);
+  if (!supersede(all, child)) {
+    return ct_fail(diag, CT_ETIMEOUT, "a thread was made during an exec");
+  }
+  struct ct_tracer *tracer = add_tracer(all, child, NULL, false);
   if (tracer == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory, or the recording was ending");
   }
   tracer->image = maker->image;
-  int code = begin_adopted(tracer, maker->process.pid);
+  int code = begin_adopted(tracer, maker);
   if (code != 0) {
     ct_fail(diag, code, "%s", tracer->diag.text);
     drop_tracer(tracer);
@@ -542,10 +568,10 @@ ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal)
       return true;
     }
     if (code != CT_ESRCH) { /* else it was killed before its first instruction: there is nothing to record */
-      not_recorded(tracer->all, &diag);
+      ct_itrace_not_recorded(tracer->all, &diag);
     }
   } else if (is_thread) {
-    not_recorded(tracer->all, NULL);
+    ct_itrace_not_recorded(tracer->all, NULL);
   }
   return ct_traced_detach(child, signal) == 0;
 }
@@ -581,7 +607,7 @@ ask_others(struct ct_tracer *asker, uint64_t start, uint64_t end, bool is_first)
   bool is_open = false;
   pthread_mutex_lock(&asker->all->lock);
   for (struct ct_tracer *tracer = asker->all->first; tracer != NULL; tracer = tracer->next) {
-    if (tracer == asker || tracer->is_done || !tracer->has_thread) {
+    if (tracer == asker || tracer->is_done || !tracer->is_made) {
       continue;
     }
     if (is_first && end > start && covers(tracer, start, end)) {
@@ -634,6 +660,7 @@ ct_itrace_free(struct ct_itrace *all)
   if (all->done_fd >= 0) {
     close(all->done_fd);
   }
+  ct_workers_unguard();
   free(all);
 }
 
@@ -645,9 +672,10 @@ ct_itrace_new(const struct ct_itrace_options *options, struct ct_diag *diag)
     ct_fail(diag, CT_ENOMEM, "out of memory");
     return NULL;
   }
+  ct_workers_guard(); /* a thread whose tracer does not run goes on unrecorded */
   memcpy(&all->options, options, min_size(options->struct_size, sizeof(*options)));
   pthread_mutex_init(&all->lock, NULL);
-  pthread_mutex_init(&all->borrowing, NULL);
+  all->last_turn = &all->first_turn;
   all->pid = all->options.pid;
   all->done_last = &all->done_first;
   all->done_fd = eventfd(0, EFD_CLOEXEC);
@@ -667,6 +695,9 @@ ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out,
   if (all == NULL) {
     return CT_ENOMEM;
   }
+  bool is_crowd = ct_itrace_is_many(all) && all->options.pid != 0,
+       has_watches = all->options.function || all->options.from;
+  all->crowd = is_crowd ? ct_itrace_count_threads(all->options.pid) * (has_watches ? 2 : 1) : 0;
   int code = ct_itrace_begin_tracer(all, all->options.tid, NULL, diag);
   if (exec_errno != NULL) {
     *exec_errno = all->exec_errno;
@@ -675,8 +706,8 @@ ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out,
     ct_itrace_free(all);
     return code;
   }
-  if (ct_itrace_is_many(all) && all->options.pid != 0) {
-    begin_all(all);
+  if (is_crowd) {
+    ct_itrace_find_others(all);
   }
   *out = all;
   return 0;
@@ -711,6 +742,7 @@ ct_itrace_end(struct ct_itrace *all, struct ct_itrace_summary *summary, struct c
   all->is_ending = true;
   ct_itrace_ask_all(all);
   pthread_mutex_unlock(&all->lock);
+  ct_itrace_join_others(all);
   ct_itrace_join(all, true);
   snprintf(all->summary.why, sizeof(all->summary.why), "%.255s", all->unmade.text);
   if (summary != NULL) {

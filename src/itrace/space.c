@@ -271,11 +271,15 @@ is_ours(const struct ct_mapping *mapping)
   return mapping->shared && strncmp(mapping->path, name, sizeof(name) - 1) == 0;
 }
 
+/* There is room for some 600 MiB near a program's libraries. In a crowd each has its share, the first ones too. */
 static uint64_t
-choose_region_bytes(uint32_t number)
+choose_region_bytes(uint32_t number, uint32_t crowd)
 {
-  enum { FEW = 4, SOME = 16 };
-  return number < FEW ? REGION_BYTES : number < SOME ? REGION_BYTES / 4 : REGION_BYTES / 16;
+  enum { FEW = 4, SOME = 16, CROWD = 32, LARGE_CROWD = 100 };
+  return crowd > LARGE_CROWD               ? REGION_LEAST
+         : number < FEW && crowd <= CROWD  ? REGION_BYTES
+         : number < SOME && crowd <= CROWD ? REGION_BYTES / 4
+                                           : REGION_BYTES / 16;
 }
 
 static int
@@ -313,7 +317,7 @@ fill_space(struct ct_itrace_space *space, struct ct_translation_place *place, st
 }
 
 int
-ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t number,
+ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t number, uint32_t crowd,
                 struct ct_itrace_space *space, struct ct_diag *diag)
 {
   struct ct_mappings mappings;
@@ -321,7 +325,7 @@ ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_ve
   struct ct_translation_place place = {
       .records = log != NULL, .has_vectors = has_vectors, .silent_waits = silent_waits != 0 ? silent_waits : 1};
   place.has_bmi2 = __builtin_cpu_supports("bmi2");
-  *space = (struct ct_itrace_space){.process = process, .fd = -1, .region_bytes = choose_region_bytes(number)};
+  *space = (struct ct_itrace_space){.process = process, .fd = -1, .region_bytes = choose_region_bytes(number, crowd)};
   if (place.records) {
     space->block_bytes = 1ull << (place.has_bmi2 ? CT_ITRACE_BLOCK_SHIFT : CT_ITRACE_BLOCK_SHIFT_OLD);
   }

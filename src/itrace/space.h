@@ -50,10 +50,11 @@ uint64_t ct_space_segment_bytes(const struct ct_itrace_space *space);
 /*
  * The thread has stopped, and lends itself (ct_traced_borrow). Makes regions near all code that is mapped. log: of its
  * records; NULL: it makes none. number: of spaces that the process has had; the room near its code is for all of them,
- * so that the first ones have larger regions than those that follow.
+ * so that the first ones have larger regions than those that follow. crowd: so many there will be soon, 0: nobody
+ * knows.
  */
 int ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t number,
-                    struct ct_itrace_space *space, struct ct_diag *diag);
+                    uint32_t crowd, struct ct_itrace_space *space, struct ct_diag *diag);
 /* Takes all of it out of the process, likewise; nobody runs in there. */
 void ct_space_remove(struct ct_itrace_space *space);
 /* Gives back what is here. */

@@ -144,60 +144,27 @@ choose_space(struct ct_tracer *tracer, struct ct_itrace_space *space)
   set_doorbell(tracer, (_Atomic uint32_t *)&space->slots->doorbell);
 }
 
-/* The thread has stopped, and makes system calls for us until give_back; others wait meanwhile. */
-static int
-borrow(struct ct_tracer *tracer, bool is_to_stay, struct ct_diag *diag)
-{
-  pthread_mutex_lock(&tracer->all->borrowing);
-  int code = ct_traced_borrow(&tracer->process, tracer->tid, is_to_stay, diag);
-  if (code != 0) {
-    pthread_mutex_unlock(&tracer->all->borrowing);
-    return code;
-  }
-  pthread_mutex_lock(&tracer->all->lock);
-  struct ct_itrace_space *gone = tracer->all->gone;
-  tracer->all->gone = NULL;
-  pthread_mutex_unlock(&tracer->all->lock);
-  while (gone != NULL) {
-    struct ct_itrace_space *space = gone;
-    gone = space->next;
-    space->process = &tracer->process;
-    if (space->image == tracer->image) { /* else exec has taken it away */
-      ct_space_remove(space);
-    }
-    free(space);
-  }
-  return 0;
-}
-
-static int
-give_back(struct ct_tracer *tracer)
-{
-  int code = ct_traced_return(&tracer->process);
-  pthread_mutex_unlock(&tracer->all->borrowing);
-  return code;
-}
-
 int
 ct_tracer_make(struct ct_tracer *tracer)
 {
   bool no_vectors = tracer->all->options.no_vectors;
   int code = tracer->watch == NULL ? ct_tracer_begin_watch(tracer) : 0;
   code = code == 0 && tracer->recorder == NULL ? ct_tracer_begin_records(tracer) : code;
-  code = code != 0 ? code : borrow(tracer, true, &tracer->diag);
+  code = code != 0 ? code : ct_tracer_borrow(tracer, true, &tracer->diag);
   if (code != 0) {
     return code;
   }
   struct ct_itrace_space *recorded = &tracer->spaces[tracer->watch != NULL ? 1 : 0];
   code = ct_space_create(&tracer->process, tracer->recorder != NULL ? ct_recorder_units(tracer->recorder) : NULL,
-                         !no_vectors, tracer->number, recorded, &tracer->diag);
+                         !no_vectors, tracer->number, tracer->all->crowd, recorded, &tracer->diag);
   if (code == 0 && tracer->watch != NULL) {
-    code = ct_space_create(&tracer->process, NULL, !no_vectors, tracer->number, &tracer->spaces[0], &tracer->diag);
+    code = ct_space_create(&tracer->process, NULL, !no_vectors, tracer->number, tracer->all->crowd, &tracer->spaces[0],
+                           &tracer->diag);
   }
   if (code != 0) {
     ct_space_remove(recorded);
   }
-  int back = give_back(tracer);
+  int back = ct_tracer_give_back(tracer);
   if (code != 0 || back != 0) {
     return code != 0 ? code : ct_fail(&tracer->diag, back, "the thread has ended");
   }
@@ -268,10 +235,10 @@ release(struct ct_tracer *tracer)
     note_end(tracer, &regs, true);
     ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
-  if (tracer->space->slots != NULL && borrow(tracer, false, NULL) == 0) {
+  if (tracer->space->slots != NULL && ct_tracer_borrow(tracer, false, NULL) == 0) {
     ct_space_remove(&tracer->spaces[0]);
     ct_space_remove(&tracer->spaces[1]);
-    give_back(tracer);
+    ct_tracer_give_back(tracer);
   }
   tracer->state = CT_TRACER_DONE;
   atomic_store_explicit(&tracer->is_released, true, memory_order_relaxed);
@@ -614,6 +581,12 @@ is_asked_to_stop(const struct ct_tracer *tracer)
          tracer->wants_end;
 }
 
+static bool
+waits_for_stop(const struct ct_tracer *tracer)
+{
+  return tracer->to_release || is_asked_to_stop(tracer) || tracer->wants_back || tracer->wants_flush;
+}
+
 /* What the thread has come to by itself, and is to be answered. */
 static int
 look_at_thread(struct ct_tracer *tracer)
@@ -623,6 +596,10 @@ look_at_thread(struct ct_tracer *tracer)
     struct ct_traced_event event;
     ct_traced_poll(tracer->tid, &event);
     code = handle_stop(tracer, &event);
+    if (code == 0 && event.stop == CT_TRACED_SIGNAL && tracer->state == CT_TRACER_TRANSLATED &&
+        waits_for_stop(tracer)) {
+      ct_traced_interrupt(tracer->tid); /* any stop is taken for the one that was asked for just then */
+    }
     event_is_taken(tracer);
   }
   if (code != 0 || tracer->to_release) {

@@ -50,14 +50,18 @@ struct ct_itrace {
   struct ct_tracer *first; /* the latest first */
   uint32_t running;        /* tracers that are not done */
   uint32_t made;           /* tracers there have been */
+  uint32_t crowd;          /* spaces that the threads need that were there when this began */
   bool is_ending;
   struct ct_itrace_space *gone; /* what threads that have ended have left mapped in the process */
   struct ct_itrace_summary summary;
-  int code_of_end;             /* of the first thread that could not be traced to its end */
-  struct ct_diag diag, unmade; /* why; why a thread was not traced at all */
-  pthread_mutex_t borrowing;   /* one thread of the process makes system calls for us at a time */
-  _Atomic uint32_t changes;    /* how often what is mapped has changed */
-  _Atomic uint64_t stretches;  /* of all threads */
+  int code_of_end;                         /* of the first thread that could not be traced to its end */
+  struct ct_diag diag, unmade;             /* why; why a thread was not traced at all */
+  struct ct_turn *first_turn, **last_turn; /* of those who wait to borrow their thread (borrow.c) */
+  bool is_borrowed;
+  pthread_t finder; /* others.c */
+  bool has_finder;
+  _Atomic uint32_t changes;   /* how often what is mapped has changed */
+  _Atomic uint64_t stretches; /* of all threads */
   int done_fd;
   int directory_fd; /* held while something is recorded there; -1: there is none */
   /* Of calls (calls.h), one by one: */
@@ -112,10 +116,14 @@ struct ct_tracer {
   struct ct_itrace *all;
   struct ct_tracer *next;
   struct ct_process process;
-  pid_t tid;                        /* for the tracer's thread alone */
-  _Atomic pid_t waited_tid;         /* the same for the waiter */
-  uint32_t number;                  /* from 0 on */
-  uint32_t image;                   /* programs that it has become by exec */
+  pid_t tid;                     /* for the tracer's thread alone */
+  _Atomic pid_t waited_tid;      /* the same for the waiter */
+  uint32_t number;               /* from 0 on */
+  struct ct_tracer *maker;       /* that begins it, as long as it does */
+  bool is_raised;                /* its tracer's thread is of the real-time class, as long as its thread is borrowed */
+  bool is_found;                 /* its thread was there, and others.c has found it */
+  bool is_taking, is_superseded; /* under the lock: it takes hold of its thread; another tracer has it, or will */
+  uint32_t image;                /* programs that it has become by exec */
   struct ct_itrace_space spaces[2]; /* the second one: with records, if only some stretches have any */
   struct ct_itrace_space *space;    /* that it runs in */
   struct ct_watch *watch;           /* NULL: all is recorded, or nothing */
@@ -168,6 +176,7 @@ struct ct_tracer {
   bool is_made, is_done;         /* under the lock of all: it has spaces; its thread is about to end */
   _Atomic uint32_t flush_asked;  /* counts: another thread has changed code that it may have translated ... */
   _Atomic uint32_t flush_made;   /* ... and that is forgotten */
+  _Atomic uint32_t taken;        /* 1: it has hold of its thread, or has not got it */
   _Atomic uint32_t begun;        /* 1: yes, 2: it failed */
   _Atomic uint32_t stop;         /* is asked for */
   _Atomic bool is_released;      /* the thread has been released */
@@ -250,6 +259,7 @@ int ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event);
 
 /* Begins with a thread that runs, with a program (both: the tracer's thread only), or with one that is parked. */
 int ct_tracer_begin_thread(struct ct_tracer *tracer);
+void ct_tracer_has_taken(struct ct_tracer *tracer);
 int ct_tracer_begin_program(struct ct_tracer *tracer);
 /* Makes the recorder and the spaces of the thread, which has stopped at an instruction of the program. */
 int ct_tracer_make(struct ct_tracer *tracer);
@@ -264,6 +274,13 @@ void ct_tracer_give_up(struct ct_tracer *tracer);
 /* What it has in memory is given back; its file is written. */
 void ct_tracer_leave_space(struct ct_tracer *tracer);
 int ct_tracer_finish(struct ct_tracer *tracer);
+
+/* ---- borrow.c ---- */
+
+/* The thread has stopped, and makes system calls for us until it is given back; others wait for their turn meanwhile.
+ */
+int ct_tracer_borrow(struct ct_tracer *tracer, bool is_to_stay, struct ct_diag *diag);
+int ct_tracer_give_back(struct ct_tracer *tracer);
 
 /* ---- live.c ---- */
 
@@ -313,12 +330,31 @@ ct_itrace_is_many(const struct ct_itrace *all)
 }
 /* The tracer of a thread is begun, and reports when it has: 0, or an error, then there is none. */
 int ct_itrace_begin_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wanted_call *call, struct ct_diag *diag);
+/* The same in two steps, of a thread that was found. NULL: not started, since it is traced already or for want of
+ * memory. */
+struct ct_tracer *ct_itrace_start(struct ct_itrace *all, pid_t tid, struct ct_diag *diag);
+int ct_itrace_started(struct ct_tracer *tracer, struct ct_diag *diag);
+/* Has the thread a tracer? */
+bool ct_itrace_is_known(struct ct_itrace *all, pid_t tid);
+/* A thread is not recorded; NULL: it was not to be. */
+void ct_itrace_not_recorded(struct ct_itrace *all, const struct ct_diag *why);
+/* A tracer is done, or others.c, or a tracer has failed to begin because its thread has just ended: are there more?
+ * Under the lock. */
+void ct_itrace_has_one_less(struct ct_itrace *all);
 /* Joins those whose threads have ended, or with `waits` all: until there is none. */
 void ct_itrace_join(struct ct_itrace *all, bool waits);
 /* All are asked to let their threads go. Under the lock. */
 void ct_itrace_ask_all(struct ct_itrace *all);
 struct ct_itrace *ct_itrace_new(const struct ct_itrace_options *options, struct ct_diag *diag);
 void ct_itrace_free(struct ct_itrace *all);
+
+/* ---- others.c ---- */
+
+uint32_t ct_itrace_count_threads(pid_t pid);
+/* All threads that are there get tracers; returns before they have. */
+void ct_itrace_find_others(struct ct_itrace *all);
+/* The recording is ending. */
+void ct_itrace_join_others(struct ct_itrace *all);
 
 /* ---- calls.c ---- */
 

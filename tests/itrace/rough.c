@@ -9,6 +9,8 @@
  *   rough self      execs itself without end, and says its id first
  *   rough moves     code of files that is moved onto other code of files, which others call
  *   rough again     a thread with the id of one that has ended (as root only)
+ *   rough makers N  N threads that make others all the time; until a line comes on stdin
+ *   rough spawns N  the same of children, by vfork
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -23,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { STACK = 65536, MAKERS = 4, EACH = 20, THREADS_MAX = 256 };
@@ -329,16 +332,63 @@ again(void)
   return 77;
 }
 
+/* ---- threads and children all the time ---- */
+
+static void *
+makes_for_long(void *nothing)
+{
+  while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+    make_one();
+  }
+  return nothing;
+}
+
+static void *
+spawns_for_long(void *nothing)
+{
+  while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+    int status = 0;
+    pid_t child = vfork();
+    if (child == 0) {
+      _exit(7);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 7) {
+      _exit(96);
+    }
+  }
+  return nothing;
+}
+
+static int
+for_long(void *(*makes_them)(void *), int threads)
+{
+  pthread_t makers[THREADS_MAX];
+  for (int i = 0; i < threads && i < THREADS_MAX; i++) {
+    pthread_create(&makers[i], NULL, makes_them, NULL);
+  }
+  printf("ready\n");
+  fflush(stdout);
+  getchar();
+  __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < threads && i < THREADS_MAX; i++) {
+    pthread_join(makers[i], NULL);
+  }
+  printf("all right\n");
+  return 0;
+}
+
 int
 main(int argc, char **argv)
 {
   const char *name = argc > 1 ? argv[1] : "";
   int number = argc > 2 ? atoi(argv[2]) : 0;
-  return strcmp(name, "exec") == 0    ? exec_of_another(number)
-         : strcmp(name, "self") == 0  ? exec_self(number)
-         : strcmp(name, "maps") == 0  ? beside_maps(number)
-         : strcmp(name, "files") == 0 ? files(number)
-         : strcmp(name, "masks") == 0 ? masks()
-         : strcmp(name, "moves") == 0 ? moves()
-                                      : again();
+  return strcmp(name, "exec") == 0     ? exec_of_another(number)
+         : strcmp(name, "self") == 0   ? exec_self(number)
+         : strcmp(name, "maps") == 0   ? beside_maps(number)
+         : strcmp(name, "files") == 0  ? files(number)
+         : strcmp(name, "masks") == 0  ? masks()
+         : strcmp(name, "moves") == 0  ? moves()
+         : strcmp(name, "makers") == 0 ? for_long(makes_for_long, number)
+         : strcmp(name, "spawns") == 0 ? for_long(spawns_for_long, number)
+                                       : again();
 }
