@@ -30,6 +30,8 @@
 #define STOP_LATER_MS 20000 /* ... of a process that has hooks: it is not left with them for some thread */
 #define ENDING_MS_MIN 1000  /* for each, when many are detached */
 #define UNDO_MS       20000 /* for threads to leave our code; the process runs most of that time */
+#define LEAVE_MS      25000 /* to detach, both together ... */
+#define UNDO_LEAST_MS 5000  /* ... and there is always time to take the hooks out of what has stopped at last */
 #define CHILDREN_MS   10000 /* for all children that were never heard of: there may be any number that do not stop */
 #define HASTE_MS      500   /* ... when somebody wants an end to it */
 
@@ -390,14 +392,24 @@ put_in(struct ct_session *session, const struct ct_injected_options *options, bo
   return code < 0 ? code : 0;
 }
 
-/* The image goes out of the stopped process again. */
 static int
-take_out(struct ct_session *session, const struct ct_undo_wait *wait, struct ct_undone *undone, struct ct_diag *diag)
+undo_ms(uint64_t since_ns)
+{
+  uint64_t spent_ms = (ct_now_ns() - since_ns) / 1000000;
+  return spent_ms + UNDO_MS <= LEAVE_MS         ? UNDO_MS
+         : spent_ms + UNDO_LEAST_MS >= LEAVE_MS ? UNDO_LEAST_MS
+                                                : (int)(LEAVE_MS - spent_ms);
+}
+
+/* The image goes out of the stopped process again, which somebody waits for since then. */
+static int
+take_out(struct ct_session *session, uint64_t since_ns, const struct ct_undo_wait *wait, struct ct_undone *undone,
+         struct ct_diag *diag)
 {
   struct ct_detection found;
   int code = ct_detect(&session->target.process, &found, diag);
   if (code == 0) {
-    code = ct_undo(&session->target.stopped, &found, ending_ms(session, UNDO_MS), wait, undone, diag);
+    code = ct_undo(&session->target.stopped, &found, ending_ms(session, undo_ms(since_ns)), wait, undone, diag);
     session->target.is_stopped = session->target.stopped.thread_count != 0;
     ct_detection_free(&found);
   }
@@ -430,7 +442,7 @@ hook_stopped(struct ct_session *session, const struct ct_injected_options *optio
 take_out:
   if (session->recording.image_live && session->target.is_stopped) {
     struct ct_undone undone;
-    take_out(session, NULL, &undone, NULL);
+    take_out(session, ct_now_ns(), NULL, &undone, NULL);
   }
   return code;
 }
@@ -660,6 +672,7 @@ session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struc
   struct ct_inside inside;
   bool failed_before = !session->recording.image_live;
   bool ending = session->node.tree != NULL && tree_is_ending(session->node.tree);
+  uint64_t since_ns = ct_now_ns();
   int code = session_stop_threads(session, diag);
   ct_test_point("detach-stopped");
   if (code == 0 && !failed_before) {
@@ -669,7 +682,7 @@ session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struc
     if (ending) {
       session_serve_handshakes(session); /* who waits is refused */
     }
-    code = take_out(session, wait, &undone, diag);
+    code = take_out(session, since_ns, wait, &undone, diag);
     if (code == 0 && undone.is_filtered) {
       session_note(session,
                    "the hooks are out of the program; what they used stays mapped: its seccomp filter may forbid more");
