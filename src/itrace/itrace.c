@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/worker.h"
+#include "itrace/leftovers.h"
 #include "steps/folder.h"
 
 #include <errno.h>
@@ -191,6 +192,18 @@ leave_mappings(struct ct_itrace *all, const struct ct_tracer *tracer)
       all->gone = left;
     }
   }
+}
+
+/* To take it out each thread would have to wait for its turn. */
+bool
+ct_itrace_leaves_spaces(struct ct_tracer *tracer)
+{
+  struct ct_itrace *all = tracer->all;
+  pthread_mutex_lock(&all->lock);
+  bool leaves = all->is_ending && all->options.all_threads;
+  all->has_left_spaces |= leaves;
+  pthread_mutex_unlock(&all->lock);
+  return leaves;
 }
 
 static void
@@ -744,6 +757,10 @@ ct_itrace_end(struct ct_itrace *all, struct ct_itrace_summary *summary, struct c
   pthread_mutex_unlock(&all->lock);
   ct_itrace_join_others(all);
   ct_itrace_join(all, true);
+  if (all->has_left_spaces) {
+    struct ct_itrace_leftovers leftovers; /* what cannot be taken out now is in nobody's way: contrail clean */
+    ct_itrace_clean_own(all->pid, &leftovers, NULL);
+  }
   snprintf(all->summary.why, sizeof(all->summary.why), "%.255s", all->unmade.text);
   if (summary != NULL) {
     size_t size = min_size(summary->struct_size, sizeof(*summary));

@@ -192,8 +192,10 @@ ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *lefto
     goto drop_spaces;
   }
   leftovers->kept = somebody_is_inside(stopped, &spaces);
-  for (size_t i = 0; i < spaces.range_count && !leftovers->kept && code == 0; i++) {
-    const uint64_t args[6] = {spaces.ranges[i][0], spaces.ranges[i][1] - spaces.ranges[i][0]};
+  for (size_t i = 0, next; i < spaces.range_count && !leftovers->kept && code == 0; i = next) {
+    for (next = i + 1; next < spaces.range_count && spaces.ranges[next][0] == spaces.ranges[next - 1][1]; next++) {
+    }
+    const uint64_t args[6] = {spaces.ranges[i][0], spaces.ranges[next - 1][1] - spaces.ranges[i][0]};
     int64_t result = -1;
     code = ct_stopped_syscall(stopped, SYS_munmap, args, &result);
     bool is_unmapped = code == 0 && result == 0;
@@ -219,8 +221,9 @@ has_nobody(const struct ct_process *process, struct ct_diag *diag)
   return code;
 }
 
-int
-ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag)
+/* is_own: it was us, a moment ago, and nobody else has any of its threads if they all can be stopped. */
+static int
+clean(pid_t pid, bool is_own, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag)
 {
   struct ct_process process;
   struct ct_stopped stopped = {0};
@@ -232,7 +235,7 @@ ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag
   if (code != 0) {
     return code;
   }
-  code = has_nobody(&process, diag);
+  code = is_own ? 0 : has_nobody(&process, diag);
   if (code != 0) {
     goto close_process;
   }
@@ -245,4 +248,16 @@ ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag
 close_process:
   ct_process_close(&process, false);
   return code;
+}
+
+int
+ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag)
+{
+  return clean(pid, false, leftovers, diag);
+}
+
+int
+ct_itrace_clean_own(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag)
+{
+  return clean(pid, true, leftovers, diag);
 }

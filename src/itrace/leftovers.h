@@ -17,5 +17,7 @@ bool ct_itrace_has_leftovers(pid_t pid);
 int ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *leftovers);
 /* The same of one that runs and that nobody records; it is stopped for a moment if there are any. */
 int ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag);
+/* The same of one that the caller has just ceased to record. */
+int ct_itrace_clean_own(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag);
 
 #endif

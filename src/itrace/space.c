@@ -42,12 +42,21 @@ call(struct ct_itrace_space *space, long number, uint64_t a, uint64_t b, uint64_
   return ct_traced_syscall(space->process, number, args, result);
 }
 
-/* Is [start, start + size) free, and a page on either side? */
+/* The translated code of another thread. */
+static bool
+is_ours(const struct ct_mapping *mapping)
+{
+  static const char name[] = "/memfd:contrail ";
+  return mapping->shared && strncmp(mapping->path, name, sizeof(name) - 1) == 0;
+}
+
+/* Is [start, start + size) free, and a page on either side, or something of ours? */
 static bool
 is_free(const struct ct_mappings *mappings, uint64_t start, uint64_t size)
 {
   for (size_t i = 0; i < mappings->count; i++) {
-    if (mappings->items[i].start < start + size + PAGE_BYTES && mappings->items[i].end + PAGE_BYTES > start) {
+    uint64_t apart = is_ours(&mappings->items[i]) ? 0 : PAGE_BYTES;
+    if (mappings->items[i].start < start + size + apart && mappings->items[i].end + apart > start) {
       return false;
     }
   }
@@ -261,14 +270,6 @@ make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
     space->slots = mapping;
   }
   return code;
-}
-
-/* The translated code of another thread. */
-static bool
-is_ours(const struct ct_mapping *mapping)
-{
-  static const char name[] = "/memfd:contrail ";
-  return mapping->shared && strncmp(mapping->path, name, sizeof(name) - 1) == 0;
 }
 
 /* There is room for some 600 MiB near a program's libraries. In a crowd each has its share, the first ones too. */

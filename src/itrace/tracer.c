@@ -235,7 +235,7 @@ release(struct ct_tracer *tracer)
     note_end(tracer, &regs, true);
     ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
-  if (tracer->space->slots != NULL && ct_tracer_borrow(tracer, false, NULL) == 0) {
+  if (tracer->space->slots != NULL && !ct_itrace_leaves_spaces(tracer) && ct_tracer_borrow(tracer, false, NULL) == 0) {
     ct_space_remove(&tracer->spaces[0]);
     ct_space_remove(&tracer->spaces[1]);
     ct_tracer_give_back(tracer);

@@ -51,7 +51,7 @@ struct ct_itrace {
   uint32_t running;        /* tracers that are not done */
   uint32_t made;           /* tracers there have been */
   uint32_t crowd;          /* spaces that the threads need that were there when this began */
-  bool is_ending;
+  bool is_ending, has_left_spaces;
   struct ct_itrace_space *gone; /* what threads that have ended have left mapped in the process */
   struct ct_itrace_summary summary;
   int code_of_end;                         /* of the first thread that could not be traced to its end */
@@ -334,6 +334,8 @@ int ct_itrace_begin_tracer(struct ct_itrace *all, pid_t tid, const struct ct_wan
  * memory. */
 struct ct_tracer *ct_itrace_start(struct ct_itrace *all, pid_t tid, struct ct_diag *diag);
 int ct_itrace_started(struct ct_tracer *tracer, struct ct_diag *diag);
+/* All threads are being released: what is ours stays in the process until they all are (ct_itrace_end). */
+bool ct_itrace_leaves_spaces(struct ct_tracer *tracer);
 /* Has the thread a tracer? */
 bool ct_itrace_is_known(struct ct_itrace *all, pid_t tid);
 /* A thread is not recorded; NULL: it was not to be. */
