@@ -13,6 +13,8 @@
  */
 #include "agent/agent.h"
 
+#include "ring/counters.h"
+
 /* Steps are of 10 ms. */
 #define FIRST_SEGMENT_STEPS 100  /* how long a new thread waits for its first segment at most */
 #define HOPELESS_PASSES     1000 /* of the drain, while each segment is the active one of a thread that records */

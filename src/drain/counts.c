@@ -17,10 +17,12 @@
 #define OWN_TICKS_MOST   (1ull << 18) /* of a piece of a call: what takes longer has waited, or it is the clock */
 #define OWN_SPREAD_MOST  16u
 #define OWN_SPREAD_CALLS 8u
-#define TAKE_SHARE       20 /* with many threads a reading takes long: not more than this part of the time */
+#define CALLS_MOST       (1ull << 48) /* between two readings: more is no count of calls */
+#define CALLS_LESS       (1ull << 31) /* ... and so many fewer than before are some that were recorded meanwhile */
+#define TAKE_SHARE       20           /* with many threads a reading takes long: not more than this part of the time */
 
 void
-drain_counts_begin(struct ct_drain *drain, const uint8_t *counters)
+drain_counts_begin(struct ct_drain *drain, uint8_t *counters)
 {
   struct drain_counts *counts = &drain->counts;
   counts->counters = counters;
@@ -67,25 +69,41 @@ add(struct drain_counts *counts, uint32_t fn, _Atomic uint64_t *sum, uint64_t n)
   atomic_store_explicit(&counts->touched[fn / CT_DRAIN_TALLY_RUN], 1, memory_order_release);
 }
 
+/* A slot's, as the ring has them. */
+struct counters {
+  uint64_t *calls;
+  uint32_t *recorded;
+};
+
+static struct counters
+counters_at(uint8_t *at)
+{
+  return (struct counters){(uint64_t *)at, (uint32_t *)(at + CT_COUNTERS_RECORDED)};
+}
+
 /*
  * One counter. The number of calls is read first: a call that is counted and then recorded in between is at most
- * missing until the next time. So is what a target scribbles, when it makes the number smaller.
+ * missing until the next time. What a target scribbles counts for nothing; it goes on from there.
  */
 static void
-take_one(struct ct_drain *drain, struct drain_thread *thread, const struct ct_counter *now, struct ct_counter *seen,
-         uint32_t fn)
+take_one(struct ct_drain *drain, struct drain_thread *thread, struct counters now, struct counters seen, uint32_t at)
 {
-  struct ct_counter read = {.calls = __atomic_load_n(&now->calls, __ATOMIC_ACQUIRE),
-                            .recorded = __atomic_load_n(&now->recorded, __ATOMIC_RELAXED)};
-  uint32_t calls = (read.calls - read.recorded) - (seen->calls - seen->recorded);
-  if ((int32_t)calls <= 0) {
+  uint64_t calls = __atomic_load_n(&now.calls[at], __ATOMIC_ACQUIRE);
+  uint32_t recorded = __atomic_load_n(&now.recorded[at], __ATOMIC_RELAXED);
+  uint64_t passed = calls - seen.calls[at] - (uint32_t)(recorded - seen.recorded[at]);
+  uint32_t fn = drain->counts.first + at;
+  if (passed == 0 || passed >= UINT64_MAX - CALLS_LESS) {
     return;
   }
-  *seen = read;
-  ct_encode_counted(thread->encoder, drain_thread_last(thread), fn, calls);
-  drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] += calls;
+  seen.calls[at] = calls;
+  seen.recorded[at] = recorded;
+  if (passed > CALLS_MOST) {
+    return;
+  }
+  ct_encode_counted(thread->encoder, drain_thread_last(thread), fn, passed);
+  drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] += passed;
   if (drain->counts.tallies != NULL && fn < CT_DRAIN_TALLIES) {
-    add(&drain->counts, fn, &drain->counts.tallies[fn].counted, calls);
+    add(&drain->counts, fn, &drain->counts.tallies[fn].counted, passed);
   }
 }
 
@@ -102,7 +120,6 @@ take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole)
     return;
   }
   uint32_t functions = atomic_load_explicit(&drain->function_count, memory_order_acquire);
-  const struct ct_counter *now = (const struct ct_counter *)(counts->counters + (size_t)slot * CT_COUNTERS_BYTES);
   functions = functions > counts->first ? functions - counts->first : 0;
   functions = functions < CT_COUNTERS ? functions : CT_COUNTERS;
   if (counts->seen[slot] == NULL) {
@@ -112,14 +129,16 @@ take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole)
       return;
     }
   }
+  struct counters now = counters_at(counts->counters + (size_t)slot * CT_COUNTERS_BYTES);
+  struct counters seen = counters_at(counts->seen[slot]);
   for (uint32_t piece = 0; piece < functions; piece += PIECE) {
     /* relaxed: a mark that is seen late is one of a count that is seen late */
     if ((!is_whole && atomic_load_explicit(&counts->counting[piece / PIECE], memory_order_relaxed) == 0) ||
-        memcmp(now + piece, counts->seen[slot] + piece, PIECE * sizeof(*now)) == 0) {
+        memcmp(now.calls + piece, seen.calls + piece, PIECE * sizeof(*now.calls)) == 0) {
       continue;
     }
     for (uint32_t i = piece; i < piece + PIECE && i < functions; i++) {
-      take_one(drain, thread, &now[i], &counts->seen[slot][i], counts->first + i);
+      take_one(drain, thread, now, seen, i);
     }
   }
 }

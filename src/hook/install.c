@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "hook/delivery.h"
 #include "hook/near_alloc.h"
+#include "ring/counters.h"
 #include "target/functions.h"
 #include "x86/trampoline.h"
 
@@ -398,7 +399,7 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .gate = {.mask = CT_LEVEL_MASK_FIRST,
                .level = is_counted ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
                .pad = {ct_int3_byte, ct_int3_byte, ct_int3_byte}},
-      .counter = is_counted ? number * (uint32_t)sizeof(struct ct_counter) : 0,
+      .counter = is_counted ? number : 0,
       .fn = fn,
       .mode = ct_planned_mode(planned, requested),
       .callout = probe != 0 ? CT_CALLOUT_ITRACE : planned->callout,

@@ -9,6 +9,7 @@
 #include "record/budget_look.h"
 #include "record/budget_spent.h"
 #include "record/session_internal.h"
+#include "ring/counters.h"
 
 #define BUDGET_STEPS_KEPT      1000u
 #define CT_BUDGET_STEADY_STEPS 20u /* in a tick: with more of them there is no experiment */

@@ -14,6 +14,7 @@
 #include "agent/image.h"
 #include "hook/signals.h"
 #include "process/shared_memory.h"
+#include "ring/counters.h"
 #include "ring/stacks.h"
 #include "x86/trampoline.h"
 

@@ -535,17 +535,6 @@ _Static_assert(offsetof(struct ct_control_page, detail_cursor) == CT_GS_DETAIL_C
 _Static_assert(offsetof(struct ct_control_page, counters) == CT_GS_COUNTERS, "gs");
 
 /*
- * Under a budget: what a thread has of each function that may be counted, by the function's id less the image's first
- * one. Both count on from one thread that has the slot to the next. recorded: of the calls those that are recorded too.
- */
-struct ct_counter {
-  uint32_t calls;
-  uint32_t recorded;
-};
-#define CT_COUNTERS       16384u /* functions after these are not counted */
-#define CT_COUNTERS_BYTES (CT_COUNTERS * (uint32_t)sizeof(struct ct_counter)) /* of a slot */
-
-/*
  * How calls of a function are recorded under a budget: right before its trampoline's first instruction, so that a call
  * that is counted, or passes, needs no line of memory but those of the code that it runs through. The controller's,
  * written while threads run; nobody executes it.

@@ -466,6 +466,12 @@ ct_emit_dec32_store(struct ct_code *code, struct ct_mem mem)
 }
 
 CT_INLINE void
+ct_emit_inc_store(struct ct_code *code, struct ct_mem mem)
+{
+  ct_emit_rm(code, true, 0xff, 0, mem, 0, 0);
+}
+
+CT_INLINE void
 ct_emit_inc32_store(struct ct_code *code, struct ct_mem mem)
 {
   ct_emit_rm(code, false, 0xff, 0, mem, 0, 0);

@@ -25,7 +25,7 @@ struct ct_trampoline_spec {
   uint16_t outs;       /* likewise at the return (CT_DETAIL_OUT_REGISTER) */
   bool has_gate;       /* CT_HOOK_FULL: under a budget, see struct ct_gate, which lies before the first instruction */
   struct ct_gate gate; /* what it begins with */
-  uint32_t counter;    /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
+  uint32_t counter;    /* CT_LEVEL_COUNTING: which of a thread's counters is its own */
   uint64_t errno_slot; /* with values: runtime address of the word that says where errno is from %fs on; 0: none */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */

@@ -18,13 +18,21 @@
  */
 #include "x86/trampoline_internal.h"
 
+#include "ring/counters.h"
+
 #include <assert.h>
 
-/* A number of the function's counter, whose address is in r11. */
+/* The thread's counters are at r11. */
 static struct ct_mem
-counter_number(const struct ct_trampoline_spec *spec, size_t field)
+calls_of(const struct ct_trampoline_spec *spec)
 {
-  return ct_mem(CT_R11, (int32_t)(spec->counter + field));
+  return ct_mem(CT_R11, (int32_t)(spec->counter * sizeof(uint64_t)));
+}
+
+static struct ct_mem
+recorded_of(const struct ct_trampoline_spec *spec)
+{
+  return ct_mem(CT_R11, (int32_t)(CT_COUNTERS_RECORDED + spec->counter * sizeof(uint32_t)));
 }
 
 static struct ct_mem
@@ -51,8 +59,8 @@ ct_trampoline_emit_counting(const struct ct_trampoline_spec *spec, struct ct_cod
   ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_COUNTERS));
   ct_emit_cmp_imm(out, CT_R11, 0);
   ct_emit_jcc_label(out, CT_JE, &gate->uncounted);
-  ct_emit_inc32_store(out, counter_number(spec, offsetof(struct ct_counter, calls)));
-  ct_emit_mov32_load(out, CT_R11, counter_number(spec, offsetof(struct ct_counter, calls)));
+  ct_emit_inc_store(out, calls_of(spec));
+  ct_emit_mov32_load(out, CT_R11, calls_of(spec)); /* the mask has no more bits */
   ct_emit_and32_load(out, CT_R11, ct_mem_rip(gate->at + offsetof(struct ct_gate, mask)));
   ct_emit_cmp32_imm(out, CT_R11, 1);
   ct_emit_jcc_label(out, CT_JE, &gate->record);
@@ -66,7 +74,7 @@ ct_trampoline_emit_gate_cold(const struct ct_trampoline_spec *spec, struct ct_co
 {
   ct_code_label_bind(out, &gate->record);
   ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_COUNTERS));
-  ct_emit_inc32_store(out, counter_number(spec, offsetof(struct ct_counter, recorded)));
+  ct_emit_inc32_store(out, recorded_of(spec));
   ct_code_label_bind(out, &gate->uncounted);
   ct_emit_mov_load(out, CT_R11, kept_r11());
   ct_emit_jmp(out, enter);

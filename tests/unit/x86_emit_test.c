@@ -213,6 +213,8 @@ all_memory(void)
     ct_emit_xadd_store(&code, mem, reg);
     line("decl %s", operand);
     ct_emit_dec32_store(&code, mem);
+    line("incq %s", operand);
+    ct_emit_inc_store(&code, mem);
     line("incl %s", operand);
     ct_emit_inc32_store(&code, mem);
     line("cmpxchgl %%%s, %s", names32[reg], operand);
