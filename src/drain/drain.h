@@ -77,7 +77,7 @@ struct ct_drain_own {
   _Atomic uint64_t whole, whole_ticks, squares;
 };
 #define CT_DRAIN_TALLIES   262144u /* functions with a greater id have none */
-#define CT_DRAIN_TALLY_RUN 8u      /* a divisor of that */
+#define CT_DRAIN_TALLY_RUN 8u      /* a divisor of that; so many bits has a byte */
 
 struct ct_drain_stats {
   struct ct_drain_retired retired; /* a part of the others */
@@ -226,13 +226,13 @@ struct ct_drain_numbers {
 void ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers);
 /* By function id, CT_DRAIN_TALLIES of them; any thread may read them. NULL: the image's ring has no counters. */
 const struct ct_drain_tally *ct_drain_tallies(const struct ct_drain *drain);
-/* A byte for each CT_DRAIN_TALLY_RUN tallies, not 0 where one of them has grown since somebody set it to 0. Who reads
- * the tallies sets it to 0 first (acquire). */
+/* A byte for each CT_DRAIN_TALLY_RUN tallies, with a bit for each: set where it may have grown since somebody set it to
+ * 0. Who reads the tallies sets it to 0 first (acquire). */
 _Atomic uint8_t *ct_drain_touched(const struct ct_drain *drain);
 /*
  * A byte for each CT_DRAIN_COUNTING_RUN functions from the first counted one on, CT_COUNTERS of them. Where it is 0 the
- * counters of threads are looked at once a second in place of ten times. Hooks that are put in set it; who sets levels
- * sets it before one of these functions counts, and to 0 when none does.
+ * counters of threads are looked at every four seconds in place of ten times a second. Hooks that are put in set it;
+ * who sets levels sets it before one of these functions counts, and to 0 when none does.
  */
 #define CT_DRAIN_COUNTING_RUN 16u
 _Atomic uint8_t *ct_drain_counting(struct ct_drain *drain);

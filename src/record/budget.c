@@ -73,9 +73,11 @@ session_free_budget(struct ct_session *session)
   if (budget != NULL) {
     free(budget->functions);
     free(budget->was_out);
+    free(budget->places);
     free(budget->is_alive);
     free(budget->is_settled);
     free(budget->sorted);
+    free(budget->ranks);
     free(budget->first_gate);
     free(budget->gates);
     free(budget->levels);

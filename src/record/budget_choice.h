@@ -24,35 +24,45 @@ enum ct_budget_because {
   CT_BUDGET_BECAUSE_COUNT = 4,
 };
 
+/*
+ * Thousands of them are gone through ten times a second, and each line of memory that is touched is taken from the
+ * program: what a tick reads of all is in the first line, what a choice reads besides in the second.
+ */
 struct ct_budget_function {
   double rate;          /* calls a second of the process's time (of a point: half of them, since such a call has half
                          * of the events); of one that is out, when that was last known */
   double cold;          /* ns that a call costs more, seen in whatever way, while it is patched (budget_cold.c) */
   double calls, passed; /* in the last tick: all, and those that were counted only */
-  double own_ns;        /* of a call, when that was last measured; 0: it is not known */
-  double steady;        /* 0: calls take now long, now short; or that is not known. 1: always as long */
-  double before, apart; /* calls a ns of processor time, of an experiment (budget_factor.c) */
-  uint64_t recorded, counted;         /* calls so far, at the last tick */
-  uint64_t own_calls, own_ticks;      /* what own_ns is of, so far */
+  uint64_t recorded, counted;  /* calls so far, at the last tick */
+  uint8_t packed, packed_sure; /* budget_choice.c: how it would be seen, while it works ... */
+  uint8_t best, sure;          /* ... and what it has found */
+  uint8_t seen, wanted;        /* enum ct_seen: now, and by the last decision */
+  uint8_t because;             /* enum ct_budget_because: where these differ */
+  uint8_t backoff;             /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
+  bool has_gate;               /* how it is seen can be changed, by its gate or its patch ... */
+  bool has_counter;            /* ... and its calls can be counted */
+  bool is_apart;               /* it is only counted, until the next tick */
+  bool is_unpatched;           /* its patch is out, and it costs nothing */
+  bool is_point;               /* a call is one event; it is recorded, or out when its patch is: it has no gate */
+  bool keeps_patch;            /* even when it is out: its trampoline does more than record */
+  bool is_looked;              /* it is out, and seen for a moment */
+  bool is_witness;             /* of an experiment with patches: it is seen as before */
+
+  double own_ns;                      /* of a call, when that was last measured; 0: it is not known */
+  double steady;                      /* 0: calls take now long, now short; or that is not known. 1: always as long */
   uint64_t since_ns;                  /* of the last step */
-  uint64_t out_from_ns, out_until_ns; /* what was out of it lies in this time; UINT64_MAX: it still is */
   uint64_t retry_ns;                  /* of one that is out: it is tried again then */
   uint64_t looked_ns;                 /* ... and when it was last looked at (budget_look.c) */
   uint32_t next_step[CT_SEEN_OUT];    /* budget_choice.c: after the step to this level; 0: none */
-  uint8_t packed, packed_sure;        /* the same, while it works ... */
-  uint8_t best, sure;                 /* ... and what it has found */
-  uint8_t seen, wanted;               /* enum ct_seen: now, and by the last decision */
-  uint8_t because;                    /* enum ct_budget_because: where these differ */
-  bool has_gate;                      /* how it is seen can be changed, by its gate or its patch ... */
-  bool has_counter;                   /* ... and its calls can be counted */
-  bool is_apart;                      /* it is only counted, until the next tick */
-  bool is_unpatched;                  /* its patch is out, and it costs nothing */
-  bool is_point;    /* a call is one event; it is recorded, or out when its patch is: it has no gate */
-  bool keeps_patch; /* even when it is out: its trampoline does more than record */
-  bool is_looked;   /* it is out, and seen for a moment */
-  bool is_witness;  /* of an experiment with patches: it is seen as before */
-  uint8_t backoff;  /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
+  uint64_t out_until_ns, out_from_ns; /* what was out of it lies in this time; UINT64_MAX: it still is */
+  double before, apart;               /* calls a ns of processor time, of an experiment (budget_factor.c) */
+  uint64_t own_calls, own_ticks;      /* what own_ns is of, so far */
+  uint64_t unused[3];                 /* the next one begins another line */
 };
+#define CT_BUDGET_FUNCTION_LINE 64
+_Static_assert(offsetof(struct ct_budget_function, own_ns) == CT_BUDGET_FUNCTION_LINE, "the first line");
+_Static_assert(offsetof(struct ct_budget_function, out_until_ns) == 2 * CT_BUDGET_FUNCTION_LINE - 8, "the second");
+_Static_assert(sizeof(struct ct_budget_function) % CT_BUDGET_FUNCTION_LINE == 0, "of an array that begins a line");
 #define CT_BUDGET_BACKOFF_MAX 5u
 
 struct ct_budget_costs {

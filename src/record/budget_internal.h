@@ -37,11 +37,13 @@ struct budget_step {
 struct session_budget {
   struct ct_budget_function *functions; /* by id */
   uint8_t *was_out;                     /* by id: at some time */
+  uint32_t *places;                     /* by id: which one of its module's plan it is */
   size_t function_count;
-  uint8_t *is_alive;   /* of CT_DRAIN_TALLY_RUN functions: one was in `sorted` in the last tick */
+  uint8_t *is_alive;   /* of CT_DRAIN_TALLY_RUN functions: bits of those that were in `sorted` in the last tick */
   uint8_t *is_settled; /* ... at the last look at all, each of these was seen in full, or has no gate */
   struct ct_budget_function **sorted;
-  uint32_t *first_gate; /* by id, counted from 1 */
+  struct ct_budget_rank *ranks; /* for two times as many */
+  uint32_t *first_gate;         /* by id, counted from 1 */
   struct budget_gate *gates;
   size_t gate_count;
   struct budget_level *levels; /* to be written, with the others of the tick */
@@ -87,6 +89,13 @@ ct_budget_is_counting(uint8_t seen)
 {
   return seen == CT_SEEN_SAMPLED || seen == CT_SEEN_COUNTED;
 }
+
+/* Sorts functions by rate, the least first; ranks: room for twice as many. */
+struct ct_budget_rank {
+  double rate;
+  struct ct_budget_function *function;
+};
+void ct_budget_sort(struct ct_budget_function **functions, size_t count, struct ct_budget_rank *ranks);
 
 /* When libraries have come or gone, or hooks have been changed: all functions, gates and levels anew. */
 bool ct_budget_find_gates(struct ct_session *session);

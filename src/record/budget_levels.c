@@ -38,18 +38,36 @@ sign(const struct ct_modules *modules)
   return sum | 1;
 }
 
+/* Each begins a line of memory. */
+static struct ct_budget_function *
+grow_functions(const struct session_budget *budget, size_t count)
+{
+  struct ct_budget_function *functions = aligned_alloc(CT_BUDGET_FUNCTION_LINE, count * sizeof(*functions));
+  if (functions != NULL && budget->function_count != 0) {
+    memcpy(functions, budget->functions, budget->function_count * sizeof(*functions));
+  }
+  if (functions != NULL) {
+    free(budget->functions);
+  }
+  return functions;
+}
+
 static bool
 grow(struct session_budget *budget, size_t count)
 {
   if (count <= budget->function_count) {
     return true;
   }
-  struct ct_budget_function *functions = reallocarray(budget->functions, count, sizeof(*functions));
+  struct ct_budget_function *functions = grow_functions(budget, count);
   budget->functions = functions != NULL ? functions : budget->functions;
   uint8_t *was_out = realloc(budget->was_out, count);
   budget->was_out = was_out != NULL ? was_out : budget->was_out;
+  uint32_t *places = reallocarray(budget->places, count, sizeof(*places));
+  budget->places = places != NULL ? places : budget->places;
   struct ct_budget_function **sorted = reallocarray(budget->sorted, count, sizeof(struct ct_budget_function *));
   budget->sorted = sorted != NULL ? sorted : budget->sorted;
+  struct ct_budget_rank *ranks = reallocarray(budget->ranks, count, 2 * sizeof(*ranks));
+  budget->ranks = ranks != NULL ? ranks : budget->ranks;
   uint32_t *first_gate = reallocarray(budget->first_gate, count, sizeof(*first_gate));
   budget->first_gate = first_gate != NULL ? first_gate : budget->first_gate;
   size_t runs = count / CT_DRAIN_TALLY_RUN + 1, had = budget->function_count / CT_DRAIN_TALLY_RUN;
@@ -57,15 +75,16 @@ grow(struct session_budget *budget, size_t count)
   budget->is_alive = is_alive != NULL ? is_alive : budget->is_alive;
   uint8_t *is_settled = realloc(budget->is_settled, runs);
   budget->is_settled = is_settled != NULL ? is_settled : budget->is_settled;
-  if (functions == NULL || was_out == NULL || sorted == NULL || first_gate == NULL || is_alive == NULL ||
-      is_settled == NULL) {
+  if (functions == NULL || was_out == NULL || places == NULL || sorted == NULL || ranks == NULL || first_gate == NULL ||
+      is_alive == NULL || is_settled == NULL) {
     return false;
   }
   size_t more = count - budget->function_count;
   memset(functions + budget->function_count, 0, more * sizeof(*functions));
   memset(was_out + budget->function_count, 0, more);
+  memset(places + budget->function_count, 0, more * sizeof(*places));
   memset(first_gate + budget->function_count, 0, more * sizeof(*first_gate));
-  memset(is_alive + had, 1, runs - had);
+  memset(is_alive + had, 0xff, runs - had);
   memset(is_settled + had, 0, runs - had);
   budget->function_count = count;
   return true;
@@ -113,6 +132,7 @@ add_module(struct session_budget *budget, const struct ct_module *module, uint32
       continue;
     }
     struct ct_budget_function *function = &budget->functions[fn];
+    budget->places[fn] = (uint32_t)i;
     for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
       const struct ct_installed *installed = ct_module_installed(module, which);
       if (installed->gates != NULL && installed->gates[i] != 0) {

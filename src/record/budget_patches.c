@@ -18,60 +18,82 @@ wants_out(const struct ct_budget_function *function)
   return function->seen == CT_SEEN_OUT && !function->keeps_patch && !function->is_looked;
 }
 
-/* Patches of functions that are out are taken out, and those of functions that are not are put back. */
-static bool
-switch_module(struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module)
+/* Those whose patch is not as it should be. */
+struct switches {
+  struct ct_budget_function **functions;
+  size_t count;
+};
+
+static size_t
+find_switches(const struct session_budget *budget, size_t count, struct ct_budget_function **out)
 {
-  const struct ct_plan *plan = module->plan;
-  uint8_t *switches = malloc(plan->count + 1);
-  bool ok = switches != NULL;
-  for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
-    const struct ct_installed *installed = ct_module_installed(module, which);
-    uint32_t fn = module->installed.first_fn;
-    bool any = false;
-    memset(switches, CT_SWITCH_LEAVE, plan->count + 1);
-    for (size_t i = 0; i < plan->count; i++) {
-      if (plan->functions[i].refusal != CT_REFUSED_NOT) {
-        continue;
-      }
-      struct ct_budget_function *function = &budget->functions[fn++];
-      bool is_active = module->active == NULL ? which == 1 : module->active[i] == which;
-      if (installed->gates == NULL || (installed->gates[i] == 0) != function->is_point || !is_active) {
-        continue;
-      }
-      if (wants_out(function) != function->is_unpatched) {
-        switches[i] = wants_out(function) ? CT_SWITCH_OFF : CT_SWITCH_ON;
-        any = true;
-      }
-    }
-    ok = !any || ct_install_switch(remote, installed, switches) == 0;
-    fn = module->installed.first_fn;
-    for (size_t i = 0; i < plan->count && ok && any; i++) {
-      if (plan->functions[i].refusal == CT_REFUSED_NOT) {
-        struct ct_budget_function *function = &budget->functions[fn++];
-        function->is_unpatched = switches[i] == CT_SWITCH_OFF  ? true
-                                 : switches[i] == CT_SWITCH_ON ? false
-                                                               : function->is_unpatched; /* BUSY: the next time */
-        ct_budget_note_return(function);
-      }
+  size_t found = 0;
+  for (size_t i = 0; i < count; i++) { /* all such are sorted */
+    if (budget->sorted[i]->is_unpatched != wants_out(budget->sorted[i])) {
+      out[found++] = budget->sorted[i];
     }
   }
-  free(switches);
+  return found;
+}
+
+/* The function's place in the plan of the module, if it is one of its own. */
+static bool
+find_place(const struct session_budget *budget, const struct ct_module *module,
+           const struct ct_budget_function *function, size_t *place)
+{
+  size_t fn = (size_t)(function - budget->functions), first = module->installed.first_fn;
+  bool is_its = fn >= first && fn - first < module->plan->hooked;
+  *place = is_its ? budget->places[fn] : 0;
+  return is_its;
+}
+
+/* switches: as many as the plan has functions, all CT_SWITCH_LEAVE, before and after. */
+static bool
+switch_installed(const struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module,
+                 size_t which, const struct switches *wanted, uint8_t *switches)
+{
+  const struct ct_installed *installed = ct_module_installed(module, which);
+  bool any = false;
+  size_t i;
+  for (size_t n = 0; n < wanted->count; n++) {
+    const struct ct_budget_function *function = wanted->functions[n];
+    if (!find_place(budget, module, function, &i)) {
+      continue;
+    }
+    bool is_active = module->active == NULL ? which == 1 : module->active[i] == which;
+    if (is_active && installed->gates != NULL && (installed->gates[i] == 0) == function->is_point) {
+      switches[i] = wants_out(function) ? CT_SWITCH_OFF : CT_SWITCH_ON;
+      any = true;
+    }
+  }
+  bool ok = !any || ct_install_switch(remote, installed, switches) == 0;
+  for (size_t n = 0; n < wanted->count && any; n++) {
+    struct ct_budget_function *function = wanted->functions[n];
+    if (find_place(budget, module, function, &i)) {
+      bool is_done = ok && (switches[i] == CT_SWITCH_OFF || switches[i] == CT_SWITCH_ON); /* BUSY: the next time */
+      function->is_unpatched = is_done ? switches[i] == CT_SWITCH_OFF : function->is_unpatched;
+      ct_budget_note_return(function);
+      switches[i] = CT_SWITCH_LEAVE;
+    }
+  }
   return ok;
 }
 
-/* Is the patch of one of the module's functions not as it should be? All such are sorted. */
-static bool
-has_switch(const struct session_budget *budget, size_t count, const struct ct_module *module)
+/* Patches of functions that are out are taken out, and those of functions that are not are put back. */
+static void
+switch_module(const struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module,
+              const struct switches *wanted)
 {
-  const struct ct_budget_function *first = budget->functions + module->installed.first_fn;
-  for (size_t i = 0; i < count; i++) {
-    const struct ct_budget_function *function = budget->sorted[i];
-    if (function >= first && function < first + module->plan->hooked && function->is_unpatched != wants_out(function)) {
-      return true;
-    }
+  size_t place;
+  bool ok = false;
+  for (size_t n = 0; n < wanted->count && !ok; n++) {
+    ok = find_place(budget, module, wanted->functions[n], &place);
   }
-  return false;
+  uint8_t *switches = ok ? calloc(module->plan->count + 1, 1) : NULL;
+  for (size_t which = 1; which < module->layer_count + 2 && switches != NULL && ok; which++) {
+    ok = switch_installed(budget, remote, module, which, wanted, switches);
+  }
+  free(switches);
 }
 
 static bool
@@ -91,16 +113,18 @@ static void
 switch_modules(struct ct_session *session, size_t count)
 {
   struct session_budget *budget = session->budget;
-  struct ct_modules *modules = &session->recording.modules;
+  const struct ct_modules *modules = &session->recording.modules;
   struct ct_remote remote = session_stopped_remote(session);
-  for (size_t i = 0; i < modules->count; i++) {
-    struct ct_module *module = &modules->items[i];
+  struct switches wanted = {.functions = malloc((count + 1) * sizeof(*wanted.functions))};
+  wanted.count = wanted.functions != NULL ? find_switches(budget, count, wanted.functions) : 0;
+  for (size_t i = 0; i < modules->count && wanted.count != 0; i++) {
+    const struct ct_module *module = &modules->items[i];
     if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
-        module->installed.first_fn + module->plan->hooked <= budget->function_count &&
-        has_switch(budget, count, module)) {
-      switch_module(budget, &remote, module);
+        module->installed.first_fn + module->plan->hooked <= budget->function_count) {
+      switch_module(budget, &remote, module, &wanted);
     }
   }
+  free(wanted.functions);
 }
 
 void

@@ -51,18 +51,8 @@
 
 /* ---- a tick ---- */
 
-static int
-compare_rates(const void *a, const void *b)
-{
-  const struct ct_budget_function *left = *(struct ct_budget_function *const *)a,
-                                  *right = *(struct ct_budget_function *const *)b;
-  return left->rate < right->rate ? -1 : left->rate > right->rate;
-}
-
-/* Does it belong into budget->sorted? */
-static bool
-read_rate(struct session_budget *budget, const struct ct_drain_tally *tally, struct ct_budget_function *function,
-          double used_ns, uint64_t now)
+static void
+read_calls(const struct ct_drain_tally *tally, struct ct_budget_function *function)
 {
   uint64_t recorded = atomic_load_explicit(&tally->recorded, memory_order_relaxed);
   uint64_t counted = atomic_load_explicit(&tally->counted, memory_order_relaxed);
@@ -70,6 +60,12 @@ read_rate(struct session_budget *budget, const struct ct_drain_tally *tally, str
   function->calls = (double)(recorded - function->recorded) * (function->is_point ? 0.5 : 1) + function->passed;
   function->recorded = recorded;
   function->counted = counted;
+}
+
+/* With the calls of this tick. Does it belong into budget->sorted? */
+static bool
+read_rate(struct session_budget *budget, struct ct_budget_function *function, double used_ns, uint64_t now)
+{
   if (!function->has_gate) {
     budget->points += function->calls;
     return false;
@@ -120,6 +116,20 @@ note_counting(const struct ct_session *session, size_t fn, uint8_t *counting)
   }
 }
 
+/* One function in a tick. True when it belongs into budget->sorted. */
+static bool
+look_at(struct session_budget *budget, struct ct_budget_function *function, double used_ns, uint64_t now,
+        bool *has_idle)
+{
+  bool is_alive = read_rate(budget, function, used_ns, now);
+  bool is_time = function->since_ns == 0 ? budget->has_opened : now - function->since_ns >= IDLE_NS;
+  if (!is_alive && function->has_gate && function->seen != CT_SEEN_FULL && is_time) {
+    function->wanted = CT_SEEN_FULL; /* nobody calls it */
+    *has_idle = true;
+  }
+  return is_alive;
+}
+
 /*
  * Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. Most are
  * neither: of a program with 66,000 functions a look at all of them takes longer than all else that is done in a tick,
@@ -140,32 +150,39 @@ read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_i
   budget->whole_ns = is_whole ? now : budget->whole_ns;
   for (size_t first = 0; first < end; first += CT_DRAIN_TALLY_RUN) {
     size_t run = first / CT_DRAIN_TALLY_RUN;
-    if (atomic_load_explicit(&touched[run], memory_order_relaxed) == 0 && !budget->is_alive[run] &&
-        (!is_whole || budget->is_settled[run])) {
+    bool is_all = is_whole && !budget->is_settled[run];
+    unsigned called = atomic_load_explicit(&touched[run], memory_order_relaxed);
+    if (called == 0 && budget->is_alive[run] == 0 && !is_all) {
       continue;
     }
-    atomic_exchange_explicit(&touched[run], 0, memory_order_acquire); /* pairs with the drain's add() */
+    /* acquire: pairs with the drain's add() */
+    called = called != 0 ? atomic_exchange_explicit(&touched[run], 0, memory_order_acquire) : 0;
+    unsigned left = is_all ? 0xff : called | budget->is_alive[run];
     budget->is_alive[run] = 0;
-    budget->is_settled[run] = 1;
-    for (size_t fn = first; fn < end && fn < first + CT_DRAIN_TALLY_RUN; fn++) {
-      struct ct_budget_function *function = &budget->functions[fn];
-      note_counting(session, fn, counting);
+    budget->is_settled[run] |= is_all;
+    for (; left != 0; left &= left - 1) {
+      unsigned n = (unsigned)__builtin_ctz(left);
+      struct ct_budget_function *function = &budget->functions[first + n];
+      if (first + n >= end) {
+        break;
+      }
+      function->calls = function->passed = 0;
+      if ((called >> n & 1) != 0) {
+        read_calls(&tallies[first + n], function);
+      }
+      note_counting(session, first + n, counting);
       budget->is_settled[run] &= !function->has_gate || function->seen == CT_SEEN_FULL;
-      if (read_rate(budget, &tallies[fn], function, used_ns, now)) {
-        budget->is_alive[run] = 1;
+      if (look_at(budget, function, used_ns, now, has_idle)) {
+        budget->is_alive[run] |= (uint8_t)(1u << n);
         budget->is_settled[run] = 0;
         budget->sorted[count++] = function;
-      } else if (function->has_gate && function->seen != CT_SEEN_FULL &&
-                 (function->since_ns == 0 ? budget->has_opened : now - function->since_ns >= IDLE_NS)) {
-        function->wanted = CT_SEEN_FULL; /* nobody calls it */
-        *has_idle = true;
       }
     }
   }
   if (is_whole) {
     unmark_counting(session, counting, end);
   }
-  qsort(budget->sorted, count, sizeof(struct ct_budget_function *), compare_rates);
+  ct_budget_sort(budget->sorted, count, budget->ranks);
   ct_budget_cold_costs(&budget->cold, budget->sorted, count);
   return count;
 }

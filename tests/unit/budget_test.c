@@ -344,13 +344,49 @@ test_first_look(void **state)
   (void)state;
 }
 
+/* In the order of their rates, however these are. */
+static void
+test_sorted(void **state)
+{
+  enum { MOST = 3000 };
+  static struct ct_budget_function all[MOST];
+  static struct ct_budget_function *sorted[MOST];
+  static struct ct_budget_rank ranks[2 * MOST];
+  static const size_t counts[] = {0, 1, 2, 63, 64, 65, 1000, MOST};
+  uint64_t seed = 1;
+  for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
+    for (unsigned kind = 0; kind < 4; kind++) {
+      size_t count = counts[n];
+      for (size_t i = 0; i < count; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        double any = (double)(seed >> 33);
+        all[i].rate = kind == 0   ? any / 1e4
+                      : kind == 1 ? (double)(seed >> 40 & 3)
+                      : kind == 2 ? 1e9 - (double)i /* all alike, the other way round */
+                                  : 1 / (1 + any);
+        sorted[i] = &all[i];
+      }
+      ct_budget_sort(sorted, count, ranks);
+      for (size_t i = 1; i < count; i++) {
+        assert_true(sorted[i - 1]->rate <= sorted[i]->rate);
+      }
+      size_t sum = 0;
+      for (size_t i = 0; i < count; i++) {
+        sum += (size_t)(sorted[i] - all);
+      }
+      assert_int_equal(sum, count == 0 ? 0 : count * (count - 1) / 2);
+    }
+  }
+  (void)state;
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_phases),        cmocka_unit_test(test_settles),   cmocka_unit_test(test_order),
-      cmocka_unit_test(test_jump),          cmocka_unit_test(test_enough),    cmocka_unit_test(test_nothing),
-      cmocka_unit_test(test_kept),          cmocka_unit_test(test_long),      cmocka_unit_test(test_all_long),
-      cmocka_unit_test(test_unknown_first), cmocka_unit_test(test_first_look)};
+      cmocka_unit_test(test_phases),        cmocka_unit_test(test_settles),    cmocka_unit_test(test_order),
+      cmocka_unit_test(test_jump),          cmocka_unit_test(test_enough),     cmocka_unit_test(test_nothing),
+      cmocka_unit_test(test_kept),          cmocka_unit_test(test_long),       cmocka_unit_test(test_all_long),
+      cmocka_unit_test(test_unknown_first), cmocka_unit_test(test_first_look), cmocka_unit_test(test_sorted)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
