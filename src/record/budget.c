@@ -47,6 +47,8 @@ session_begin_budget(struct ct_session *session)
   budget->is_long = budget->is_looking = false;
   budget->rest_ns = 0;
   budget->quiet_ticks = 0;
+  budget->tick_cost_ns = 0;
+  budget->tick_share = 1;
   budget->switches = 0;
   budget->switch_share = 0;
   budget->switch_ticks = 1;

@@ -75,6 +75,8 @@ struct session_budget {
   bool asked;                           /* the drain, for a tick */
   uint64_t rest_ns;                     /* the process has too little time until then */
   uint32_t quiet_ticks;                 /* without a step */
+  double tick_cost_ns;                  /* of this thread's time, of late */
+  double tick_share;                    /* of the time by the clock: how much of it ticks may take */
   bool has_points;                      /* functions that have no gate can go out: patches may be taken out */
   bool was_once;                        /* since the last tick something was done that is done once */
   bool has_decided;                     /* once at least */

@@ -30,6 +30,9 @@
 #define ASKED_NS            200000000ull /* until the drain has answered, should it not say so */
 #define QUIET_TICKS         20u          /* so many without a step: then it is enough ... */
 #define QUIET_TICK_NS       250000000ull /* ... so often */
+#define COST_PART           0.1          /* of the limit: for ticks. Where they take more they are rarer, up to that */
+#define BUSY_LEAST          0.05         /* of a processor: what the process is taken to use at least */
+#define COST_OLD            0.75         /* how much of what they took before counts */
 #define REST_TICKS          4.0          /* a process that has next to no time is looked at so much more rarely */
 #define SPARE               0.5 /* of the limit: with less spent, what is not called yet is to be recorded ... */
 #define SPARE_NS            50000000ull  /* ... from then on */
@@ -520,7 +523,10 @@ tick_length(const struct session_budget *budget, uint64_t now)
     return CT_BUDGET_LOOK_NS;
   }
   uint64_t length = later(FIRST_TICK_NS, (now - budget->begun_ns) / 2);
-  uint64_t most = budget->quiet_ticks >= QUIET_TICKS ? QUIET_TICK_NS : TICK_NS;
+  double affordable = budget->tick_cost_ns / budget->tick_share;
+  uint64_t most = budget->quiet_ticks >= QUIET_TICKS || affordable >= (double)QUIET_TICK_NS
+                      ? QUIET_TICK_NS
+                      : later(TICK_NS, (uint64_t)affordable);
   return length < most ? length : most;
 }
 
@@ -555,6 +561,20 @@ ask(struct ct_session *session, uint64_t at, uint64_t each, uint64_t now, int ms
   return until(now, later(at, now) + ASKED_NS, ms);
 }
 
+/* What a process that has next to no time has of a processor is no measure. */
+static void
+note_share(struct session_budget *budget, double limit, double used_ns, double wall_ns)
+{
+  double share = COST_PART * limit * at_least(used_ns / at_least(wall_ns, 1), BUSY_LEAST);
+  budget->tick_share = COST_OLD * budget->tick_share + (1 - COST_OLD) * share;
+}
+
+static void
+note_cost(struct session_budget *budget, double cost_ns)
+{
+  budget->tick_cost_ns = COST_OLD * budget->tick_cost_ns + (1 - COST_OLD) * cost_ns;
+}
+
 int
 session_serve_budget(struct ct_session *session, int ms)
 {
@@ -579,7 +599,10 @@ session_serve_budget(struct ct_session *session, int ms)
     return ask(session, budget->rest_ns, each, now, ms);
   }
   if (ct_budget_find_gates(session)) {
+    uint64_t began = ct_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    note_share(budget, session->options.budget, (double)used, (double)(now - budget->tick_ns));
     tick(session, now, cpu);
+    note_cost(budget, (double)(ct_clock_ns(CLOCK_THREAD_CPUTIME_ID) - began));
     now = ct_now_ns();
     each = tick_length(budget, now);
     return ask(session, budget->tick_ns + each, each, now, ms);
