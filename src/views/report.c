@@ -397,10 +397,8 @@ compare_by_name(const void *a, const void *b)
 {
   const struct ct_report_row *x = a, *y = b;
   int order = strcmp(x->name, y->name);
-  if (order != 0) {
-    return order;
-  }
-  return (x->fn > y->fn) - (x->fn < y->fn);
+  order = order != 0 ? order : strcmp(x->module, y->module);
+  return order != 0 ? order : (x->fn > y->fn) - (x->fn < y->fn);
 }
 
 static int

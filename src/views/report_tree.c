@@ -269,11 +269,21 @@ read_all(struct tree_report *report, struct ct_trace *first, struct ct_diag *dia
   return code != CT_OK ? code : check_processes(report, diag);
 }
 
-/* To be freed; NULL: out of memory. */
+static int
+compare_listed(const void *a, const void *b)
+{
+  return compare_entries(*(struct summed *const *)a, *(struct summed *const *)b);
+}
+
+/* To be freed; NULL: out of memory. Which function is met first differs from run to run: rows that are alike otherwise
+ * go by what the functions are. */
 static struct ct_report_row *
 make_rows(const struct tree_report *report, const struct ct_trace *first)
 {
   struct ct_report_row *rows = calloc(report->count + 1, sizeof(*rows));
+  if (report->count != 0) {
+    qsort(report->entries, report->count, sizeof(*report->entries), compare_listed);
+  }
   for (size_t i = 0; rows != NULL && i < report->count; i++) {
     const struct summed *entry = report->entries[i];
     rows[i] = (struct ct_report_row){.name = entry->name,

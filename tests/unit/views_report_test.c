@@ -447,6 +447,24 @@ test_report_unknown_thread(void **state)
   make_end(&m, trace);
 }
 
+/* Of a family a function's number is only when it was met first: rows that are alike otherwise go by their modules. */
+static void
+test_report_alike_rows(void **state)
+{
+  (void)state;
+  for (int turn = 0; turn < 2; turn++) {
+    struct ct_report_row rows[] = {{.name = "f", .module = turn == 0 ? "liba.so" : "libb.so", .fn = 0},
+                                   {.name = "f", .module = turn == 0 ? "libb.so" : "liba.so", .fn = 1},
+                                   {.name = "e", .module = "libz.so", .fn = 2}};
+    for (int sort = 0; sort < 2; sort++) {
+      ct_report_sort_rows(rows, 3, sort == 0 ? CT_SORT_TOTAL : CT_SORT_NAME);
+      assert_string_equal(rows[0].name, "e");
+      assert_string_equal(rows[1].module, "liba.so");
+      assert_string_equal(rows[2].module, "libb.so");
+    }
+  }
+}
+
 int
 main(void)
 {
@@ -455,6 +473,7 @@ main(void)
       cmocka_unit_test(test_report_json),
       cmocka_unit_test(test_report_table),
       cmocka_unit_test(test_report_unknown_thread),
+      cmocka_unit_test(test_report_alike_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
