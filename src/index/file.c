@@ -5,7 +5,8 @@
  *
  *   header     below, 144 bytes
  *   threads    below, 176 bytes each
- *   and where these say: granules (index_internal.h, 80 bytes), crossings (16), bytes of granules in frames,
+ *   and where these say: granules (index_internal.h, 80 bytes), crossings (16), or both packed (lists_bytes.c); bytes
+ *   of granules in frames,
  *   frames (8), the builder's state;
  *   statistics and, where they were asked for, self times (stats_bytes.c), edges (edges.c) of threads without a tree,
  *   trees (trees.c)
@@ -33,7 +34,7 @@
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 11u
+#define FILE_VERSION 12u
 
 struct piece {
   uint64_t offset, bytes;
@@ -60,10 +61,11 @@ static_assert(sizeof(struct file_header) == 144, "as in the file");
 
 enum {
   CHECKED_AT_ONCE = 128 << 10,
-  PACKED_MOST = 4 << 20, /* bytes of granules: of a thread that has more they are not packed, to be read sooner */
-  PACKS_TO = 1024,       /* and not to less than this part, or they are not of a granule */
+  PACKED_MOST = 4 << 20,  /* bytes of granules: of a thread that has more they are not packed, to be read sooner */
+  LISTS_MOST = 512 << 10, /* granules and crossings: likewise */
+  PACKS_TO = 1024,        /* and not to less than this part, or they are not of a granule */
 };
-enum { WHOLE = 1, DAMAGED = 2, TREE_IS_SUMS = 4, ZSTD_LEVEL = 9, SUMS_MOST = 1 << 30 };
+enum { WHOLE = 1, DAMAGED = 2, TREE_IS_SUMS = 4, PACKED_LISTS = 8, ZSTD_LEVEL = 9, SUMS_MOST = 1 << 30 };
 struct file_thread {
   uint32_t index; /* N of thread_N */
   uint32_t flags;
@@ -75,8 +77,9 @@ struct file_thread {
   uint64_t spans, events, lost;
   struct piece granules, crossings, blob, state;
   uint64_t tree_bytes;
-  uint32_t frames_crc, reserved;
-  uint64_t blob_bytes; /* of granules, unpacked */
+  uint32_t frames_crc;
+  uint32_t lists_bytes; /* of granules and crossings, unpacked, where they are packed */
+  uint64_t blob_bytes;  /* of granules, unpacked */
 };
 static_assert(sizeof(struct file_thread) == 176, "as in the file");
 
@@ -84,60 +87,6 @@ static_assert(sizeof(struct file_thread) == 176, "as in the file");
 struct file_frame {
   uint32_t bytes, crc; /* as they are in the file */
 };
-
-void
-ct_index_part_free(struct ct_index_part *part)
-{
-  if (part->granule_capacity != 0) {
-    free(part->granules);
-  }
-  if (part->crossing_capacity != 0) {
-    free(part->crossings);
-  }
-  if (part->blob_capacity != 0) {
-    free(part->blob);
-  }
-  free((void *)part->is_read);
-  free(part->frames);
-  *part = (struct ct_index_part){0};
-}
-
-static int
-own(void **array, uint64_t *capacity, uint64_t count, size_t size)
-{
-  if (*capacity != 0) {
-    return 0;
-  }
-  if (count == 0) { /* a place in the file, which is not to be grown */
-    *array = NULL;
-    return 0;
-  }
-  void *copy = reallocarray(NULL, count, size);
-  if (copy == NULL) {
-    return CT_ENOMEM;
-  }
-  memcpy(copy, *array, count * size);
-  *array = copy;
-  *capacity = count;
-  return 0;
-}
-
-int
-ct_index_part_own(struct ct_index_part *part)
-{
-  void *granules = part->granules, *crossings = part->crossings, *blob = part->blob;
-  int code = own(&granules, &part->granule_capacity, part->granule_count, sizeof(*part->granules));
-  part->granules = granules;
-  if (code == 0) {
-    code = own(&crossings, &part->crossing_capacity, part->crossing_count, sizeof(*part->crossings));
-    part->crossings = crossings;
-  }
-  if (code == 0) {
-    code = own(&blob, &part->blob_capacity, part->blob_bytes, 1);
-    part->blob = blob;
-  }
-  return code;
-}
 
 /* ---- reading ---- */
 
@@ -151,28 +100,6 @@ piece_of(const struct ct_index *index, const struct piece *piece, size_t item_by
   }
   *count = piece->bytes / item_bytes;
   return index->file + piece->offset;
-}
-
-static bool
-granules_ok(const struct ct_index_part *part)
-{
-  uint64_t end = 0; /* one after the other */
-  for (uint64_t i = 0; i < part->granule_count; i++) {
-    const struct ct_granule *g = &part->granules[i];
-    uint64_t bytes = (uint64_t)g->state_bytes + g->function_bytes + g->long_bytes;
-    if ((g->long_from & 0xff) == 0 || g->blob != end || bytes > part->blob_bytes - end ||
-        (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal))) {
-      return false;
-    }
-    end += bytes;
-  }
-  for (uint64_t i = 0; i < part->crossing_count; i++) {
-    if (part->crossings[i].granule >= part->granule_count ||
-        (i > 0 && part->crossings[i].ordinal < part->crossings[i - 1].ordinal)) {
-      return false;
-    }
-  }
-  return true;
 }
 
 static uint64_t
@@ -340,6 +267,44 @@ thread_fits(const struct ct_index *index, uint32_t number, const struct file_thr
   return count == 1 && place.header_crc == record->last_crc;
 }
 
+/* What is in a piece that is one zstd frame; to be freed. NULL: it is not, or out of memory. */
+static uint8_t *
+unpack(const struct ct_index *index, const struct piece *piece, uint64_t bytes, uint32_t *crc)
+{
+  uint64_t stored = 0;
+  const uint8_t *frame = piece_of(index, piece, 1, &stored);
+  uint8_t *data = frame != NULL && bytes <= SUMS_MOST ? malloc(bytes + 1) : NULL;
+  if (data == NULL) {
+    return NULL;
+  }
+  *crc = ct_crc32c(*crc, frame, stored);
+  if (ZSTD_decompress(data, bytes, frame, stored) != bytes) {
+    free(data);
+    return NULL;
+  }
+  return data;
+}
+
+/* Granules and crossings: as they are in the file, or packed. */
+static int
+take_lists(const struct ct_index *index, struct ct_index_part *part, const struct file_thread *record, uint32_t *crc)
+{
+  if ((record->flags & PACKED_LISTS) == 0) {
+    part->granules = (void *)piece_of(index, &record->granules, sizeof(*part->granules), &part->granule_count);
+    part->crossings = (void *)piece_of(index, &record->crossings, sizeof(*part->crossings), &part->crossing_count);
+    if (part->granules == NULL || part->crossings == NULL) {
+      return CT_EFORMAT;
+    }
+    *crc = ct_crc32c(0, part->granules, record->granules.bytes);
+    *crc = ct_crc32c(*crc, part->crossings, record->crossings.bytes);
+    return 0;
+  }
+  uint8_t *lists = unpack(index, &record->granules, record->lists_bytes, crc);
+  int code = lists != NULL ? ct_lists_take(lists, record->lists_bytes, part) : CT_EFORMAT;
+  free(lists);
+  return code;
+}
+
 /* What can be looked up in it. */
 static int
 load_lists(const struct ct_index *index, struct ct_index_thread *thread, unsigned parts,
@@ -347,21 +312,19 @@ load_lists(const struct ct_index *index, struct ct_index_thread *thread, unsigne
 {
   struct ct_index_part *part = &thread->part;
   uint64_t state_bytes;
-  part->granules = (void *)piece_of(index, &record->granules, sizeof(*part->granules), &part->granule_count);
-  part->crossings = (void *)piece_of(index, &record->crossings, sizeof(*part->crossings), &part->crossing_count);
-  part->blob_bytes = record->blob_bytes;
+  uint32_t crc = 0;
   const uint8_t *state = piece_of(index, &record->state, 1, &state_bytes);
-  if (part->granules == NULL || part->crossings == NULL || state == NULL) {
-    return CT_EFORMAT;
+  int code = state != NULL ? take_lists(index, part, record, &crc) : CT_EFORMAT;
+  if (code != 0) {
+    return code;
   }
-  uint32_t crc = ct_crc32c(0, part->granules, record->granules.bytes);
-  crc = ct_crc32c(crc, part->crossings, record->crossings.bytes);
+  part->blob_bytes = record->blob_bytes;
   crc = ct_crc32c(crc, state, state_bytes);
-  if (crc != record->lists_crc || !granules_ok(part)) {
+  if (crc != record->lists_crc || !ct_index_part_makes_sense(part)) {
     return CT_EFORMAT;
   }
   if (parts & CT_INDEX_BLOBS) {
-    int code = load_frames(index, part, record);
+    code = load_frames(index, part, record);
     code = code == 0 ? check_frames(index, part) : code;
     if (code != 0) {
       return code;
@@ -403,24 +366,6 @@ load_thread(struct ct_index *index, uint32_t number, unsigned parts, const struc
   thread->lost = record->lost;
   thread->preempted = record->preempted;
   return 0;
-}
-
-/* What is in a piece that is one zstd frame; to be freed. NULL: it is not, or out of memory. */
-static uint8_t *
-unpack(const struct ct_index *index, const struct piece *piece, uint64_t bytes, uint32_t *crc)
-{
-  uint64_t stored = 0;
-  const uint8_t *frame = piece_of(index, piece, 1, &stored);
-  uint8_t *data = frame != NULL && bytes <= SUMS_MOST ? malloc(bytes + 1) : NULL;
-  if (data == NULL) {
-    return NULL;
-  }
-  *crc = ct_crc32c(*crc, frame, stored);
-  if (ZSTD_decompress(data, bytes, frame, stored) != bytes) {
-    free(data);
-    return NULL;
-  }
-  return data;
 }
 
 static int
@@ -661,34 +606,6 @@ put_blob(struct storing *s, const struct ct_index_thread *thread, struct file_th
   free(frames);
 }
 
-static void
-put_thread(struct storing *s, const struct ct_index *index, uint32_t number, struct file_thread *record)
-{
-  const struct ct_index_thread *thread = &index->threads[number];
-  const struct ct_index_part *part = &thread->part;
-  *record = (struct file_thread){.index = ct_trace_thread(index->trace, number)->index,
-                                 .flags = (thread->is_whole ? WHOLE : 0u) | (thread->is_damaged ? DAMAGED : 0u) |
-                                          (thread->kept_is_sums ? TREE_IS_SUMS : 0u),
-                                 .end_offset = thread->end_offset,
-                                 .last_offset = thread->last_offset,
-                                 .last_crc = thread->last_crc,
-                                 .trace_bytes = ct_trace_thread(index->trace, number)->file_bytes,
-                                 .tree_bytes = thread->kept_tree.size,
-                                 .long_bytes = thread->long_bytes,
-                                 .payload_bytes = thread->payload_bytes,
-                                 .spans = thread->kept_spans,
-                                 .events = thread->is_whole ? thread->events : 0,
-                                 .lost = thread->is_whole ? thread->lost : 0,
-                                 .preempted = index->keeps_selves ? thread->preempted : 0};
-  record->granules = put_piece(s, part->granules, thread->kept_granules * sizeof(*part->granules));
-  record->crossings = put_piece(s, part->crossings, thread->kept_crossings * sizeof(*part->crossings));
-  put_blob(s, thread, record);
-  record->state = put_piece(s, thread->end_state.data, thread->end_state.size);
-  uint32_t crc = ct_crc32c(0, part->granules, record->granules.bytes);
-  crc = ct_crc32c(crc, part->crossings, record->crossings.bytes);
-  record->lists_crc = ct_crc32c(crc, thread->end_state.data, thread->end_state.size);
-}
-
 static struct piece
 put_packed(struct storing *s, const struct ct_span_bytes *bytes, uint32_t *crc)
 {
@@ -703,6 +620,54 @@ put_packed(struct storing *s, const struct ct_span_bytes *bytes, uint32_t *crc)
   }
   free(frame);
   return piece;
+}
+
+/* Granules and crossings, packed where they are few. */
+static void
+put_lists(struct storing *s, const struct ct_index_thread *thread, struct file_thread *record)
+{
+  const struct ct_index_part *part = &thread->part;
+  uint64_t granules = thread->kept_granules * sizeof(*part->granules),
+           crossings = thread->kept_crossings * sizeof(*part->crossings);
+  struct ct_span_bytes bytes = {0};
+  if (granules + crossings > LISTS_MOST) {
+    record->granules = put_piece(s, part->granules, granules);
+    record->crossings = put_piece(s, part->crossings, crossings);
+    record->lists_crc = ct_crc32c(0, part->granules, granules);
+    record->lists_crc = ct_crc32c(record->lists_crc, part->crossings, crossings);
+    return;
+  }
+  s->failed |= ct_lists_put(thread, &bytes) != 0;
+  if (!s->failed) {
+    record->flags |= PACKED_LISTS;
+    record->lists_bytes = (uint32_t)bytes.size;
+    record->granules = put_packed(s, &bytes, &record->lists_crc);
+  }
+  free(bytes.data);
+}
+
+static void
+put_thread(struct storing *s, const struct ct_index *index, uint32_t number, struct file_thread *record)
+{
+  const struct ct_index_thread *thread = &index->threads[number];
+  *record = (struct file_thread){.index = ct_trace_thread(index->trace, number)->index,
+                                 .flags = (thread->is_whole ? WHOLE : 0u) | (thread->is_damaged ? DAMAGED : 0u) |
+                                          (thread->kept_is_sums ? TREE_IS_SUMS : 0u),
+                                 .end_offset = thread->end_offset,
+                                 .last_offset = thread->last_offset,
+                                 .last_crc = thread->last_crc,
+                                 .trace_bytes = ct_trace_thread(index->trace, number)->file_bytes,
+                                 .tree_bytes = thread->kept_tree.size,
+                                 .long_bytes = thread->long_bytes,
+                                 .payload_bytes = thread->payload_bytes,
+                                 .spans = thread->kept_spans,
+                                 .events = thread->is_whole ? thread->events : 0,
+                                 .lost = thread->is_whole ? thread->lost : 0,
+                                 .preempted = index->keeps_selves ? thread->preempted : 0};
+  put_lists(s, thread, record);
+  put_blob(s, thread, record);
+  record->state = put_piece(s, thread->end_state.data, thread->end_state.size);
+  record->lists_crc = ct_crc32c(record->lists_crc, thread->end_state.data, thread->end_state.size);
 }
 
 static void

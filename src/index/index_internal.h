@@ -233,9 +233,17 @@ int ct_granule_fetch(const struct ct_index *index, const struct ct_index_part *p
 int ct_index_fetch_all(struct ct_index *index);
 /* Without a word where it cannot be written. */
 void ct_index_store(struct ct_index *index, const struct ct_index_sums *kept);
+/* part.c */
 void ct_index_part_free(struct ct_index_part *part);
+/* Places, sizes and numbers are in their order, and within what there is. */
+bool ct_index_part_makes_sense(const struct ct_index_part *part);
 /* Arrays that lie in the file become the part's own. 0 or CT_ENOMEM. */
 int ct_index_part_own(struct ct_index_part *part);
+
+/* lists_bytes.c: what is kept of a thread's granules and crossings as bytes, appended; and back, as the part's own.
+ * CT_ENOMEM, CT_EFORMAT. */
+int ct_lists_put(const struct ct_index_thread *thread, struct ct_span_bytes *bytes);
+int ct_lists_take(const uint8_t *bytes, size_t size, struct ct_index_part *part);
 
 /* trees.c: a tree as bytes, appended, and back. CT_ENOMEM, CT_EFORMAT. */
 int ct_tree_put(const struct ct_span_tree *tree, struct ct_span_bytes *bytes);

@@ -5,11 +5,13 @@
  *
  * Functions: time in gaps, lost events, how many; for each: id less that of the one before, folded; a word (below) that
  * says what there is; points; untimed, orphans, passed over, counted, partial, before; bits of the ways of ending that
- * occur, and how often each; off; the sum of the durations; that less self, folded; total less the sum, folded. Where
- * it has more or less than one call that is timed: how many buckets are not empty; if there are any, the least
- * duration; the greatest one less that, folded. One call has the sum for both.
+ * occur, and how often each; off; the sum of the durations; that less self, folded; total less the sum, folded. Of one
+ * call that is timed the duration is the sum; of two the least one is put; of three the least one, and the greatest one
+ * less that. Otherwise: how many buckets are not empty; if there are any, the least duration; the greatest one less
+ * that, folded.
  *
- * Distances: of each bucket from the one before, the first one from that of the least duration. Counts: of each.
+ * Distances: of each bucket from the one before, the first one from that of the least duration. Counts: of each. Of
+ * those few calls there are none.
  *
  * Self times (span/selves.h), of the same functions in the same order, are bytes of their own: shift of the batches,
  * how many, calls and ticks of each; then their sum, how many buckets, and distance and count of each.
@@ -20,7 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HAS_POINTS = 1, HAS_REST = 2, HAS_ENDS = 4, HAS_OFF = 8, HAS_MORE_TOTAL = 16, HAS_RANGE = 32 };
+enum { HAS_POINTS = 1, HAS_REST = 2, HAS_ENDS = 4, HAS_OFF = 8, HAS_MORE_TOTAL = 16 };
+/* How its durations are put: by how many there are, if these are all that is known of them. */
+enum { ONE = 0, MANY = 32, TWO = 64, THREE = 96, HOW_MANY = 96, FEW_MOST = 3 };
 enum { REST = 6 };
 
 struct putting {
@@ -101,7 +105,51 @@ put_ends(struct putting *p, const uint64_t *unwound)
   }
 }
 
-/* The durations of a function, where they are not one. */
+/* Few durations, by their sum, the least and the greatest one. How many there are. */
+static int
+few_durations(unsigned how, uint64_t sum, uint64_t least, uint64_t greatest, uint64_t durations[FEW_MOST])
+{
+  durations[0] = how == ONE ? sum : least;
+  durations[1] = how == TWO ? sum - least : sum - least - greatest;
+  durations[2] = greatest;
+  return how == ONE ? 1 : how == TWO ? 2 : 3;
+}
+
+struct comparing {
+  const uint64_t *durations;
+  int count, at;
+  bool differs;
+};
+
+static void
+compare_bucket(void *arg, unsigned bucket, uint64_t count)
+{
+  struct comparing *c = arg;
+  for (; count > 0 && !c->differs; count--) {
+    c->differs = c->at == c->count || bucket_of(c->durations[c->at++]) != bucket;
+  }
+}
+
+/* ONE, TWO or THREE: durations that are found again from the three numbers. */
+static unsigned
+how_many(const struct ct_fn_stats *fn)
+{
+  const struct ct_histogram *histogram = fn->histogram;
+  unsigned how = histogram->count == 1 ? ONE : histogram->count == 2 ? TWO : histogram->count == 3 ? THREE : MANY;
+  uint64_t durations[FEW_MOST], sum = histogram->sum;
+  if (how == MANY) {
+    return MANY;
+  }
+  struct comparing c = {durations, few_durations(how, sum, fn->min_ticks, fn->max_ticks, durations), 0, false};
+  for (int i = 1; i < c.count; i++) {
+    c.differs |= durations[i] < durations[i - 1];
+  }
+  c.differs |= durations[0] != fn->min_ticks || durations[c.count - 1] != fn->max_ticks;
+  ct_histogram_each(histogram, compare_bucket, &c);
+  return c.differs ? MANY : how;
+}
+
+/* The durations of a function, where there are many. */
 static void
 put_durations(struct putting *p, const struct ct_fn_stats *fn)
 {
@@ -123,10 +171,9 @@ put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
   const uint64_t rest[REST] = {fn->untimed,        fn->orphans,        stats->passed_over[id],
                                stats->counted[id], stats->partial[id], stats->before[id]};
   uint64_t sum = fn->histogram->sum;
-  bool is_one = fn->histogram->count == 1 && fn->min_ticks == sum && fn->max_ticks == sum;
+  unsigned how = how_many(fn);
   unsigned word = (fn->points != 0 ? HAS_POINTS : 0u) | (unwound != NULL ? HAS_ENDS : 0u) |
-                  (stats->off[id] != 0 ? HAS_OFF : 0u) | (fn->total_ticks != sum ? HAS_MORE_TOTAL : 0u) |
-                  (is_one ? 0u : HAS_RANGE);
+                  (stats->off[id] != 0 ? HAS_OFF : 0u) | (fn->total_ticks != sum ? HAS_MORE_TOTAL : 0u) | how;
   for (int i = 0; i < REST; i++) {
     word |= rest[i] != 0 ? HAS_REST : 0u;
   }
@@ -148,8 +195,13 @@ put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
   if (word & HAS_MORE_TOTAL) {
     put(p, ct_folded(fn->total_ticks - sum));
   }
-  if (word & HAS_RANGE) {
+  if (how == MANY) {
     put_durations(p, fn);
+  } else if (how != ONE) {
+    put(p, fn->min_ticks);
+  }
+  if (how == THREE) {
+    put(p, fn->max_ticks - fn->min_ticks);
   }
 }
 
@@ -270,19 +322,22 @@ take_ends(struct ct_taking *t, struct ct_stats *stats, uint32_t id)
   }
 }
 
-/* Its durations: of one call the sum, or as put_durations has them. */
+/* Its durations: as put_durations has them, or of few calls. */
 static void
-take_durations(struct taking_stats *s, struct ct_fn_stats *fn, uint64_t word, uint64_t sum)
+take_durations(struct taking_stats *s, struct ct_fn_stats *fn, unsigned how, uint64_t sum)
 {
   struct ct_taking *t = &s->functions;
-  uint64_t buckets = word & HAS_RANGE ? ct_take(t) : 1, least = 0, greatest = sum;
-  if (word & HAS_RANGE) {
+  uint64_t buckets = how == MANY ? ct_take(t) : 1, least = sum, greatest = sum, durations[FEW_MOST];
+  if (how != ONE) {
     least = buckets != 0 ? ct_take(t) : 0;
-    greatest = least + ct_unfolded(ct_take(t));
+    greatest = how == MANY ? least + ct_unfolded(ct_take(t)) : how == TWO ? sum - least : least + ct_take(t);
+  }
+  if (how == MANY) {
     take_buckets(&s->distances, &s->counts, buckets, bucket_of(least), fn->histogram);
-  } else {
-    least = sum;
-    t->code = t->code == 0 ? ct_histogram_add_many(fn->histogram, bucket_of(sum), 1) : t->code;
+  }
+  int count = how != MANY ? few_durations(how, sum, least, greatest, durations) : 0;
+  for (int i = 0; i < count && t->code == 0; i++) {
+    t->code = ct_histogram_add_many(fn->histogram, bucket_of(durations[i]), 1);
   }
   fn->histogram->sum += sum;
   fn->min_ticks = buckets != 0 && least < fn->min_ticks ? least : fn->min_ticks;
@@ -317,7 +372,7 @@ take_function(struct taking_stats *s, uint64_t id)
   uint64_t sum = ct_take(t);
   fn->self_ticks += sum - ct_unfolded(ct_take(t));
   fn->total_ticks += sum + (word & HAS_MORE_TOTAL ? ct_unfolded(ct_take(t)) : 0);
-  take_durations(s, fn, word, sum);
+  take_durations(s, fn, word & HOW_MANY, sum);
 }
 
 static bool
