@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the ops of a block to spans, without events in between: enters, returns and tail calls, as plain.c has them of
- * events; direct_sums.c makes sums of them. One stack serves here in place of two: that of the cursor is as the
- * builder's, is not looked at, and is put right when the loop is left. Frames from before are compared with the
- * cursor's when they end, those that were entered here cannot differ. At the first op that is anything else the loop
- * ends, and what comes next is read as events.
+ * From the ops of a block to spans, without events in between: enters, returns, tail calls, points and values, as
+ * plain.c and spans.c have them of events; direct_sums.c makes sums of them. One stack serves here in place of two:
+ * that of the cursor is as the builder's, is not looked at, and is put right when the loop is left. Frames from before
+ * are compared with the cursor's when they end, those that were entered here cannot differ. At the first op that is
+ * anything else the loop ends, and what comes next is read as events.
  */
 #include "span/direct.h"
 #include "span/plain.h"
@@ -40,7 +40,8 @@ struct direct {
   struct ct_span_frame *low; /* frames from there on were entered in the loop */
   struct ct_span_clock clock;
   const uint32_t *id;
-  uint32_t last;
+  const uint8_t *extra;
+  uint32_t last, values;
   /* of the builder and the block, which the loop's stores might change for all that the compiler knows */
   struct ct_span_frame *limit;
   struct ct_span *out_limit;
@@ -181,6 +182,50 @@ take_call(struct direct *d, struct ct_spans *spans, enum product product, struct
   return true;
 }
 
+/* Of a call that was seen: it is nobody's time, and no event. */
+PLAIN_INLINE bool
+take_value(struct direct *d, const struct ct_ops *ops)
+{
+  const uint8_t *extra = ct_ops_pass_value(d->extra, ops->extra_end);
+  if (CT_UNLIKELY(extra == NULL) || d->plain.depth == 0) {
+    return false;
+  }
+  d->extra = extra;
+  d->clock.taken += (uint64_t)d->clock.value;
+  d->values++;
+  return true;
+}
+
+/* A call that has no frame, and no time, for who gathers: no span comes out. Of the first one of a function the
+ * statistics do not know yet. */
+PLAIN_INLINE bool
+take_point(struct direct *d, const struct ct_spans *spans, struct ct_stats *stats, struct ct_span_tree *const tree,
+           uint32_t with_id, uint64_t tsc)
+{
+  uint32_t slot = ct_prediction_slot(d->last), fn = ct_direct_called(d->id, d->prediction[slot], with_id);
+  if (fn >= d->fn_count || !ct_unwind_reason_is_none(&spans->unwind_reason, fn) || stats->fns[fn].histogram == NULL) {
+    return false;
+  }
+  uint32_t node = node_of(&d->plain, tree, fn);
+  if (node == CT_TREE_NONE) {
+    return false;
+  }
+  d->id += with_id;
+  d->prediction[slot] = fn + 1;
+  d->clock.taken += (uint64_t)d->clock.point;
+  ct_span_clock_read(&d->clock, tsc);
+  tree->nodes[node].points++;
+  stats->fns[fn].points++;
+  if (CT_UNLIKELY(d->longest[fn] == 0)) {
+    touch(spans->gather, fn);
+  }
+  d->least_depth = d->plain.depth < d->least_depth ? d->plain.depth : d->least_depth;
+  d->most_depth = d->plain.depth > d->most_depth ? d->plain.depth : d->most_depth;
+  d->plain.ordinal++;
+  d->last = fn * 2;
+  return true;
+}
+
 /* An op gives two edges at most. */
 PLAIN_INLINE bool
 has_room(const struct direct *d, enum product product, const struct ct_spans *spans)
@@ -225,6 +270,7 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
                      .low = stack->frames + stack->count,
                      .clock = spans->clock,
                      .id = ops->id,
+                     .extra = ops->extra,
                      .last = ops->last,
                      .limit = stack->frames + stack->capacity,
                      .out_limit = spans->batch + CT_SPANS_BATCH,
@@ -247,7 +293,15 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
       d.last = d.plain.top[-1].fn * 2 + 1;
       uint64_t now = ct_span_clock_call(&d.clock, CT_EV_RETURN, tsc + delta);
       end_one(&d, spans, product, stats, tree, now, tsc + delta, id, CT_SPAN_RETURNED);
-    } else if (op > CT_TRACE_OP_TAIL || !take_call(&d, spans, product, stats, tree, ops, op, tsc + delta)) {
+    } else if (op <= CT_TRACE_OP_TAIL) {
+      if (!take_call(&d, spans, product, stats, tree, ops, op, tsc + delta)) {
+        break;
+      }
+    } else if (product == GATHERED && op <= CT_TRACE_OP_POINT) {
+      if (!take_point(&d, spans, stats, tree, op == CT_TRACE_OP_POINT, tsc + delta)) {
+        break;
+      }
+    } else if (op != CT_TRACE_OP_VALUE || !take_value(&d, ops)) {
       break;
     }
     delta_at = delta_next;
@@ -260,7 +314,7 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
   spans->clock = d.clock;
   spans->ordinal = d.plain.ordinal;
   spans->before = 0;
-  spans->total_events += (uint64_t)(op_at - ops->op);
+  spans->total_events += (uint64_t)(op_at - ops->op) - d.values;
   spans->last_tsc = op_at != ops->op ? tsc : spans->last_tsc;
   spans->count = (size_t)(d.plain.out - spans->batch);
   stack->count = (uint32_t)(d.plain.top - d.plain.bottom);
@@ -269,6 +323,7 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
   *ops = (struct ct_ops){.op = op_at,
                          .delta = delta_at,
                          .id = d.id,
+                         .extra = d.extra,
                          .last = d.last,
                          .tsc = tsc,
                          .ordinal = d.plain.ordinal,
@@ -337,20 +392,29 @@ note_run(struct ct_spans *spans, uint64_t taken)
   }
 }
 
+/* Of a stack that nothing has been put on: a thread may have points only. */
+static bool
+make_frames(struct ct_span_stack *stack)
+{
+  bool is_made = ct_span_stack_push(stack) != NULL;
+  stack->count = 0;
+  return is_made;
+}
+
 bool
 ct_spans_direct(struct ct_spans *spans, int *code)
 {
-  const struct ct_span_stack *stack = spans->stacks.current;
+  struct ct_span_stack *stack = spans->stacks.current;
   struct ct_ops ops;
   uint64_t offset = ct_cursor_block_offset(spans->cursor);
-  if (stack->frames == NULL || (spans->observer != NULL && spans->observer->edges == NULL) ||
+  if ((stack->frames == NULL && !make_frames(stack)) || (spans->observer != NULL && spans->observer->edges == NULL) ||
       spans->bounds.inside != NULL || spans->clock.in_gap || spans->stopped || spans->ended ||
-      offset >= spans->stop_offset || offset >= spans->end_offset || !ct_cursor_ops(spans->cursor, &ops) ||
-      ops.base + ops.count != stack->base + stack->count) {
+      offset >= spans->stop_offset || offset >= spans->end_offset ||
+      !ct_cursor_ops(spans->cursor, CT_SPANS_FEW, &ops) || ops.base + ops.count != stack->base + stack->count) {
     return false;
   }
-  uint64_t before = spans->total_events;
+  const uint8_t *from = ops.op;
   *code = take(spans, &ops);
-  note_run(spans, spans->total_events - before);
-  return *code != 0 || spans->total_events != before;
+  note_run(spans, (uint64_t)(ops.op - from));
+  return *code != 0 || ops.op != from;
 }

@@ -44,7 +44,8 @@ struct loop {
   uint64_t ordinal, tsc;
   const uint8_t *op, *delta;
   const uint32_t *id;
-  uint32_t last, fn_count;
+  const uint8_t *extra;
+  uint32_t last, fn_count, values;
   uint64_t now; /* of the clock; ahead: what it makes of the next reading's ticks */
   int64_t ahead, least_ahead;
   struct ct_span_clock clock; /* as it was when the loop began */
@@ -162,16 +163,24 @@ next_tsc(struct loop *l)
 }
 
 /*
- * ct_span_clock_call at the tsc at hand. Whether a stretch was longer than its hooks should have been is not to be
+ * ct_span_clock_read at the tsc at hand. Whether a stretch was longer than its hooks should have been is not to be
  * predicted where functions are short: so no branch here asks. ahead is (tsc - now) * CT_COST_UNIT - taken.
  */
+PLAIN_INLINE void
+read_clock(struct loop *l, int64_t ahead)
+{
+  int64_t if_behind = ahead >> 63;
+  l->now += (uint64_t)(ahead & ~if_behind) / CT_COST_UNIT;
+  ahead &= if_behind | (CT_COST_UNIT - 1);
+  l->ahead = ahead < l->least_ahead ? l->least_ahead : ahead;
+}
+
+/* ct_span_clock_call likewise. */
 PLAIN_INLINE uint64_t
 clock_call(struct loop *l, unsigned kind)
 {
-  int64_t ahead = l->ahead - l->clock.before[kind], if_behind = ahead >> 63;
-  l->now += (uint64_t)(ahead & ~if_behind) / CT_COST_UNIT;
-  ahead &= if_behind | (CT_COST_UNIT - 1);
-  l->ahead = (ahead < l->least_ahead ? l->least_ahead : ahead) - l->clock.after[kind];
+  read_clock(l, l->ahead - l->clock.before[kind]);
+  l->ahead -= l->clock.after[kind];
   return l->now;
 }
 
@@ -313,6 +322,40 @@ take_tail(struct loop *l, struct ct_spans *spans, const struct ct_ops *ops, uint
   return true;
 }
 
+/* Of a call that was seen: it is nobody's time, and no event. */
+PLAIN_INLINE bool
+take_value(struct loop *l, const struct ct_spans *spans, const struct ct_ops *ops)
+{
+  const uint8_t *extra = ct_ops_pass_value(l->extra, ops->extra_end);
+  if (CT_UNLIKELY(extra == NULL) || (l->top == l->bottom && spans->stacks.current->base == 0)) {
+    return false;
+  }
+  l->extra = extra;
+  next_tsc(l);
+  l->ahead -= l->clock.value;
+  l->values++;
+  return true;
+}
+
+/* A call that has no frame, and no time. Of the first one of a function the statistics do not know yet. */
+PLAIN_INLINE bool
+take_point(struct loop *l, struct ct_spans *spans, uint32_t with_id)
+{
+  uint32_t *slot, fn = called(l, &slot, with_id);
+  if (CT_UNLIKELY(fn >= l->fn_count) || !ct_unwind_reason_is_none(&spans->unwind_reason, fn) ||
+      spans->stats->fns[fn].histogram == NULL) {
+    return false;
+  }
+  *slot = fn + 1;
+  l->id += with_id;
+  next_tsc(l);
+  read_clock(l, l->ahead - l->clock.point);
+  spans->stats->fns[fn].points++;
+  l->ordinal++;
+  l->last = fn * 2;
+  return true;
+}
+
 /* Frames that were entered in the loop and are open get what the loop did not write. */
 static void
 complete_frames(const struct loop *l)
@@ -344,13 +387,14 @@ leave(struct ct_spans *spans, const struct loop *l, struct ct_ops *ops)
   spans->clock.taken = (l->tsc - l->now) * CT_COST_UNIT - (uint64_t)l->ahead;
   spans->ordinal = l->ordinal;
   spans->before = 0;
-  spans->total_events += (uint64_t)(l->op - ops->op);
+  spans->total_events += (uint64_t)(l->op - ops->op) - l->values;
   spans->last_tsc = l->op != ops->op ? l->tsc : spans->last_tsc;
   stack->count = (uint32_t)(l->top - l->bottom);
   uint32_t kept = stack->base + (uint32_t)(l->low - l->bottom) - ops->base;
   *ops = (struct ct_ops){.op = l->op,
                          .delta = l->delta,
                          .id = l->id,
+                         .extra = l->extra,
                          .last = l->last,
                          .tsc = l->tsc,
                          .ordinal = l->ordinal,
@@ -396,6 +440,7 @@ ct_direct_sum(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops
                    .op = ops->op,
                    .delta = ops->delta,
                    .id = ops->id,
+                   .extra = ops->extra,
                    .last = ops->last,
                    .fn_count = spans->fn_count,
                    .now = spans->clock.now,
@@ -415,7 +460,15 @@ ct_direct_sum(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops
       if (!take_enter(&l, spans, ops, op >> 1)) {
         break;
       }
-    } else if (op > CT_TRACE_OP_TAIL || !take_tail(&l, spans, ops, op == CT_TRACE_OP_TAIL)) {
+    } else if (op <= CT_TRACE_OP_TAIL) {
+      if (!take_tail(&l, spans, ops, op == CT_TRACE_OP_TAIL)) {
+        break;
+      }
+    } else if (op <= CT_TRACE_OP_POINT) {
+      if (!take_point(&l, spans, op == CT_TRACE_OP_POINT)) {
+        break;
+      }
+    } else if (op != CT_TRACE_OP_VALUE || !take_value(&l, spans, ops)) {
       break;
     }
   }

@@ -35,6 +35,14 @@ struct ct_unwind_reason {
   uint8_t at_end; /* enum ct_span_end of frames that nothing else is known about */
 };
 
+/* A point of that function was seen before, and it says nothing of how frames end. */
+enum { CT_UNWIND_REASON_NONE = 1 };
+static inline bool
+ct_unwind_reason_is_none(const struct ct_unwind_reason *unwind_reason, uint32_t fn)
+{
+  return fn < unwind_reason->fn_count && unwind_reason->kinds[fn] == CT_UNWIND_REASON_NONE;
+}
+
 int ct_unwind_reason_init(struct ct_unwind_reason *unwind_reason, struct ct_trace *trace); /* 0 or CT_ENOMEM */
 void ct_unwind_reason_destroy(struct ct_unwind_reason *unwind_reason);                     /* accepts a zeroed one */
 

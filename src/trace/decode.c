@@ -487,16 +487,22 @@ count_ops:
 /* ---- ops for others ---- */
 
 bool
-ct_cursor_ops(struct ct_cursor *c, struct ct_ops *ops)
+ct_cursor_ops(struct ct_cursor *c, uint32_t few, struct ct_ops *ops)
 {
   if (c->atf != NULL || c->trace->has_range || c->pending_next < c->pending_count || c->single_count != 0 ||
-      c->op >= c->header.ops || c->state != CT_CURSOR_OK) {
+      c->state != CT_CURSOR_OK) {
+    return false;
+  }
+  if (c->op >= c->header.ops) { /* the next block begins with events, which need not be a third of it */
+    c->few = few;
     return false;
   }
   *ops = (struct ct_ops){.op = c->ops + c->op,
                          .end = c->ops + c->header.ops,
                          .delta = c->delta,
                          .id = c->id,
+                         .extra = c->extra,
+                         .extra_end = c->extra_end,
                          .prediction = c->prediction,
                          .last = c->last,
                          .tsc = c->tsc,
@@ -527,6 +533,7 @@ ct_cursor_took(struct ct_cursor *c, const struct ct_ops *ops, uint32_t kept,
   c->op = (uint32_t)(ops->op - c->ops);
   c->delta = ops->delta;
   c->id = ops->id;
+  c->extra = ops->extra;
   c->last = ops->last;
   c->tsc = ops->tsc;
   c->batch_ordinal = c->next_ordinal = ops->ordinal;

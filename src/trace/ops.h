@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ops of a block for who takes enters, returns and tail calls from the columns itself: events in between cost as
- * much as what is done with them. That is span/direct.c; what it does not know it leaves, and ct_cursor_next goes on
- * there.
+ * The ops of a block for who takes enters, returns, tail calls, points and values from the columns itself: events in
+ * between cost as much as what is done with them. That is span/direct.c; what it does not know it leaves, and
+ * ct_cursor_next goes on there.
  */
 #ifndef CT_TRACE_OPS_H
 #define CT_TRACE_OPS_H
@@ -19,6 +19,7 @@ struct ct_ops {
   const uint8_t *op, *end; /* the next one */
   const uint8_t *delta;
   const uint32_t *id;
+  const uint8_t *extra, *extra_end;
   uint32_t *prediction; /* CT_PREDICTION_ENTRIES */
   uint32_t last;        /* state of ct_prediction_slot */
   uint64_t tsc;         /* of the op before */
@@ -29,8 +30,8 @@ struct ct_ops {
 };
 
 /* What is left of the block at hand; false: what comes next is no op that was read so far, or not wholly of the trace's
- * range. */
-bool ct_cursor_ops(struct ct_cursor *cursor, struct ct_ops *ops);
+ * range. Where it is another block, that is read as events, no more than so many, before there are ops again. */
+bool ct_cursor_ops(struct ct_cursor *cursor, uint32_t few, struct ct_ops *ops);
 /*
  * They were taken up to `op`, with the other fields as they are there. kept of the frames are as they were; those above
  * them, up to depth count, are put by *frame(arg, depth). 0 or CT_ENOMEM.
@@ -59,6 +60,15 @@ ct_ops_delta(const uint8_t *p, uint64_t *delta)
   uint64_t more = (word >> 7) & 1u;
   *delta = (word & 0x7fu) | ((word >> 1) & (0u - more) & 0x3f80u);
   return p + 1 + more;
+}
+
+/* Where the extra column goes on after a value that concerns nobody who only counts calls and time: one that belongs to
+ * a call of the trace. NULL: it is none, or damaged. */
+static inline __attribute__((always_inline)) const uint8_t *
+ct_ops_pass_value(const uint8_t *extra, const uint8_t *end)
+{
+  uint64_t value;
+  return extra == end || *extra == CT_VALUE_BEFORE ? NULL : ct_varint_get(extra + 1, end, &value);
 }
 
 #endif
