@@ -2,6 +2,7 @@
 /* See call_tree.h. */
 #include "views/call_tree.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,8 @@ free_entry(struct ct_call_trees *trees, struct ct_entry *entry)
     free_entry(trees, entry->slowest);
     free(entry->text);
     free(entry->result);
-    free(entry);
+    entry->slowest = trees->spare; /* most live as long as a call does, and the next one takes their place */
+    trees->spare = entry;
     trees->entry_count--;
   }
 }
@@ -35,7 +37,12 @@ free_entry(struct ct_call_trees *trees, struct ct_entry *entry)
 static struct ct_entry *
 new_entry(struct ct_call_trees *trees, const struct ct_entry *entry)
 {
-  struct ct_entry *copy = malloc(sizeof(*copy));
+  struct ct_entry *copy = trees->spare;
+  if (copy != NULL) {
+    trees->spare = copy->slowest;
+  } else {
+    copy = malloc(sizeof(*copy));
+  }
   if (copy != NULL) {
     *copy = *entry;
     trees->entry_count++;
@@ -129,9 +136,37 @@ append(struct ct_call_trees *trees, struct ct_entry *above, struct ct_entry *ent
 
 /* ---- lines ---- */
 
+/* A bit for each: most calls are no roots, and that is seen by one look. */
+static size_t
+bit_of(uint64_t number)
+{
+  return (size_t)(number * UINT64_C(0x9E3779B97F4A7C15) >> 52);
+}
+
+static_assert(CT_TREE_ROOT_BITS == 1 << 12, "as many as bit_of tells apart");
+
+static bool
+may_be_root(const uint64_t *bits, uint64_t number)
+{
+  return (bits[bit_of(number) / 64] >> (bit_of(number) % 64) & 1) != 0;
+}
+
+static void
+note_roots(struct ct_call_trees *trees)
+{
+  for (size_t i = 0; i < trees->root_count; i++) {
+    size_t ordinal = bit_of(trees->roots[i].ordinal), id = bit_of(trees->roots[i].id);
+    trees->by_ordinal[ordinal / 64] |= UINT64_C(1) << (ordinal % 64);
+    trees->by_id[id / 64] |= UINT64_C(1) << (id % 64);
+  }
+}
+
 static size_t
 root_of(const struct ct_call_trees *trees, uint32_t thread, uint64_t ordinal)
 {
+  if (!may_be_root(trees->by_ordinal, ordinal)) {
+    return SIZE_MAX;
+  }
   for (size_t i = 0; i < trees->root_count; i++) {
     if (trees->roots[i].thread == thread && trees->roots[i].ordinal == ordinal) {
       return i;
@@ -143,6 +178,9 @@ root_of(const struct ct_call_trees *trees, uint32_t thread, uint64_t ordinal)
 static size_t
 root_of_id(const struct ct_call_trees *trees, uint64_t id)
 {
+  if (!may_be_root(trees->by_id, id)) {
+    return SIZE_MAX;
+  }
   for (size_t i = 0; i < trees->root_count; i++) {
     if (trees->roots[i].id == id) {
       return i;
@@ -385,6 +423,7 @@ is_done(void *arg)
 void
 ct_call_trees_sink(struct ct_call_trees *trees, struct replay_sink *sink)
 {
+  note_roots(trees);
   *sink =
       (struct replay_sink){.wants = wants, .line = take_line, .set_clock = set_clock, .is_done = is_done, .arg = trees};
 }
@@ -400,6 +439,10 @@ ct_call_trees_destroy(struct ct_call_trees *trees)
   }
   for (size_t i = 0; i < trees->root_count; i++) {
     free_entry(trees, trees->roots[i].call);
+  }
+  for (struct ct_entry *entry = trees->spare, *next; entry != NULL; entry = next) {
+    next = entry->slowest;
+    free(entry);
   }
   free(trees->stacks);
   ct_lines_destroy(&trees->writer);

@@ -21,6 +21,7 @@ enum {
   CT_TREE_REPEATS = 4,         /* so many entries alike are shown one by one */
   CT_TREE_LEVELS_MAX = 250,    /* readers of JSON have limits */
   CT_TREE_ENTRIES_MAX = 50000, /* of all trees */
+  CT_TREE_ROOT_BITS = 4096,
 };
 
 struct ct_entry {
@@ -71,6 +72,8 @@ struct ct_call_trees {
   uint64_t min_ticks;
   uint32_t levels; /* 0: all */
   struct ct_line_writer writer;
+  struct ct_entry *spare; /* entries that are free, linked by `slowest` */
+  uint64_t by_ordinal[CT_TREE_ROOT_BITS / 64], by_id[CT_TREE_ROOT_BITS / 64]; /* of the roots (call_tree.c) */
 };
 
 /* For replay; trees has its trace, roots, min_ticks, levels and writer. */
