@@ -42,6 +42,46 @@ def one_of_two(scene):
             expect(len(got) == min(row["n"], 8), f"{got} of {row}")
 
 
+BEGINS = """
+#include <pthread.h>
+static volatile long sum;
+#define OWN __attribute__((noinline, noclone))
+OWN void leaf(long n) { sum += n; }
+OWN void deep(long n) { if (n > 0) deep(n - 1); leaf(n); }
+OWN void piece(long n) { for (long i = 0; i < 3000; i++) { leaf(i); if (i % 100 == 0) deep(n % 40); } }
+OWN void *thread(void *arg) { for (long i = 0; i < (long)arg; i++) piece(i); return arg; }
+int main(void) {
+  pthread_t other;
+  pthread_create(&other, 0, thread, (void *)40);
+  thread((void *)120);
+  return pthread_join(other, 0);
+}
+"""
+
+
+@case
+def begun(scene):
+    """How many calls began in a time, which is known without a look at most of them: what a look at each says, wherever the time begins and ends."""
+    scene.record("-q", *NO_LOADER, "--", scene.compile(scene.write("begins.c", BEGINS), "-O1", "-pthread"))
+    rows = scene.sql("SELECT start, thread FROM spans")
+    seed = random.randrange(1 << 30)
+    lots, last = random.Random(seed), max(row["start"] for row in rows)
+    asked = []
+    for n in range(scene.rounds(60, 200)):
+        low, high = sorted(lots.choice([lots.choice(rows)["start"], lots.randrange(last)]) for _ in range(2))
+        where = lots.choice(["{c} BETWEEN {a} AND {b}", "{c} >= {a} AND {c} < {b}", "{c} > {a}", "{c} <= {b}", "{c} > {a}.5 AND {c} < {b}.5"])
+        of = lots.choice(["", f" AND thread = {lots.choice(rows)['thread']}"])
+        asked += [f"SELECT count(*) AS n FROM spans WHERE {where.format(a=low, b=high, c=column)}{of}" for column in ("start", "+start")]
+    answers = [json.loads(text)[0]["n"] for text in scene.run(scene.contrail, "sql", "--json", scene.trace, ";".join(asked)).split("]\n[")
+               for text in ["[" + text.strip().strip("[]") + "]"]]
+    wrong = [(text, counted, read) for text, counted, read in zip(asked[::2], answers[::2], answers[1::2]) if counted != read]
+    expect(len(answers) == len(asked) and not wrong, f"seed {seed}: {len(wrong)} wrong, {wrong[:3]}")
+    plans = [scene.sql("EXPLAIN QUERY PLAN " + text) for text in asked[:2]]
+    expect("start_sums" in str(plans[0]) and "start_sums" not in str(plans[1]), str(plans))
+    info = scene.info()
+    return f"seed {seed}, {info['events']:,} events, {len(set(answers))} answers"
+
+
 @case
 def refused(scene):
     """What writes, opens files or loads code; what is no SQL; what takes too long."""

@@ -18,7 +18,17 @@ ANSWERED = (f"SELECT {SUMS} FROM spans", f"SELECT function, {SUMS} FROM spans GR
             "ORDER BY duration DESC, function LIMIT 9", "SELECT max(depth) - min(depth) AS d FROM spans",
             "SELECT count(*) AS n, min(start) AS a, max(start) - min(start) AS b FROM spans", "SELECT max(start) FROM spans WHERE depth = 9999",
             "SELECT max(duration), min( start ) FROM spans", "SELECT function FROM spans GROUP BY function HAVING max(duration) > 10000 ORDER BY 1",
-            "SELECT round(max(start) / 1000.0) AS us FROM spans WHERE duration >= 100")
+            "SELECT round(max(start) / 1000.0) AS us FROM spans WHERE duration >= 100", "SELECT count(*) AS n FROM spans WHERE start > 1000000",
+            "SELECT count(*) - 1 AS n, min(start) AS a FROM spans WHERE start BETWEEN 1000000 AND 2000000 AND thread = 0")
+
+
+def starts(lots, rows):
+    """When calls began, by times that the rows have."""
+    times = sorted(lots.choice(rows)["start"] for _ in range(2))
+    where = lots.choice([f"start BETWEEN {times[0]} AND {times[1]}", f"start >= {times[0]} AND start < {times[1]}", f"start > {times[0]}",
+                         f"start <= {times[1]}", f"start > {times[1]} AND start < {times[0]}"])
+    return where + lots.choice(["", f" AND thread = {lots.choice(rows)['thread']}"])
+
 
 # Several bounds of one thing, and a LIMIT that the index has.
 BOUNDED = tuple(f"SELECT start FROM spans WHERE {both} ORDER BY start LIMIT 40" for both in (
@@ -40,7 +50,7 @@ def condition(lots, rows):
 
 def query(lots, rows):
     where = " AND ".join(condition(lots, rows) for _ in range(lots.choice([1, 1, 2, 2, 3])))
-    shape = lots.choice(["rows", "rows", "longest", "first", "groups", "sums", "extremes", "functions"])
+    shape = lots.choice(["rows", "rows", "longest", "first", "groups", "sums", "extremes", "functions", "starts"])
     if shape == "rows":
         return f"SELECT {', '.join(COLUMNS)} FROM spans WHERE {where} ORDER BY id LIMIT 200"
     if shape == "longest":
@@ -50,6 +60,8 @@ def query(lots, rows):
         return f"SELECT start FROM spans WHERE {where} ORDER BY {order} LIMIT {lots.randint(1, 30)}"
     if shape == "extremes":
         return f"SELECT min(start), max(start) AS b, max(duration) AS c FROM spans WHERE {where}"
+    if shape == "starts":
+        return f"SELECT count(*) AS n, count(start) AS s, max(start) AS last FROM spans WHERE {starts(lots, rows)}"
     if shape == "functions":
         name = lots.choice(rows)["function"].replace("'", "''")
         return f"SELECT {SUMS}, max(start) AS last FROM spans WHERE function = '{name}'"

@@ -209,4 +209,12 @@ int ct_scan_next(struct ct_index_scan *scan, const struct ct_span **span);
 /* How many blocks were read for it so far. */
 uint64_t ct_scan_blocks(const struct ct_index_scan *scan);
 
+/*
+ * begun.c: how many spans of a thread began at these readings of the clock, from .. to. is_exact: what granules have
+ * counted are spans and nothing else; where they have not, or where it is not known what they are, all are read.
+ * is_over: asked now and then, NULL: never. 0, CT_ECANCELED, CT_ENOMEM, CT_EFORMAT.
+ */
+int ct_index_count_begun(struct ct_index *index, uint32_t thread, uint64_t from, uint64_t to, bool is_exact,
+                         bool (*is_over)(void *arg), void *arg, uint64_t *count);
+
 #endif

@@ -9,7 +9,8 @@
  *   extremes    SELECT min(start), max("end") FROM spans WHERE thread = 0
  *            -> SELECT (SELECT max(x) FROM (SELECT start AS x FROM spans WHERE thread = 0 ORDER BY start LIMIT 1))
  *               AS "min(start)", ...
- *               where all of the WHERE is exact for a scan, which then ends with the first row. (A scalar subquery does
+ *               where all of the WHERE is exact for a scan, which then ends with the first row. Numbers of rows that
+ *               began in a time are of start_sums. (A scalar subquery does
  *               not tell its table how few rows it wants.)
  *
  * EXPLAIN QUERY PLAN shows which. Whatever is not understood, to the last token, is left as it is.
@@ -259,15 +260,16 @@ static const char *const scalars[] = {"duration_text", "demangle", "round", "low
                                       "length",        "substr",   "abs",   NULL};
 
 /* A call of an aggregate with one column. */
+static const char of_rows[] = "coalesce(sum(of_rows), 0)";
 static const struct sum {
   const char *call, *column, *text;
   unsigned tables;
   const char *read; /* in place of text, where few functions are asked for */
 } sums[] = {
-    {"count", "*", "coalesce(sum(of_rows), 0)", OF_FUNCTIONS | OF_THREADS, NULL},
-    {"count", "function", "coalesce(sum(of_rows), 0)", OF_FUNCTIONS | OF_THREADS, NULL},
-    {"count", "start", "coalesce(sum(of_rows), 0)", OF_FUNCTIONS | OF_THREADS, NULL},
-    {"count", "thread", "coalesce(sum(of_rows), 0)", OF_FUNCTIONS | OF_THREADS, NULL},
+    {"count", "*", of_rows, OF_FUNCTIONS | OF_THREADS, NULL},
+    {"count", "function", of_rows, OF_FUNCTIONS | OF_THREADS, NULL},
+    {"count", "start", of_rows, OF_FUNCTIONS | OF_THREADS, NULL},
+    {"count", "thread", of_rows, OF_FUNCTIONS | OF_THREADS, NULL},
     {"count", "duration", "coalesce(sum(of_timed), 0)", OF_FUNCTIONS | OF_THREADS, NULL},
     {"sum", "calls", "sum(of_calls)", OF_FUNCTIONS | OF_THREADS, NULL},
     {"max", "duration", "max(of_longest)", OF_FUNCTIONS | OF_THREADS, NULL},
@@ -572,6 +574,22 @@ is_exact(const struct statement *s)
   return true;
 }
 
+/* The WHERE is about when calls began, and on which thread they ran, and nothing else. */
+static bool
+is_about_starts(const struct statement *s)
+{
+  static const char *const known[] = {"start", "thread", "AND", "BETWEEN", NULL};
+  bool has_start = false;
+  for (size_t at = s->where.from; at < s->where.to; at++) {
+    const struct token *token = &s->tokens[at];
+    if ((token->kind == WORD || token->kind == QUOTED) && !is_one_of(token, known)) {
+      return false;
+    }
+    has_start |= is(token, "start");
+  }
+  return has_start;
+}
+
 /* What is asked is extremes alone, or sums that have a table. */
 static bool
 are_extremes(struct statement *s)
@@ -580,19 +598,22 @@ are_extremes(struct statement *s)
   struct usage where = {.tables = OF_FUNCTIONS | OF_THREADS};
   bool has_sums = is(&s->tokens[s->source], "spans") && ct_sql_can_count(s->sql) && use(s, s->where, false, &where) &&
                   where.tables != 0 && !uses_id(where.columns);
-  s->table = where.tables & OF_FUNCTIONS ? "function_sums" : "thread_sums";
+  bool has_counts = is(&s->tokens[s->source], "spans") && ct_sql_can_count(s->sql) && is_about_starts(s);
+  s->table = has_counts ? "start_sums" : where.tables & OF_FUNCTIONS ? "function_sums" : "thread_sums";
   s->few = asks_for_few(s);
   for (size_t i = 0; i < s->item_count; i++) {
     struct part part = s->items[i].value;
     for (size_t at = part.from; at < part.to; at++) {
       const struct extreme *extreme = extreme_at(s, at, part.to);
-      const struct sum *sum = extreme == NULL && has_sums ? sum_at(s, at, part.to) : NULL;
-      bool fits = sum != NULL && (sum->tables & (s->table[0] == 'f' ? OF_FUNCTIONS : OF_THREADS)) != 0;
+      const struct sum *sum = extreme == NULL && (has_sums || has_counts) ? sum_at(s, at, part.to) : NULL;
+      bool is_count = has_counts && sum != NULL && sum->text == of_rows;
+      bool fits =
+          has_counts ? is_count : sum != NULL && (sum->tables & (s->table[0] == 'f' ? OF_FUNCTIONS : OF_THREADS)) != 0;
       bool is_word = s->tokens[at].kind == WORD || s->tokens[at].kind == QUOTED;
       if (extreme == NULL && !fits && is_word && !is_one_of(&s->tokens[at], scalars)) {
         return false;
       }
-      found += extreme != NULL;
+      found += extreme != NULL || is_count;
       s->items[i].has_sum |= extreme != NULL || fits;
       at += extreme != NULL || fits ? SUM_TOKENS - 1 : 0;
     }

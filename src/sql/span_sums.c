@@ -289,9 +289,8 @@ ct_sql_knows_all_functions(struct ct_sql *sql)
 
 /* ---- threads ---- */
 
-/* The spans that the index has counted in each thread are rows, and nothing else. */
-static bool
-has_exact_counts(const struct ct_sql_source *source)
+bool
+ct_sql_counts_are_exact(const struct ct_sql_source *source)
 {
   const struct ct_stats *stats = ct_index_stats(source->index);
   uint64_t rows = 0, spans = 0;
@@ -312,7 +311,7 @@ ct_sql_count_thread_sums(struct ct_sql *sql, struct ct_sql_source *source)
   if (ct_sql_index(sql, source) == NULL) {
     return CANNOT;
   }
-  int code = has_exact_counts(source) ? SQLITE_OK : tally_all(sql, source, true);
+  int code = ct_sql_counts_are_exact(source) ? SQLITE_OK : tally_all(sql, source, true);
   if (code != SQLITE_OK && code != SQLITE_ERROR) {
     ct_fail(&sql->diag, CT_EINVAL, "%s",
             code == SQLITE_NOMEM ? "out of memory for the sums of the threads"

@@ -36,6 +36,10 @@ uint64_t ct_sql_rows_of(const struct ct_stats *stats, uint32_t id); /* of a func
 /* No call is of a function that the trace does not have. Opens the indexes. */
 bool ct_sql_knows_all_functions(struct ct_sql *sql);
 
+/* The spans that the index has counted in each thread are rows, and nothing else. The source has an index. */
+bool ct_sql_counts_are_exact(const struct ct_sql_source *source);
+int ct_sql_start_sums_register(struct ct_sql *sql); /* start_sums.c */
+
 /*
  * answers.c: a statement that gives what this one does, and is answered from these tables or by a scan that ends early;
  * NULL: there is none. *length: of the one statement that text begins with. It goes to sqlite3_free.

@@ -396,8 +396,9 @@ look_at_clock(void *arg)
 static int
 connect_tables(sqlite3 *db)
 {
-  static const char *const read_out[] = {"spans",   "events",         "values",      "steps",       "writes",
-                                         "changes", "vector_changes", "step_events", "step_blocks", "step_calls"};
+  static const char *const read_out[] = {"spans",       "events",     "values",         "steps",
+                                         "writes",      "changes",    "vector_changes", "step_events",
+                                         "step_blocks", "step_calls", "start_sums"};
   char text[64];
   int code = SQLITE_OK;
   size_t rows = 0, others = sizeof(read_out) / sizeof(read_out[0]);
@@ -417,7 +418,8 @@ set_up(struct ct_sql *sql)
           SQLITE_OK ||
       ct_sql_rows_register(sql) != 0 || ct_sql_spans_register(sql) != 0 || ct_sql_events_register(sql) != 0 ||
       ct_sql_values_register(sql) != 0 || ct_sql_steps_register(sql) != 0 || ct_sql_step_calls_register(sql) != 0 ||
-      ct_sql_functions_register(sql->db) != 0 || connect_tables(sql->db) != SQLITE_OK) {
+      ct_sql_start_sums_register(sql) != 0 || ct_sql_functions_register(sql->db) != 0 ||
+      connect_tables(sql->db) != SQLITE_OK) {
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
