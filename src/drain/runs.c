@@ -227,10 +227,10 @@ struct values {
   size_t count;
 };
 
-/* Values of the frame at hand, as many as come first; their times are `last`. Returns how many. */
+/* Values of the frame at hand, as many as come first. Returns how many; those whose ops have a time note it there. */
 static inline size_t
 put_values(const struct ct_encoder *encoder, struct ct_columns *columns, struct values *values,
-           const struct ct_ring_event *events, size_t count, uint64_t last, uint64_t *times)
+           const struct ct_ring_event *events, size_t count, struct ct_run *run, size_t *timed)
 {
   struct ct_frame *frame = columns->top - 1;
   uint8_t *op = columns->op, *extra = values->extra;
@@ -250,9 +250,13 @@ put_values(const struct ct_encoder *encoder, struct ct_columns *columns, struct 
     if ((word & kind_mask) != kind || which == 0) {
       break;
     }
-    extra = near != NULL ? ct_near_put(op, extra, near, fn, which, value) : ct_value_as_is(op, extra, which, value);
-    times[n] = last;
-    op++;
+    if (near != NULL) {
+      extra = ct_near_put(op++, extra, near, fn, which, value);
+    } else {
+      extra = ct_value_as_is(op++, extra, which, value);
+      run->times[*timed + 1] = run->times[*timed];
+      ++*timed;
+    }
   }
   if (n != 0 && (frame->flags & DRAIN_FRAME_VALUES) == 0) {
     frame->flags |= DRAIN_FRAME_VALUES;
@@ -266,7 +270,7 @@ put_values(const struct ct_encoder *encoder, struct ct_columns *columns, struct 
 
 /*
  * Enters, returns and values. These are of different kinds one after the other, so each event is looked at by itself;
- * it is read once. A value takes no time: its op has that of the one before.
+ * it is read once. A value takes no time: its op has none, or that of the one before.
  */
 static size_t
 take_valued(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, uint32_t function_count)
@@ -278,16 +282,17 @@ take_valued(struct drain_thread *thread, const struct ct_ring_event *events, siz
   const struct ct_frame *const full = columns.frames + thread->max_depth;
   const uint32_t low = thread->stack_low;
   const uint64_t length = thread->stack_length == UINT32_MAX ? UINT64_MAX : thread->stack_length;
-  size_t taken = 0, i, room, values_before;
+  size_t taken = 0, i, timed, room;
+  bool has_values = false;
   if (encoder->is_near && encoder->near == NULL) {
     return 0;
   }
   do {
     uint32_t *id = run.ids;
-    uint64_t last = run.times[0] = columns.last_tsc;
-    values_before = values.count;
+    size_t values_before = values.count;
+    run.times[0] = columns.last_tsc;
     room = room_for(&columns, count - taken < CT_RUN_OPS ? count - taken : CT_RUN_OPS);
-    for (i = 0; i < room;) {
+    for (i = timed = 0; i < room;) {
       const struct ct_ring_event *event = events + taken + i;
       __builtin_prefetch(event + DRAIN_PIECE);
       uint64_t word = __atomic_load_n(&event->word, __ATOMIC_RELAXED);
@@ -298,24 +303,26 @@ take_valued(struct drain_thread *thread, const struct ct_ring_event *events, siz
         break;
       }
       if (kind == CT_KIND_OTHER) {
-        size_t put = put_values(encoder, &columns, &values, event, room - i, last, run.times + 1 + i);
+        size_t put = put_values(encoder, &columns, &values, event, room - i, &run, &timed);
         if (put == 0) {
           break;
         }
         i += put;
         continue;
       }
-      if (tsc < last ||
+      if (tsc < run.times[timed] ||
           (kind == CT_KIND_ENTER ? fn >= function_count || !open_frame(&columns, full, tsc, fn, ra_slot, &id)
                                  : kind != CT_KIND_RETURN || !close_frame(&columns, fn | (uint64_t)ra_slot << 32))) {
         break;
       }
-      run.times[++i] = last = tsc;
+      run.times[++timed] = tsc;
+      i++;
     }
-    ct_columns_put_run(&columns, &run, i, (size_t)(id - run.ids));
+    ct_columns_put_run(&columns, &run, timed, (size_t)(id - run.ids));
+    has_values = i != 0 ? values.count != values_before : has_values;
     taken += i;
   } while (i == room && i != 0 && taken < count);
-  thread->has_values = values.count != values_before;
+  thread->has_values = has_values;
   encoder->columns = columns;
   encoder->extra = values.extra;
   thread->hook_events[CT_HOOK_EVENT_VALUE] += values.count;

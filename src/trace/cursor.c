@@ -4,7 +4,7 @@
  * go without any, and the way past damage.
  *
  * A block is taken only when its header and payload checksums are right, its columns have the sizes that the header
- * says, and there is exactly one delta for each op and one id for each op that has one. So what is delivered from a
+ * says, and there is exactly one delta and one id for each op that has one. So what is delivered from a
  * damaged file is the same as from the whole one. A file that was written to deceive may still contradict itself;
  * decode.c stops there.
  *
@@ -45,7 +45,6 @@ block_sizes_ok(const struct ct_block_header *h)
          h->section[CT_SECTION_OPEN].raw_bytes <= CT_OPEN_BYTES_MAX && h->section[CT_SECTION_OPS].raw_bytes == ops &&
          h->section[CT_SECTION_IDS].raw_bytes <= ops * CT_ID_BYTES_MAX &&
          h->section[CT_SECTION_DELTAS].raw_bytes <= ops * CT_DELTA_BYTES_MAX &&
-         h->section[CT_SECTION_DELTAS].raw_bytes >= ops &&
          h->section[CT_SECTION_EXTRA].raw_bytes <= ops * CT_EXTRA_BYTES_MAX && h->open_count <= CT_BLOCK_OPEN_MAX &&
          h->open_count <= h->depth_start && h->depth_start <= CT_DEPTH_MAX && h->first_tsc <= h->last_tsc;
 }

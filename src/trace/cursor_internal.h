@@ -68,7 +68,7 @@ struct ct_cursor {
   uint64_t next_number, next_event;
   uint64_t next_ordinal, batch_ordinal; /* of the first call in the next batch, and in the one at hand */
 
-  /* The block at hand; every op has its delta and its id, checked when it was unpacked. */
+  /* The block at hand; every op has its delta and its id, if it has any, checked when it was unpacked. */
   struct ct_block_header header;
   uint8_t *columns; /* storage of ops, deltas, extra, open */
   size_t columns_capacity;

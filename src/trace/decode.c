@@ -410,6 +410,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
   for (; op_at < op_end; op_at++, event++) {
     uint32_t op = *op_at;
     uint64_t delta;
+    const uint8_t *delta_before = delta_at;
     delta_at = ct_ops_delta(delta_at, &delta);
     tsc += delta;
     if (op > CT_TRACE_OP_ENTER && op <= CT_TRACE_OP_TAIL && top != bottom) {
@@ -435,6 +436,10 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
       continue;
     }
     if (CT_UNLIKELY(op > CT_TRACE_OP_ENTER)) {
+      if (!ct_op_has_time((uint8_t)op)) {
+        tsc -= delta;
+        delta_at = delta_before;
+      }
       c->delta = delta_at;
       c->id = id;
       c->stack.count = (uint32_t)(top - bottom);

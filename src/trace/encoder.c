@@ -149,9 +149,11 @@ ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
   }
   uint64_t *near = which != CT_VALUE_BEFORE ? encoder->near : NULL;
   uint8_t *op = encoder->columns.op++;
-  encoder->extra = ct_columns_is_near(&encoder->columns, near)
-                       ? ct_near_put(op, encoder->extra, near, encoder->columns.top[-1].fn, which, value)
-                       : ct_value_as_is(op, encoder->extra, which, value);
+  if (ct_columns_is_near(&encoder->columns, near)) {
+    encoder->extra = ct_near_put(op, encoder->extra, near, encoder->columns.top[-1].fn, which, value);
+    return;
+  }
+  encoder->extra = ct_value_as_is(op, encoder->extra, which, value);
   ct_columns_time(&encoder->columns, encoder->columns.last_tsc);
 }
 

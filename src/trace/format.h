@@ -84,7 +84,8 @@ enum ct_trace_op {
   CT_TRACE_OP_COUNTED = 18, /* calls that have no event; E: varint function, varint how many */
   /*
    * As VALUE; in place of the number varint how it differs from the latest of these in the block that has the same
-   * place in the table of them (ct_near_place): 2 n of one that is greater by n, 2 n - 1 of one that is less by n.
+   * place in the table of them (ct_near_place): 2 n of one that is greater by n, 2 n - 1 of one that is less by n. It
+   * has no delta: its time is that of the op before.
    */
   CT_TRACE_OP_NEAR = 19,   /* E: u8 which, varint */
   CT_TRACE_OP_NEAR_1 = 20, /* the same of which 1, 2, 3; E: varint */
@@ -92,6 +93,12 @@ enum ct_trace_op {
   CT_TRACE_OP_COUNT = 23,
 };
 #define CT_INTERVAL_LOG2_MAX 15u
+
+static inline int
+ct_op_has_time(uint8_t op)
+{
+  return op < CT_TRACE_OP_NEAR;
+}
 
 /* Bit n set: op n has an entry in the ids column; is a call; is a return. */
 #define CT_OPS_WITH_ID 0x5154u

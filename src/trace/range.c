@@ -150,7 +150,7 @@ ct_range_ops_before(const struct ct_cursor *c, uint64_t tsc)
   uint64_t now = c->tsc;
   for (uint32_t op = c->op; op < c->header.ops; op++) {
     uint64_t delta = 0;
-    for (unsigned shift = 0; at < c->deltas_end; shift += 7) {
+    for (unsigned shift = 0; at < c->deltas_end && ct_op_has_time(c->ops[op]); shift += 7) {
       delta |= shift < 64 ? (uint64_t)(*at & 0x7f) << shift : 0;
       if ((*at++ & 0x80) == 0) {
         break;

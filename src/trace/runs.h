@@ -41,7 +41,7 @@ ct_columns_note_call(struct ct_columns *columns, uint32_t fn, uint8_t predicted,
   return id + missed;
 }
 
-/* The run has `ops` ops, whose bytes are in the ops column, and `ids` ids. */
+/* The run has `ops` ops that have a time, whose bytes are in the ops column, and `ids` ids. */
 static inline void
 ct_columns_put_run(struct ct_columns *columns, const struct ct_run *run, size_t ops, size_t ids)
 {

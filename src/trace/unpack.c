@@ -87,27 +87,31 @@ count_numbers(const uint8_t *p, size_t size)
   return count;
 }
 
-/* Ops that have an id; SIZE_MAX when some op is none. */
+/* Ops that have an id; SIZE_MAX when some op is none. *timed: those that have a delta. */
 static size_t
-count_ops_with_id(const uint8_t *ops, size_t size)
+count_ops_with_id(const uint8_t *ops, size_t size, size_t *timed)
 {
   size_t count = 0, i = 0;
+  *timed = 0;
   ct_lanes unknown = {0};
   for (size_t run; (run = ct_lanes_run(size - i)) > 0;) {
-    ct_lanes sum = {0};
+    ct_lanes sum = {0}, times = {0};
     for (size_t end = i + run; i < end; i += sizeof(sum)) {
       ct_lanes op = ct_lanes_load(ops + i);
+      times -= (ct_lanes)(op < CT_TRACE_OP_NEAR);
       unknown |= (ct_lanes)(op >= CT_TRACE_OP_COUNT);
       sum -=
           (ct_lanes)((op == CT_TRACE_OP_ENTER) | (op == CT_TRACE_OP_TAIL) | (op == CT_TRACE_OP_POINT) |
                      (op == CT_TRACE_OP_RETURN_ORPHAN) | (op == CT_TRACE_OP_RETURN_ID) | (op == CT_TRACE_OP_SAMPLED));
     }
     count += ct_lanes_sum(sum);
+    *timed += ct_lanes_sum(times);
   }
   bool valid = ct_lanes_sum(unknown) == 0;
   for (; i < size; i++) {
     valid &= ops[i] < CT_TRACE_OP_COUNT;
     count += CT_OPS_WITH_ID >> (ops[i] & 31) & 1;
+    *timed += (size_t)ct_op_has_time(ops[i]);
   }
   return valid ? count : SIZE_MAX;
 }
@@ -182,10 +186,9 @@ unpack(struct ct_cursor *c, struct ct_unpacker *unpacker)
   }
   const uint8_t *ids = begin[CT_SECTION_IDS], *deltas = begin[CT_SECTION_DELTAS];
   size_t ids_bytes = size[CT_SECTION_IDS].raw_bytes, deltas_bytes = size[CT_SECTION_DELTAS].raw_bytes;
-  size_t with_id = count_ops_with_id(begin[CT_SECTION_OPS], c->header.ops);
-  if (with_id == SIZE_MAX || count_numbers(ids, ids_bytes) != with_id ||
-      count_numbers(deltas, deltas_bytes) != c->header.ops || deltas[deltas_bytes - 1] > 0x7f ||
-      !decode_ids(ids, ids + ids_bytes, c->ids)) {
+  size_t timed, with_id = count_ops_with_id(begin[CT_SECTION_OPS], c->header.ops, &timed);
+  if (with_id == SIZE_MAX || count_numbers(ids, ids_bytes) != with_id || count_numbers(deltas, deltas_bytes) != timed ||
+      (deltas_bytes != 0 && deltas[deltas_bytes - 1] > 0x7f) || !decode_ids(ids, ids + ids_bytes, c->ids)) {
     return false;
   }
   c->ids[with_id] = 0; /* the decoder looks one further than it goes */

@@ -641,7 +641,7 @@ random_block(struct model *m, uint8_t *block)
   header.first_tsc = 1u << 30;
   header.last_tsc = 1u << 31;
   uint8_t *at[CT_SECTIONS + 1];
-  uint64_t with_id = 0, likely = 1 + model_random(m, CT_TRACE_OP_COUNT);
+  uint64_t with_id = 0, timed = 0, likely = 1 + model_random(m, CT_TRACE_OP_COUNT);
   at[CT_SECTION_OPEN] = block + sizeof(header);
   at[CT_SECTION_OPS] = put_random(m, at[CT_SECTION_OPEN], 1);
   for (uint32_t i = 0; i < header.open_count; i++) {
@@ -655,10 +655,11 @@ random_block(struct model *m, uint8_t *block)
       op = CT_TRACE_OP_ENTER;
     }
     with_id += CT_OPS_WITH_ID >> op & 1;
+    timed += (uint64_t)ct_op_has_time(op);
     at[CT_SECTION_OPS][i] = op;
   }
   at[CT_SECTION_DELTAS] = put_random(m, at[CT_SECTION_IDS], with_id);
-  at[CT_SECTION_EXTRA] = put_random(m, at[CT_SECTION_DELTAS], header.ops);
+  at[CT_SECTION_EXTRA] = put_random(m, at[CT_SECTION_DELTAS], timed);
   at[CT_SECTIONS] = put_random(m, at[CT_SECTION_EXTRA], model_random(m, header.ops));
   for (int i = 0; i < CT_SECTIONS; i++) {
     header.section[i].stored_bytes = header.section[i].raw_bytes = (uint32_t)(at[i + 1] - at[i]);
