@@ -512,6 +512,7 @@ def all_threads_of_makers(scene):
         text = tracer.communicate(timeout=30)[0]
         early = wait and ((tracer.returncode == 125 and "interrupted" in text) or tracer.returncode == -signal.SIGTERM)
         expect(tracer.returncode == 0 or early, f"turn {turn}: {tracer.returncode} {text}")
+        expect(mappings_of(running.pid) == 0, f"turn {turn}: {mappings_of(running.pid)} mappings are left behind")
     running.stdin.write("\n")
     running.stdin.close()
     expect(running.stdout.read() == "all right\n" and running.wait(SECONDS) == 0, f"{running.returncode}")

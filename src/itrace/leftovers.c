@@ -164,23 +164,27 @@ stack_has_ours(const struct ct_stopped *stopped, const struct spaces *spaces, ui
   return false;
 }
 
-/* Without memory, or when that takes too long, it is said that somebody is. */
+/*
+ * Without memory, or when that takes too long, it is said that somebody is. Words that happen to look like addresses of
+ * ours are taken for them: a stack may lie in a heap that is full of hashes, as those of Go do. So it is not looked for
+ * them where nobody was killed, and all threads have been released with the program's state.
+ */
 static bool
-somebody_is_inside(const struct ct_stopped *stopped, const struct spaces *spaces)
+somebody_is_inside(const struct ct_stopped *stopped, const struct spaces *spaces, bool is_own)
 {
   uint64_t *words = malloc(CHUNK_BYTES), begin = ct_now_ns();
   bool is_there = words == NULL;
   for (size_t i = 0; i < stopped->thread_count && !is_there; i++) {
     const struct ct_stopped_thread *thread = &stopped->threads[i];
-    is_there = is_inside(spaces, thread->pc) || stack_has_ours(stopped, spaces, thread->sp, words) ||
-               ct_now_ns() - begin > LOOK_NS;
+    is_there = is_inside(spaces, thread->pc) || ct_now_ns() - begin > LOOK_NS ||
+               (!is_own && stack_has_ours(stopped, spaces, thread->sp, words));
   }
   free(words);
   return is_there;
 }
 
-int
-ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *leftovers)
+static int
+take_out(struct ct_stopped *stopped, bool is_own, struct ct_itrace_leftovers *leftovers)
 {
   struct spaces spaces;
   int code = find(stopped->process->pid, &spaces);
@@ -191,7 +195,7 @@ ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *lefto
   if (code != 0) {
     goto drop_spaces;
   }
-  leftovers->kept = somebody_is_inside(stopped, &spaces);
+  leftovers->kept = somebody_is_inside(stopped, &spaces, is_own);
   for (size_t i = 0, next; i < spaces.range_count && !leftovers->kept && code == 0; i = next) {
     for (next = i + 1; next < spaces.range_count && spaces.ranges[next][0] == spaces.ranges[next - 1][1]; next++) {
     }
@@ -205,6 +209,12 @@ ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *lefto
 drop_spaces:
   drop(&spaces);
   return code;
+}
+
+int
+ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *leftovers)
+{
+  return take_out(stopped, false, leftovers);
 }
 
 /* CT_EEXIST: somebody is at work there. */
@@ -243,7 +253,7 @@ clean(pid_t pid, bool is_own, struct ct_itrace_leftovers *leftovers, struct ct_d
   if (code != 0) {
     goto close_process;
   }
-  code = ct_itrace_take_out(&stopped, leftovers);
+  code = take_out(&stopped, is_own, leftovers);
   ct_process_resume(&stopped);
 close_process:
   ct_process_close(&process, false);

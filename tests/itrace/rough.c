@@ -359,10 +359,15 @@ spawns_for_long(void *nothing)
   return nothing;
 }
 
+/* The first thread's stack is full of words that may be addresses of what a tracer maps below 2 GiB, as hashes may. */
 static int
 for_long(void *(*makes_them)(void *), int threads)
 {
   pthread_t makers[THREADS_MAX];
+  volatile uint64_t words[2048];
+  for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+    words[i] = 0x7fffff00u - i * 0x80000u;
+  }
   for (int i = 0; i < threads && i < THREADS_MAX; i++) {
     pthread_create(&makers[i], NULL, makes_them, NULL);
   }
