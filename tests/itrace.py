@@ -16,6 +16,7 @@ import time
 
 import harness
 from harness import case, expect, main, need, wait_for
+from processes import state_of
 
 FLAGS = ("-O2", "-D_GNU_SOURCE", "-pthread", "-w")
 SECONDS = 60
@@ -416,6 +417,12 @@ def child_of(pid, name):
     return int(result.stdout) if result.returncode == 0 else None
 
 
+def is_free(pid):
+    """Nobody traces it."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return "\nTracerPid:\t0\n" in file.read()
+
+
 def files_of(folder):
     return sorted(name for name in os.listdir(folder) if name.startswith("steps.") and not name.endswith(".index"))
 
@@ -534,6 +541,26 @@ def seized_while_it_makes_children(scene):
         running.stdin.write("\n")
         running.stdin.close()
         expect(running.stdout.read() == "all right\n" and running.wait(SECONDS) == 0, f"{kind}: {running.returncode}")
+
+
+@case
+def thread_does_not_stop(scene):
+    """A thread that waits for its child of vfork: SIGTERM ends contrail at once, and it gives up by itself, too."""
+    running = scene.ready(scene.made("rough"), "vforked")
+    wait_for("a child", lambda: state_of(running.pid) == "D")
+    for signals, words in ((True, "interrupted before thread"), (False, "does not stop")):
+        soon = () if signals else ("env", "CONTRAIL_TEST_ITRACE_STOP=300")
+        tracer = scene.start(*soon, scene.contrail, "itrace", "-o", scene.path("steps"), str(running.pid))
+        if signals:
+            wait_for("the tracer", lambda: not is_free(running.pid))
+            begin = time.monotonic()
+            tracer.send_signal(signal.SIGTERM)
+        text = tracer.communicate(timeout=SECONDS)[0]
+        expect(tracer.returncode == 125 and words in text, f"{tracer.returncode} {text}")
+        expect(not signals or time.monotonic() - begin < 8, "SIGTERM was not heard")
+    running.stdin.write("\n")
+    running.stdin.close()
+    expect(running.stdout.read() == "all right\n" and running.wait(SECONDS) == 0, f"{running.returncode}")
 
 
 @case

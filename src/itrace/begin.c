@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/test_point.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -90,7 +91,7 @@ await_stop(struct ct_tracer *tracer)
 {
   struct ct_traced_event event;
   struct timespec rest = {0, REST_MIN};
-  uint64_t until = ct_now_ns() + STOP_NS;
+  uint64_t until = ct_now_ns() + ct_test_duration_ns("CONTRAIL_TEST_ITRACE_STOP", STOP_NS);
   bool waits = true;
   int code = 0;
   while (waits && code == 0) {

@@ -11,6 +11,7 @@
  *   rough again     a thread with the id of one that has ended (as root only)
  *   rough makers N  N threads that make others all the time; until a line comes on stdin
  *   rough spawns N  the same of children, by vfork
+ *   rough vforked   waits for a child of vfork, which waits for a line on stdin
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -382,18 +383,37 @@ for_long(void *(*makes_them)(void *), int threads)
   return 0;
 }
 
+static int
+vforked(void)
+{
+  char byte;
+  int status = 0;
+  printf("ready\n");
+  fflush(stdout);
+  pid_t child = vfork();
+  if (child == 0) {
+    _exit(read(STDIN_FILENO, &byte, 1) == 1 ? 7 : 1);
+  }
+  if (child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 7) {
+    return 96;
+  }
+  printf("all right\n");
+  return 0;
+}
+
 int
 main(int argc, char **argv)
 {
   const char *name = argc > 1 ? argv[1] : "";
   int number = argc > 2 ? atoi(argv[2]) : 0;
-  return strcmp(name, "exec") == 0     ? exec_of_another(number)
-         : strcmp(name, "self") == 0   ? exec_self(number)
-         : strcmp(name, "maps") == 0   ? beside_maps(number)
-         : strcmp(name, "files") == 0  ? files(number)
-         : strcmp(name, "masks") == 0  ? masks()
-         : strcmp(name, "moves") == 0  ? moves()
-         : strcmp(name, "makers") == 0 ? for_long(makes_for_long, number)
-         : strcmp(name, "spawns") == 0 ? for_long(spawns_for_long, number)
-                                       : again();
+  return strcmp(name, "exec") == 0      ? exec_of_another(number)
+         : strcmp(name, "self") == 0    ? exec_self(number)
+         : strcmp(name, "maps") == 0    ? beside_maps(number)
+         : strcmp(name, "files") == 0   ? files(number)
+         : strcmp(name, "masks") == 0   ? masks()
+         : strcmp(name, "moves") == 0   ? moves()
+         : strcmp(name, "makers") == 0  ? for_long(makes_for_long, number)
+         : strcmp(name, "spawns") == 0  ? for_long(spawns_for_long, number)
+         : strcmp(name, "vforked") == 0 ? vforked()
+                                        : again();
 }
