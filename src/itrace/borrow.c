@@ -86,7 +86,8 @@ remove_gone(struct ct_tracer *tracer)
 static bool
 is_too_late(const struct ct_tracer *tracer)
 {
-  return tracer->is_found && atomic_load_explicit(&tracer->begun, memory_order_relaxed) == 0 &&
+  return (tracer->is_found || tracer->maker != NULL) &&
+         atomic_load_explicit(&tracer->begun, memory_order_relaxed) == 0 &&
          atomic_load_explicit(&tracer->stop, memory_order_acquire) != 0;
 }
 

@@ -580,6 +580,9 @@ ct_itrace_child(struct ct_tracer *tracer, pid_t child, int signal)
     if (code == 0) {
       return true;
     }
+    if (code == CT_ECANCELED) {
+      ct_fail(&diag, CT_ETIMEOUT, "the recording was ended before it had begun with them");
+    }
     if (code != CT_ESRCH) { /* else it was killed before its first instruction: there is nothing to record */
       ct_itrace_not_recorded(tracer->all, &diag);
     }
