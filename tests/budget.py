@@ -47,6 +47,26 @@ int main(int argc, char **argv) {
 """
 
 
+MANY = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+long often(long x), seldom(long x);
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+int main(int argc, char **argv) {
+  long rounds = 0, sum = 0;
+  double end = now() + atof(argv[argc - 1]);
+  for (; now() < end; rounds++) {
+    for (int i = 0; i < 100; i++) sum += often(i);
+    sum += seldom(rounds);
+    for (volatile int i = 0; i < 20000; i++) {}
+  }
+  printf("often %ld\nseldom %ld\n", rounds * 100, rounds);
+  return sum == 42;
+}
+"""
+
+
 class Scene(harness.Scene):
     def __init__(self, options, folder):
         super().__init__(options, folder)
@@ -520,6 +540,28 @@ def against_callgrind(scene):
     exact = sum(any(row["counted"] for row in list_of) and key not in out for key, list_of in rows.items())
     expect(agree + len(out) >= 900 and agree >= 100 and exact >= 30, f"{agree} functions agree, of them {exact} counted, {len(out)} were out")
     return f"{agree} functions agree, {exact} of them counted, {len(out)} were out"
+
+
+@case
+def beyond(scene):
+    """Functions of libraries of a program with many functions of its own are counted, too."""
+    functions = "".join(f".globl many{n}\n.type many{n}, @function\nmany{n}: lea 1(%rdi), %eax\nimul $3, %eax, %eax\nret\n.size many{n}, .-many{n}\n"
+                        for n in range(13000))
+    many = scene.write("many.s", ".text\n" + functions + ".section .note.GNU-stack\n")
+    library = scene.path("libcalled.so")
+    called = scene.write("called.c", "long often(long x) { return x * 3 + 1; }\nlong seldom(long x) { return x * 5 + 2; }\n")
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, called], check=True)
+    program = scene.path("many")
+    subprocess.run(["gcc", "-O1", "-o", program, scene.write("many.c", MANY), many, library], check=True)
+    out = scene.execute(scene.contrail, "record", "-o", scene.trace, "--budget", "10%", "--", program, "2")
+    expect(out.returncode == 0, f"status {out.returncode}: {out.stderr[:500]}")
+    rows = scene.rows()
+    for name, number in (line.split() for line in out.stdout.splitlines()):
+        row = rows[name]
+        expect(row["calls"] == int(number) or (row["was_out"] and row["calls"] < int(number)), f"{name}: {row['calls']} calls, {number} in truth")
+        expect(row["calls"] == row["counted"] + row["recorded"], f"{name}: {row}")
+    expect(rows["often"]["counted"] > 0, f"often was never counted: {rows['often']}")
+    return f"{rows['often']['counted']:,} of {rows['often']['calls']:,} calls were counted"
 
 
 @case

@@ -30,6 +30,11 @@ drain_counts_begin(struct ct_drain *drain, uint8_t *counters)
   for (size_t i = 0; i < CT_COUNTERS / CT_DRAIN_COUNTING_RUN; i++) { /* all hooks count at first */
     atomic_store_explicit(&counts->counting[i], 1, memory_order_relaxed);
   }
+  for (size_t i = 0; i < CT_COUNTERS_BY_NEED; i++) {
+    atomic_store_explicit(&counts->owners[i], CT_COUNTER_OF_NOBODY, memory_order_relaxed);
+  }
+  atomic_store_explicit(&counts->owned, 0, memory_order_relaxed);
+  atomic_store_explicit(&counts->read_ns, 0, memory_order_relaxed);
   if (counters != NULL && counts->tallies == NULL) {
     counts->tallies = calloc(CT_DRAIN_TALLIES, sizeof(*counts->tallies));
     counts->touched = calloc(CT_DRAIN_TALLIES / CT_DRAIN_TALLY_RUN, sizeof(*counts->touched));
@@ -84,6 +89,13 @@ counters_at(uint8_t *at)
   return (struct counters){(uint64_t *)at, (uint32_t *)(at + CT_COUNTERS_RECORDED)};
 }
 
+static uint32_t
+owner_of(const struct drain_counts *counts, uint32_t at)
+{
+  return at < CT_COUNTERS_BY_ID ? counts->first + at
+                                : atomic_load_explicit(&counts->owners[at - CT_COUNTERS_BY_ID], memory_order_relaxed);
+}
+
 /*
  * One counter. The number of calls is read first: a call that is counted and then recorded in between is at most
  * missing until the next time. What a target scribbles counts for nothing; it goes on from there.
@@ -94,19 +106,39 @@ take_one(struct ct_drain *drain, struct drain_thread *thread, struct counters no
   uint64_t calls = __atomic_load_n(&now.calls[at], __ATOMIC_ACQUIRE);
   uint32_t recorded = __atomic_load_n(&now.recorded[at], __ATOMIC_RELAXED);
   uint64_t passed = calls - seen.calls[at] - (uint32_t)(recorded - seen.recorded[at]);
-  uint32_t fn = drain->counts.first + at;
+  uint32_t fn = owner_of(&drain->counts, at);
   if (passed == 0 || passed >= UINT64_MAX - CALLS_LESS) {
     return;
   }
   seen.calls[at] = calls;
   seen.recorded[at] = recorded;
-  if (passed > CALLS_MOST) {
+  if (passed > CALLS_MOST || fn == CT_COUNTER_OF_NOBODY) {
     return;
   }
   ct_encode_counted(thread->encoder, drain_thread_last(thread), fn, passed);
   drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] += passed;
   if (drain->counts.tallies != NULL && fn < CT_DRAIN_TALLIES) {
     add(&drain->counts, fn, &drain->counts.tallies[fn].counted, passed);
+  }
+}
+
+struct run {
+  uint32_t first, end;
+};
+
+static void
+take_some(struct ct_drain *drain, struct drain_thread *thread, struct run run, struct counters now,
+          struct counters seen, bool is_whole)
+{
+  for (uint32_t piece = run.first; piece < run.end; piece += PIECE) {
+    /* relaxed: a mark that is seen late is one of a count that is seen late */
+    if ((!is_whole && atomic_load_explicit(&drain->counts.counting[piece / PIECE], memory_order_relaxed) == 0) ||
+        memcmp(now.calls + piece, seen.calls + piece, PIECE * sizeof(*now.calls)) == 0) {
+      continue;
+    }
+    for (uint32_t i = piece; i < piece + PIECE && i < run.end; i++) {
+      take_one(drain, thread, now, seen, i);
+    }
   }
 }
 
@@ -122,9 +154,6 @@ take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole)
   if (counts->counters == NULL || thread == NULL) {
     return;
   }
-  uint32_t functions = atomic_load_explicit(&drain->function_count, memory_order_acquire);
-  functions = functions > counts->first ? functions - counts->first : 0;
-  functions = functions < CT_COUNTERS ? functions : CT_COUNTERS;
   if (counts->seen[slot] == NULL) {
     counts->seen[slot] = calloc(1, CT_COUNTERS_BYTES);
     if (counts->seen[slot] == NULL) {
@@ -134,16 +163,13 @@ take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole)
   }
   struct counters now = counters_at(counts->counters + (size_t)slot * CT_COUNTERS_BYTES);
   struct counters seen = counters_at(counts->seen[slot]);
-  for (uint32_t piece = 0; piece < functions; piece += PIECE) {
-    /* relaxed: a mark that is seen late is one of a count that is seen late */
-    if ((!is_whole && atomic_load_explicit(&counts->counting[piece / PIECE], memory_order_relaxed) == 0) ||
-        memcmp(now.calls + piece, seen.calls + piece, PIECE * sizeof(*now.calls)) == 0) {
-      continue;
-    }
-    for (uint32_t i = piece; i < piece + PIECE && i < functions; i++) {
-      take_one(drain, thread, now, seen, i);
-    }
-  }
+  uint32_t functions = atomic_load_explicit(&drain->function_count, memory_order_acquire);
+  functions = functions > counts->first ? functions - counts->first : 0;
+  take_some(drain, thread, (struct run){0, functions < CT_COUNTERS_BY_ID ? functions : CT_COUNTERS_BY_ID}, now, seen,
+            is_whole);
+  /* acquire: with it, whose they are */
+  uint32_t owned = atomic_load_explicit(&counts->owned, memory_order_acquire);
+  take_some(drain, thread, (struct run){CT_COUNTERS_BY_ID, CT_COUNTERS_BY_ID + owned}, now, seen, is_whole);
 }
 
 void
@@ -155,7 +181,7 @@ drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
 void
 drain_counts_hooked(struct drain_counts *counts, uint32_t fn)
 {
-  if (fn - counts->first < CT_COUNTERS) {
+  if (fn - counts->first < CT_COUNTERS_BY_ID) {
     atomic_store_explicit(&counts->counting[(fn - counts->first) / PIECE], 1, memory_order_relaxed);
   }
 }
@@ -164,6 +190,24 @@ _Atomic uint8_t *
 ct_drain_counting(struct ct_drain *drain)
 {
   return drain->counts.counting;
+}
+
+/* One counts on from where it was: all that has been read was its owner's. */
+void
+ct_drain_give_counter(struct ct_drain *drain, uint32_t at, uint32_t fn)
+{
+  struct drain_counts *counts = &drain->counts;
+  uint32_t n = at - CT_COUNTERS_BY_ID;
+  atomic_store_explicit(&counts->owners[n], fn, memory_order_relaxed);
+  if (n >= atomic_load_explicit(&counts->owned, memory_order_relaxed)) {
+    atomic_store_explicit(&counts->owned, n + 1, memory_order_release); /* with its owner */
+  }
+}
+
+uint64_t
+ct_drain_counts_read_ns(const struct ct_drain *drain)
+{
+  return atomic_load_explicit(&drain->counts.read_ns, memory_order_acquire); /* what was read is somebody's */
 }
 
 /* Has somebody asked for a reading that was not made yet? */
@@ -200,6 +244,9 @@ drain_counts_take(struct ct_drain *drain, bool is_last)
   drain->counts.whole_ns = is_whole ? begin : drain->counts.whole_ns;
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
     take_slot(drain, slot, is_whole);
+  }
+  if (is_whole) {
+    atomic_store_explicit(&drain->counts.read_ns, begin, memory_order_release);
   }
   if (drain->switches != NULL) {
     drain_switches_read(drain->switches);

@@ -11,18 +11,21 @@
 #include "ring/counters.h"
 
 struct drain_counts {
-  uint8_t *counters;                  /* of the ring, CT_COUNTERS_BYTES for each slot; NULL: there are none */
-  uint8_t *seen[CT_SLOT_COUNT];       /* as they were when last read; NULL: all zero */
-  struct ct_drain_tally *tallies;     /* CT_DRAIN_TALLIES; NULL: there is no budget */
-  _Atomic(struct ct_drain_own *) own; /* as many; NULL: it was never asked for */
-  _Atomic bool measures_own;          /* it is wanted now */
-  _Atomic uint8_t *touched;           /* a byte for CT_DRAIN_TALLY_RUN of them, as ct_drain_touched says */
-  uint32_t first;                     /* the function that the first counter is of */
-  _Atomic uint32_t asked, taken;      /* numbers of readings: the last one that was asked for, and done */
-  _Atomic uint64_t asked_for_ns;      /* when that is to be done; 0: at once */
-  bool is_answer;                     /* one that was asked for is done: who has asked is to be woken */
-  uint64_t taken_ns, took_ns;         /* when they were read last, and how long that took */
-  uint64_t whole_ns;                  /* when all of them were, also those that nothing counts in */
+  uint8_t *counters;                            /* of the ring, CT_COUNTERS_BYTES for each slot; NULL: there are none */
+  uint8_t *seen[CT_SLOT_COUNT];                 /* as they were when last read; NULL: all zero */
+  struct ct_drain_tally *tallies;               /* CT_DRAIN_TALLIES; NULL: there is no budget */
+  _Atomic(struct ct_drain_own *) own;           /* as many; NULL: it was never asked for */
+  _Atomic bool measures_own;                    /* it is wanted now */
+  _Atomic uint8_t *touched;                     /* a byte for CT_DRAIN_TALLY_RUN of them, as ct_drain_touched says */
+  uint32_t first;                               /* the function that the first counter is of */
+  _Atomic uint32_t owners[CT_COUNTERS_BY_NEED]; /* functions whose counters the last ones are */
+  _Atomic uint32_t owned;                       /* so many of these, from the first on, were somebody's */
+  _Atomic uint64_t read_ns;                     /* when the last reading of all counters began that is done */
+  _Atomic uint32_t asked, taken;                /* numbers of readings: the last one that was asked for, and done */
+  _Atomic uint64_t asked_for_ns;                /* when that is to be done; 0: at once */
+  bool is_answer;                               /* one that was asked for is done: who has asked is to be woken */
+  uint64_t taken_ns, took_ns;                   /* when they were read last, and how long that took */
+  uint64_t whole_ns;                            /* when all of them were, also those that nothing counts in */
   _Atomic uint8_t counting[CT_COUNTERS / CT_DRAIN_COUNTING_RUN]; /* as ct_drain_counting says */
   _Atomic bool no_switches;                                      /* somebody wants them not to be reported any more */
   bool no_memory;                                                /* for some of this */

@@ -230,12 +230,17 @@ const struct ct_drain_tally *ct_drain_tallies(const struct ct_drain *drain);
  * 0. Who reads the tallies sets it to 0 first (acquire). */
 _Atomic uint8_t *ct_drain_touched(const struct ct_drain *drain);
 /*
- * A byte for each CT_DRAIN_COUNTING_RUN functions from the first counted one on, CT_COUNTERS of them. Where it is 0 the
- * counters of threads are looked at every four seconds in place of ten times a second. Hooks that are put in set it;
- * who sets levels sets it before one of these functions counts, and to 0 when none does.
+ * A byte for each CT_DRAIN_COUNTING_RUN counters, CT_COUNTERS of them. Where it is 0 these counters of threads are
+ * looked at once a second in place of ten times. Hooks that are put in set it; who sets levels sets it before one of
+ * their functions counts, and to 0 when none does.
  */
 #define CT_DRAIN_COUNTING_RUN 16u
 _Atomic uint8_t *ct_drain_counting(struct ct_drain *drain);
+/* One of the counters from CT_COUNTERS_BY_ID on is the function's from now on, or, at first, nobody's. */
+#define CT_COUNTER_OF_NOBODY UINT32_MAX
+void ct_drain_give_counter(struct ct_drain *drain, uint32_t at, uint32_t fn);
+/* When the last reading of all counters began that is done. */
+uint64_t ct_drain_counts_read_ns(const struct ct_drain *drain);
 /* As many, from the time of the first ct_drain_measure_own on; NULL: there are none. */
 const struct ct_drain_own *ct_drain_own(const struct ct_drain *drain);
 void ct_drain_measure_own(struct ct_drain *drain, bool on);

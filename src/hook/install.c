@@ -31,7 +31,7 @@
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* pages of stubs, and traps; the rest is for regions */
 #define RELAYS_MAX   (CT_REGION_MAX - 2048) /* ... of these, jumps in padding */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
-#define GATE_MAX     176                    /* more with a gate, and with what is left out before it */
+#define GATE_MAX     208                    /* more with a gate, and with what is left out before it */
 #define EVICTED_MAX  128                    /* bytes of a copy */
 #define CHUNK_BYTES  (512u << 10) /* of trampolines, and of descriptors, written at once: they stay in the cache */
 #define CHUNK_ROOM   4096         /* more than one function takes */
@@ -393,13 +393,14 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
     return CT_REFUSED_BUSY;
   }
   uint32_t number = fn - build->layout->first_counted;
-  bool is_counted = number < CT_COUNTERS && !planned->self_branch;
+  bool is_counted = number < CT_COUNTERS_BY_ID && !planned->self_branch;
   struct ct_trampoline_spec spec = {
       .has_gate = build->layout->has_gates,
       .gate = {.mask = CT_LEVEL_MASK_FIRST,
                .level = is_counted ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
                .pad = {ct_int3_byte, ct_int3_byte, ct_int3_byte}},
-      .counter = is_counted ? number : 0,
+      .counter = is_counted ? number : CT_COUNTERS - 1, /* nobody's */
+      .moves_counter = !is_counted && !planned->self_branch,
       .fn = fn,
       .mode = ct_planned_mode(planned, requested),
       .callout = probe != 0 ? CT_CALLOUT_ITRACE : planned->callout,

@@ -23,6 +23,9 @@ struct ct_remote {
   uint64_t deadline_ns; /* of CLOCK_MONOTONIC; nothing more is put in then (CT_ETIMEOUT). 0: none */
 };
 
+/* Does a thread stand in one of these bytes? */
+bool ct_install_is_occupied(const struct ct_remote *remote, uint64_t address, size_t bytes);
+
 /* Mapped where punned jumps point; see hook/near_alloc.c. */
 struct ct_stub {
   uint64_t address;
@@ -43,7 +46,7 @@ struct ct_agent_layout {
   int64_t store_delta;
   struct ct_detail_form detail; /* of hooks with detail */
   bool has_gates;               /* full hooks get gates; they begin counting where they can be counted ... */
-  uint32_t first_counted;       /* ... which are CT_COUNTERS functions, from this id on */
+  uint32_t first_counted;       /* ... which are CT_COUNTERS_BY_ID functions, from this id on */
   uint64_t crash;               /* handler of fatal signals */
   uint64_t restorer;            /* what the agent's signal handlers return to */
   uint64_t scratch;             /* memory of the agent's for arguments of system calls: CT_SIGNAL_SCRATCH_BYTES */

@@ -11,8 +11,6 @@ struct ct_install_region {
   int64_t store_delta;
 };
 
-/* True when a thread would go on in the middle of changed bytes. */
-bool ct_install_is_occupied(const struct ct_remote *remote, uint64_t address, size_t bytes);
 /* Marks the addresses [lo, hi) in the table as kind (enum ct_text_kind). 0 or CT_EIO. */
 int ct_install_mark_range(const struct ct_remote *remote, const struct ct_agent_layout *layout, uint64_t lo,
                           uint64_t hi, uint8_t kind);

@@ -38,7 +38,7 @@ session_begin_budget(struct ct_session *session)
   budget->cpu_ns = budget->drain_cpu_ns = budget->thread_cpu_ns = 0;
   ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
   ct_budget_drain_begin(&budget->drain);
-  budget->has_points = session->node.tree == NULL;
+  budget->has_points = budget->moves_counters = session->node.tree == NULL;
   budget->measure_ns = 0;
   budget->measured = 0;
   budget->is_measuring = false;
@@ -56,6 +56,11 @@ session_begin_budget(struct ct_session *session)
   ct_budget_cold_begin(&budget->cold);
   ct_drain_measure_own(session->recording.drain, true); /* until the first decision, see budget_own.c */
   ct_budget_looks_begin(&budget->looks);
+  ct_budget_counters_begin(&budget->counters);
+  for (size_t fn = 0; fn < budget->function_count; fn++) { /* of an image before */
+    budget->functions[fn].counter = 0;
+    budget->functions[fn].has_counter = budget->functions[fn].takes_counter = false;
+  }
   budget->failed = false;
 }
 

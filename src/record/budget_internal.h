@@ -4,6 +4,7 @@
 #define CT_RECORD_BUDGET_INTERNAL_H
 
 #include "record/budget_cold.h"
+#include "record/budget_counters.h"
 #include "record/budget_drain.h"
 #include "record/budget_factor.h"
 #include "record/budget_look.h"
@@ -61,6 +62,7 @@ struct session_budget {
   struct ct_budget_spent spent;
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;
+  struct ct_budget_counters counters;
   uint64_t measure_ns;  /* when own times are to be measured next */
   uint64_t measured_ns; /* when they were last ... */
   uint32_t measured;    /* ... and how often */
@@ -77,11 +79,13 @@ struct session_budget {
   uint32_t quiet_ticks;                 /* without a step */
   double tick_cost_ns;                  /* of this thread's time, of late */
   double tick_share;                    /* of the time by the clock: how much of it ticks may take */
-  bool has_points;                      /* functions that have no gate can go out: patches may be taken out */
-  bool was_once;                        /* since the last tick something was done that is done once */
-  bool has_decided;                     /* once at least */
-  bool has_opened;                      /* what nobody has called is recorded when it is called */
-  bool failed;                          /* levels cannot be set: the process is about to end */
+  bool moves_counters; /* functions get counters and give them back: not in a tree, whose processes ... */
+  bool
+      has_points; /* ... know nothing of each other. Functions that have no gate can go out: patches may be taken out */
+  bool was_once;  /* since the last tick something was done that is done once */
+  bool has_decided; /* once at least */
+  bool has_opened;  /* what nobody has called is recorded when it is called */
+  bool failed;      /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
 };
@@ -106,6 +110,13 @@ bool ct_budget_find_gates(struct ct_session *session);
  * sets budget->failed where that cannot be. */
 void ct_budget_put_levels(struct ct_session *session, const struct ct_budget_function *function, uint8_t seen);
 void ct_budget_write_levels(struct ct_session *session);
+
+/* Functions that may come to need one get a counter, of those in budget->sorted; and give it back, in a stop. */
+void ct_budget_give_counters(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns,
+                             size_t count);
+void ct_budget_take_counters_back(struct ct_session *session, const struct ct_remote *remote);
+/* Tells its gates which one it has. False, and budget->failed, where that cannot be. */
+bool ct_budget_write_counters(struct ct_session *session, const struct ct_budget_function *function);
 
 /* What calls cost as measured; and as they do in this program, with the drain's part. */
 struct ct_budget_costs ct_budget_measured_costs(const struct ct_session *session);

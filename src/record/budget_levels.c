@@ -138,7 +138,9 @@ add_module(struct session_budget *budget, const struct ct_module *module, uint32
       if (installed->gates != NULL && installed->gates[i] != 0) {
         ok = add_gate(budget, capacity, installed->gates[i], fn);
         if (!function->has_gate) {
-          function->has_counter = fn - first_counted < CT_COUNTERS && !plan->functions[i].self_branch;
+          function->has_counter = fn - first_counted < CT_COUNTERS_BY_ID && !plan->functions[i].self_branch;
+          function->counter = function->has_counter ? (uint16_t)(fn - first_counted + 1) : 0;
+          function->takes_counter = budget->moves_counters && !function->has_counter && !plan->functions[i].self_branch;
           function->seen = function->has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
           function->has_gate = fn < CT_DRAIN_TALLIES;
           function->keeps_patch = ct_requested_for_none(&plan->functions[i]) != CT_REQUESTED_NONE;
@@ -234,12 +236,12 @@ put_level(struct ct_session *session, const struct budget_gate *gate, uint8_t se
 
 /* Where the drain is to look for counts: before a function counts. */
 static void
-mark_counting(struct ct_session *session, size_t fn)
+mark_counting(struct ct_session *session, const struct ct_budget_function *function)
 {
-  size_t at = fn - session->recording.image.layout.first_counted;
-  if (at < CT_COUNTERS) {
-    atomic_store_explicit(&ct_drain_counting(session->recording.drain)[at / CT_DRAIN_COUNTING_RUN], 1,
-                          memory_order_relaxed);
+  if (function->counter != 0) {
+    atomic_store_explicit(
+        &ct_drain_counting(session->recording.drain)[(function->counter - 1u) / CT_DRAIN_COUNTING_RUN], 1,
+        memory_order_relaxed);
   }
 }
 
@@ -249,7 +251,7 @@ ct_budget_put_levels(struct ct_session *session, const struct ct_budget_function
   struct session_budget *budget = session->budget;
   size_t fn = (size_t)(function - budget->functions);
   if (ct_budget_is_counting(seen)) {
-    mark_counting(session, fn);
+    mark_counting(session, function);
   }
   for (uint32_t n = budget->first_gate[fn]; n != 0; n = budget->gates[n - 1].next) {
     put_level(session, &budget->gates[n - 1], seen);
@@ -306,6 +308,18 @@ note_parents_ends(struct session_budget *budget)
   }
 }
 
+static void
+write_moved_counters(struct ct_session *session)
+{
+  const struct session_budget *budget = session->budget;
+  for (uint32_t n = 0; n < budget->counters.used; n++) {
+    const struct ct_budget_function *function = &budget->functions[budget->counters.of[n].fn];
+    if (function->counter == CT_COUNTERS_BY_ID + n + 1) {
+      ct_budget_write_counters(session, function);
+    }
+  }
+}
+
 bool
 ct_budget_find_gates(struct ct_session *session)
 {
@@ -340,6 +354,7 @@ ct_budget_find_gates(struct ct_session *session)
   if (budget->modules_seen == 0 && session->node.is_child) {
     note_parents_levels(session);
   }
+  write_moved_counters(session); /* before one of these counts */
   for (size_t i = 0; i < budget->gate_count && !is_first; i++) {
     put_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen);
   }

@@ -125,6 +125,7 @@ switch_modules(struct ct_session *session, size_t count)
     }
   }
   free(wanted.functions);
+  ct_budget_take_counters_back(session, &remote);
 }
 
 void

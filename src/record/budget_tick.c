@@ -99,23 +99,22 @@ unmark_counting(struct ct_session *session, const uint8_t *counting, size_t end)
 {
   size_t first = session->recording.image.layout.first_counted;
   _Atomic uint8_t *marks = ct_drain_counting(session->recording.drain);
-  for (size_t run = 0; run < COUNTING_RUNS && first + (run + 1) * CT_DRAIN_COUNTING_RUN <= end; run++) {
-    if (counting[run] == 0) {
+  for (size_t run = 0; run < COUNTING_RUNS; run++) {
+    size_t at = run * CT_DRAIN_COUNTING_RUN;
+    bool is_known = at >= CT_COUNTERS_BY_ID || first + at + CT_DRAIN_COUNTING_RUN <= end;
+    if (is_known && counting[run] == 0) {
       atomic_store_explicit(&marks[run], 0, memory_order_relaxed);
     }
   }
 }
 
 static void
-note_counting(const struct ct_session *session, size_t fn, uint8_t *counting)
+note_counting(const struct session_budget *budget, const struct ct_budget_function *function, uint8_t *counting)
 {
-  const struct session_budget *budget = session->budget;
-  const struct ct_budget_function *function = &budget->functions[fn];
-  size_t at = fn - session->recording.image.layout.first_counted;
   bool is_apart = function->is_apart && budget->factor.phase == CT_BUDGET_APART;
   bool is_counting = ct_budget_is_counting(function->seen) || function->is_looked || is_apart;
-  if (function->has_gate && is_counting && at < CT_COUNTERS) {
-    counting[at / CT_DRAIN_COUNTING_RUN] = 1;
+  if (function->has_gate && is_counting && function->counter != 0) {
+    counting[(function->counter - 1u) / CT_DRAIN_COUNTING_RUN] = 1;
   }
 }
 
@@ -173,7 +172,7 @@ read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_i
       if ((called >> n & 1) != 0) {
         read_calls(&tallies[first + n], function);
       }
-      note_counting(session, first + n, counting);
+      note_counting(budget, function, counting);
       budget->is_settled[run] &= !function->has_gate || function->seen == CT_SEEN_FULL;
       if (look_at(budget, function, used_ns, now, has_idle)) {
         budget->is_alive[run] |= (uint8_t)(1u << n);
@@ -482,6 +481,7 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
     return;
   }
   bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= CT_BUDGET_STOP_NS;
+  ct_budget_give_counters(session, &costs, allowed, count);
   ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided, may_try);
   uint64_t steps = budget->steps;
   take_steps(session, count, has_idle, now);

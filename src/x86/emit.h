@@ -503,6 +503,13 @@ ct_emit_shr(struct ct_code *code, enum ct_reg reg, uint8_t bits)
   ct_emit_rr(code, true, 0xc1, 5, reg, bits, 1);
 }
 
+/* By one bit. */
+CT_INLINE void
+ct_emit_shr_once(struct ct_code *code, enum ct_reg reg)
+{
+  ct_emit_rr(code, true, 0xd1, 5, reg, 0, 0);
+}
+
 /* ---- prefixes of the form that is emitted next ---- */
 
 static inline void

@@ -708,8 +708,7 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
   struct cold cold = {0};
   desc.function = spec->function;
   if (spec->has_gate && spec->mode == CT_HOOK_FULL) {
-    cold.gate.at = ct_code_pc(out);
-    ct_emit_bytes(out, &spec->gate, sizeof(spec->gate));
+    ct_trampoline_emit_level(spec, out, &cold.gate);
   }
   desc.start = ct_code_pc(out);
   if (cold.gate.at != 0) {

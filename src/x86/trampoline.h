@@ -25,7 +25,8 @@ struct ct_trampoline_spec {
   uint16_t outs;       /* likewise at the return (CT_DETAIL_OUT_REGISTER) */
   bool has_gate;       /* CT_HOOK_FULL: under a budget, see struct ct_gate, which lies before the first instruction */
   struct ct_gate gate; /* what it begins with */
-  uint32_t counter;    /* CT_LEVEL_COUNTING: which of a thread's counters is its own */
+  uint32_t counter;    /* with a gate: which of a thread's counters is its own, ... */
+  bool moves_counter;  /* ... which may become another one: CT_GATE_COUNTER */
   uint64_t errno_slot; /* with values: runtime address of the word that says where errno is from %fs on; 0: none */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */

@@ -22,23 +22,43 @@
 
 #include <assert.h>
 
-/* The thread's counters are at r11. */
+static struct ct_mem
+counter_offset(const struct ct_trampoline_gate *gate)
+{
+  return ct_mem_rip(gate->at - CT_GATE_COUNTER);
+}
+
+/* The thread's counters are at r11, or, where the function's counter moves, the number of its calls. */
 static struct ct_mem
 calls_of(const struct ct_trampoline_spec *spec)
 {
-  return ct_mem(CT_R11, (int32_t)(spec->counter * sizeof(uint64_t)));
+  return ct_mem(CT_R11, spec->moves_counter ? 0 : (int32_t)(spec->counter * sizeof(uint64_t)));
 }
 
+/* Likewise; where it moves r11 has gone half of the way, since these numbers are half as long. */
 static struct ct_mem
 recorded_of(const struct ct_trampoline_spec *spec)
 {
-  return ct_mem(CT_R11, (int32_t)(CT_COUNTERS_RECORDED + spec->counter * sizeof(uint32_t)));
+  uint32_t offset = spec->moves_counter ? 0 : spec->counter * (uint32_t)sizeof(uint32_t);
+  return ct_mem(CT_R11, (int32_t)(CT_COUNTERS_RECORDED + offset));
 }
 
 static struct ct_mem
 kept_r11(void)
 {
   return ct_mem(CT_RSP, -24);
+}
+
+void
+ct_trampoline_emit_level(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_trampoline_gate *gate)
+{
+  if (spec->moves_counter) {
+    uint64_t offset = spec->counter * sizeof(uint64_t);
+    static_assert(sizeof(offset) == CT_GATE_COUNTER, "it comes right before the gate");
+    ct_emit_bytes(out, &offset, sizeof(offset));
+  }
+  gate->at = ct_code_pc(out);
+  ct_emit_bytes(out, &spec->gate, sizeof(spec->gate));
 }
 
 void
@@ -59,6 +79,9 @@ ct_trampoline_emit_counting(const struct ct_trampoline_spec *spec, struct ct_cod
   ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_COUNTERS));
   ct_emit_cmp_imm(out, CT_R11, 0);
   ct_emit_jcc_label(out, CT_JE, &gate->uncounted);
+  if (spec->moves_counter) {
+    ct_emit_add_load(out, CT_R11, counter_offset(gate));
+  }
   ct_emit_inc_store(out, calls_of(spec));
   ct_emit_mov32_load(out, CT_R11, calls_of(spec)); /* the mask has no more bits */
   ct_emit_and32_load(out, CT_R11, ct_mem_rip(gate->at + offsetof(struct ct_gate, mask)));
@@ -73,7 +96,14 @@ ct_trampoline_emit_gate_cold(const struct ct_trampoline_spec *spec, struct ct_co
                              struct ct_trampoline_gate *gate, uint64_t enter)
 {
   ct_code_label_bind(out, &gate->record);
-  ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_COUNTERS));
+  if (spec->moves_counter) {
+    static_assert(sizeof(uint64_t) / sizeof(uint32_t) == 2, "half of the offset");
+    ct_emit_mov_load(out, CT_R11, counter_offset(gate));
+    ct_emit_shr_once(out, CT_R11);
+    ct_emit_add_load(out, CT_R11, ct_mem_gs(CT_GS_COUNTERS));
+  } else {
+    ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_COUNTERS));
+  }
   ct_emit_inc32_store(out, recorded_of(spec));
   ct_code_label_bind(out, &gate->uncounted);
   ct_emit_mov_load(out, CT_R11, kept_r11());

@@ -36,6 +36,8 @@ struct ct_trampoline_gate {
   uint64_t at; /* struct ct_gate; 0: there is none */
   struct ct_code_label closed, pass, record, uncounted;
 };
+void ct_trampoline_emit_level(const struct ct_trampoline_spec *spec, struct ct_code *out,
+                              struct ct_trampoline_gate *gate);
 void ct_trampoline_emit_gate(struct ct_code *out, struct ct_trampoline_gate *gate);
 void ct_trampoline_emit_counting(const struct ct_trampoline_spec *spec, struct ct_code *out,
                                  struct ct_trampoline_gate *gate);

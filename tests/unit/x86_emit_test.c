@@ -136,6 +136,8 @@ all_registers(void)
     ct_emit_shl(&code, to, 32);
     line("shr $16, %%%s", names[to]);
     ct_emit_shr(&code, to, 16);
+    line("shrq %%%s", names[to]);
+    ct_emit_shr_once(&code, to);
     line("movl $0x89abcdef, %%%s", names32[to]);
     ct_emit_mov32_imm(&code, to, 0x89abcdef);
     line("movabs $0x123456789abcdef0, %%%s", names[to]);
