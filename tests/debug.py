@@ -137,6 +137,49 @@ def back_to_the_store(scene):
     expect("Cannot access memory" not in said, said)
 
 
+SMASH = r"""
+#include <stdio.h>
+#include <stdlib.h>
+static void put(char *to, int n) { for (int i = 0; i < n; i++) to[i] = (char)('a' + i); /* the culprit */ }
+static int fill(int n)
+{
+  char text[16];
+  put(text, n);
+  return text[n % 16];
+} /* the crash */
+static void next(int n) { printf("%d\n", n); }
+struct table { void (*call)(int); } table = {next};
+static void called(int n)
+{
+  put((char *)&table, n % 2 * 8);
+  table.call(n); /* the call */
+}
+int main(int c, char **v)
+{
+  (c > 1 ? (void (*)(int))called : (void (*)(int))(void *)fill)(8);
+  (c > 1 ? (void (*)(int))called : (void (*)(int))(void *)fill)(61);
+  return 0;
+}
+"""
+
+
+@case
+def smashed_addresses(scene):
+    """A return address, and a pointer to a function, that were overwritten by text: gdb stands at the return, or the call, with its frame, as the
+    processor does, which faults there; the way back leads to the store."""
+    need("gdb")
+    line = {text: number for number, at in enumerate(SMASH.split("\n"), 1) for text in ("the culprit", "the crash", "the call") if text in at}
+    program = scene.compile(scene.write("smash.c", SMASH), "-O1", "-g", "-fno-inline", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
+    for arguments, function, place, commands in (((), "fill", "the crash", ("watch -l *(long *)$rsp", "reverse-continue")),
+                                                 (("call",), "called", "the call", ("watch -l table.call", "reverse-continue"))):
+        folder = scene.path(f"smashed{len(arguments)}")
+        done = scene.execute(scene.contrail, "itrace", "-q", "-o", folder, "--", program, *arguments, timeout=SECONDS)
+        expect(done.returncode == 139, f"{done}")
+        said = scene.gdb(folder, "bt 1", "x/i $pc", *commands, "bt")
+        expect(f"{function} (n=" in said and f"smash.c:{line[place]}" in said and ("ret" if not arguments else "call") in said, said)
+        expect(f"put (to=" in said and f"smash.c:{line['the culprit']}" in said, said)
+
+
 @case(some=("dear", 2))
 def forwards_and_backwards(scene):
     """Each hit of a breakpoint, in both directions; steps there and back; the two ends."""

@@ -7,6 +7,7 @@
 
 #include "steps/memory.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,19 @@ find_signal(void *context, const struct ct_steps_event *event)
     memcpy(&signal, event->data, sizeof(signal));
     tape->signal = signal.signal > 0 && signal.signal < 65 ? signal.signal : 0;
     tape->signal_pc = signal.pc;
+    tape->signal_code = signal.code;
   }
+}
+
+/*
+ * The last step is a branch to an address that is not canonical: the processor faults at the branch, and a debugger
+ * that stands there has a function, a line and a frame. (Translated code branches first; docs/limits.md.)
+ */
+static bool
+is_fault_of_branch(const struct ct_tape *tape)
+{
+  int64_t high = (int64_t)tape->signal_pc >> 47;
+  return tape->signal == SIGSEGV && tape->signal_code == SI_KERNEL && high != 0 && high != -1;
 }
 
 static bool
@@ -63,7 +76,7 @@ ct_tape_open(const char *path, struct ct_tape *tape, struct ct_diag *diag)
   ct_steps_cursor_scan(tape->cursor, ct_steps_reader_blocks(tape->reader) - 1, UINT64_MAX, pass, NULL);
   ct_steps_cursor_events(tape->cursor, NULL, NULL);
   if (tape->signal != 0 && tape->steps > 1 && ct_steps_cursor_seek(tape->cursor, tape->steps - 1) &&
-      ct_steps_cursor_state(tape->cursor)->cpu.rip == tape->signal_pc) {
+      (ct_steps_cursor_state(tape->cursor)->cpu.rip == tape->signal_pc || is_fault_of_branch(tape))) {
     tape->steps--; /* the last one is the instruction that did not end */
   }
   ct_tape_go(tape, tape->steps);

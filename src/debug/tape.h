@@ -41,6 +41,7 @@ struct ct_tape {
   struct ct_debug_image image;
   uint64_t steps, at; /* how many; it stands before that one, or at the end */
   int signal;         /* that ended the recording, 0: none */
+  int signal_code;    /* its si_code */
   uint64_t signal_pc; /* where */
   struct ct_tape_stop stops[CT_TAPE_STOPS_MAX];
   size_t stop_count;
