@@ -229,11 +229,11 @@ def mappings_of(pid):
 
 @case(alone=True)
 def recorder_killed(scene):
-    """Of a program to which a signal comes each 3 ms: its thread leaves the translated code by itself all the same, and then clean, or
-    attach, takes out what the recorder has left."""
+    """Of a program to which a signal comes each 3 ms: its thread leaves the translated code by itself all the same, and then clean,
+    attach, or the next recorder takes out what the one before has left."""
     program = scene.made("ticking")
     expected = scene.execute(program, "20").stdout
-    for turn, attaches in enumerate((False, True)):
+    for turn, how in enumerate(("clean", "attach", "itrace")):
         running = scene.ready(program)
         recorder = subprocess.Popen((scene.contrail, "itrace", "-q", "-o", scene.path(f"steps{turn}"), str(running.pid)))
         try:
@@ -256,11 +256,65 @@ def recorder_killed(scene):
             # In so short a time the thread need not have had a processor, nor left the translated code.
             expect(done.returncode == 0 or "nothing was recorded" in done.stderr, f"{done}")
             return done.returncode == 0 and mappings_of(running.pid) == 0
-        wait_for("the thread to leave, and what is left to go", attached if attaches else cleaned)
+
+        def recorded_again():
+            scene.run(scene.contrail, "itrace", "-q", "--for", "100ms", "-o", scene.path(f"steps{time.monotonic_ns()}"), str(running.pid))
+            return mappings_of(running.pid) == 0
+        wait_for("the thread to leave, and what is left to go", {"clean": cleaned, "attach": attached, "itrace": recorded_again}[how])
         expect("nothing of contrail" in scene.execute(scene.contrail, "clean", str(running.pid)).stderr, "it is not clean")
         running.stdin.close()
         got = running.stdout.read()
         expect(running.wait(SECONDS) == 7 and f"ready\n{got}" == expected, f"{running.returncode} {got!r}, not {expected!r}")
+
+
+IDLE = r"""
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *idle(void *end) { return (void *)(long)read(*(int *)end, &(char){0}, 1); }
+int main(void)
+{
+  int ends[2];
+  pthread_t thread;
+  struct pollfd over = {.events = POLLHUP | POLLIN};
+  if (pipe(ends) != 0 || pthread_create(&thread, NULL, idle, &ends[0]) != 0) return 1;
+  puts("ready");
+  fflush(stdout);
+  for (volatile unsigned n = 0; poll(&over, 1, 0) == 0; n++) { }
+  if (write(ends[1], "x", 1) != 1) return 2;
+  void *got;
+  pthread_join(thread, &got);
+  return 6 + (int)(long)got;
+}
+"""
+
+
+def spaces_of(pid):
+    """The memory of each thread that a recorder has left."""
+    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as file:
+        return {line.split()[4] for line in file if "/memfd:contrail " in line}
+
+
+@case(alone=True)
+def recorder_killed_idle_thread(scene):
+    """Of two threads one waits, in translated code, for what does not come: the other one's memory is taken out all the same."""
+    running = scene.ready(scene.compile(scene.write("idle.c", IDLE), "-O1", "-pthread", name="idle"))
+    recorder = subprocess.Popen((scene.contrail, "itrace", "-a", "--lossy", "-q", "-o", scene.path("steps"), str(running.pid)))
+    try:
+        wait_for("two threads", lambda: len(spaces_of(running.pid)) == 2)
+        wait_for("steps", lambda: os.path.exists(scene.path(f"steps/steps.{running.pid}")) and os.path.getsize(scene.path(f"steps/steps.{running.pid}")) > 8192)
+    finally:
+        recorder.kill()
+        recorder.wait()
+
+    def cleaned():
+        done = scene.execute(scene.contrail, "clean", str(running.pid))
+        expect(done.returncode == 0 and "clean again later" in done.stderr, f"{done}")
+        return len(spaces_of(running.pid)) == 1
+    wait_for("the busy thread to leave, and its memory to go", cleaned)
+    running.stdin.close()
+    expect(running.wait(SECONDS) == 7, f"{running.returncode}")
 
 
 SWITCHES = r"""

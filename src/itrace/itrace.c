@@ -711,6 +711,9 @@ ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out,
   if (all == NULL) {
     return CT_ENOMEM;
   }
+  if (all->options.pid != 0) {
+    ct_itrace_clean_before(all->options.pid);
+  }
   bool is_crowd = ct_itrace_is_many(all) && all->options.pid != 0,
        has_watches = all->options.function || all->options.from;
   all->crowd = is_crowd ? ct_itrace_count_threads(all->options.pid) * (has_watches ? 2 : 1) : 0;

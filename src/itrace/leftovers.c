@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <time.h>
 
 #define LOW_END     0x80000000ull
 #define STACK_MAX   (8ull << 20) /* of each thread, from its stack pointer on */
@@ -28,9 +29,13 @@ struct spaces {
   struct space {
     uint64_t inode, at; /* where its lowest part lies */
     uint32_t liveness;
+    bool is_used; /* a thread is in there, or will come back to it */
   } *items;
   size_t count;
-  uint64_t (*ranges)[2]; /* start and end of each of their mappings */
+  struct range {
+    uint64_t start, end;
+    size_t space;
+  } *ranges; /* each of their mappings */
   size_t range_count;
 };
 
@@ -41,14 +46,15 @@ has_name(const struct ct_mapping *mapping)
   return mapping->shared && strncmp(mapping->path, name, sizeof(name) - 1) == 0;
 }
 
-static bool
-is_ours(const struct spaces *spaces, const struct ct_mapping *mapping)
+/* The number of the space that it is of; spaces->count: of none. */
+static size_t
+space_of(const struct spaces *spaces, const struct ct_mapping *mapping)
 {
-  bool found = false;
-  for (size_t i = 0; i < spaces->count && has_name(mapping) && !found; i++) {
-    found = spaces->items[i].inode == mapping->inode;
+  size_t i = has_name(mapping) ? 0 : spaces->count;
+  while (i < spaces->count && spaces->items[i].inode != mapping->inode) {
+    i++;
   }
-  return found;
+  return i;
 }
 
 static int
@@ -57,10 +63,9 @@ find_ranges(struct spaces *spaces)
   spaces->ranges = calloc(spaces->mappings.count + 1, sizeof(*spaces->ranges));
   for (size_t i = 0; i < spaces->mappings.count && spaces->ranges != NULL; i++) {
     const struct ct_mapping *mapping = &spaces->mappings.items[i];
-    if (is_ours(spaces, mapping)) {
-      uint64_t *range = spaces->ranges[spaces->range_count++];
-      range[0] = mapping->start;
-      range[1] = mapping->end;
+    size_t space = space_of(spaces, mapping);
+    if (space < spaces->count) {
+      spaces->ranges[spaces->range_count++] = (struct range){mapping->start, mapping->end, space};
     }
   }
   return spaces->ranges != NULL ? 0 : CT_ENOMEM;
@@ -124,63 +129,86 @@ ct_itrace_has_leftovers(pid_t pid)
   return has;
 }
 
-/* Ranges are in the order of their addresses; the target can make as many of one mapping as it may have mappings. */
-static bool
-is_inside(const struct spaces *spaces, uint64_t address)
+/* If the address is in one, that one is in use. Ranges are in the order of their addresses; the target can make as many
+ * of one mapping as it may have mappings. */
+static void
+note_address(struct spaces *spaces, uint64_t address)
 {
   size_t low = 0, high = spaces->range_count; /* the first one that ends after the address */
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (spaces->ranges[middle][1] <= address) {
+    if (spaces->ranges[middle].end <= address) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  return low < spaces->range_count && address >= spaces->ranges[low][0];
+  if (low < spaces->range_count && address >= spaces->ranges[low].start) {
+    spaces->items[spaces->ranges[low].space].is_used = true;
+  }
 }
 
-/* Is there an address of ours on its stack? What cannot be read is taken for one. words: CHUNK_BYTES. */
-static bool
-stack_has_ours(const struct ct_stopped *stopped, const struct spaces *spaces, uint64_t sp, uint64_t *words)
+static void
+note_all(struct spaces *spaces)
+{
+  for (size_t i = 0; i < spaces->count; i++) {
+    spaces->items[i].is_used = true;
+  }
+}
+
+/* Addresses of ours on its stack. What cannot be read may have any. words: CHUNK_BYTES. */
+static void
+note_stack(const struct ct_stopped *stopped, struct spaces *spaces, uint64_t sp, uint64_t *words)
 {
   const struct ct_mapping *stack = ct_mappings_at(&spaces->mappings, sp);
   if (stack == NULL) {
-    return false; /* it has none: no handler can have been called on it */
+    return; /* it has none: no handler can have been called on it */
   }
   uint64_t at = sp & ~(uint64_t)7, end = stack->end - at > STACK_MAX ? at + STACK_MAX : stack->end;
   while (at < end) {
     size_t size = end - at < CHUNK_BYTES ? (size_t)(end - at) : CHUNK_BYTES;
     if (ct_process_read(stopped->process, at, words, size) != 0) {
-      return true;
+      note_all(spaces);
+      return;
     }
     for (size_t i = 0; i < size / sizeof(words[0]); i++) {
-      if (is_inside(spaces, words[i])) {
-        return true;
-      }
+      note_address(spaces, words[i]);
     }
     at += size;
   }
-  return false;
 }
 
 /*
- * Without memory, or when that takes too long, it is said that somebody is. Words that happen to look like addresses of
- * ours are taken for them: a stack may lie in a heap that is full of hashes, as those of Go do. So it is not looked for
- * them where nobody was killed, and all threads have been released with the program's state.
+ * Each thread has spaces of its own, so one that waits in one of them is no reason to keep another's. Without memory,
+ * or when that takes too long, all are taken to be in use. Words that happen to look like addresses of ours are taken
+ * for them: a stack may lie in a heap that is full of hashes, as those of Go do. So it is not looked for them where
+ * nobody was killed, and all threads have been released with the program's state.
  */
-static bool
-somebody_is_inside(const struct ct_stopped *stopped, const struct spaces *spaces, bool is_own)
+static void
+note_used(const struct ct_stopped *stopped, struct spaces *spaces, bool is_own)
 {
   uint64_t *words = malloc(CHUNK_BYTES), begin = ct_now_ns();
-  bool is_there = words == NULL;
-  for (size_t i = 0; i < stopped->thread_count && !is_there; i++) {
+  for (size_t i = 0; i < stopped->thread_count && words != NULL; i++) {
     const struct ct_stopped_thread *thread = &stopped->threads[i];
-    is_there = is_inside(spaces, thread->pc) || ct_now_ns() - begin > LOOK_NS ||
-               (!is_own && stack_has_ours(stopped, spaces, thread->sp, words));
+    note_address(spaces, thread->pc);
+    if (!is_own) {
+      note_stack(stopped, spaces, thread->sp, words);
+    }
+    if (ct_now_ns() - begin > LOOK_NS) {
+      note_all(spaces);
+      break;
+    }
+  }
+  if (words == NULL) {
+    note_all(spaces);
   }
   free(words);
-  return is_there;
+}
+
+static bool
+is_used(const struct spaces *spaces, size_t range)
+{
+  return spaces->items[spaces->ranges[range].space].is_used;
 }
 
 static int
@@ -195,11 +223,18 @@ take_out(struct ct_stopped *stopped, bool is_own, struct ct_itrace_leftovers *le
   if (code != 0) {
     goto drop_spaces;
   }
-  leftovers->kept = somebody_is_inside(stopped, &spaces, is_own);
-  for (size_t i = 0, next; i < spaces.range_count && !leftovers->kept && code == 0; i = next) {
-    for (next = i + 1; next < spaces.range_count && spaces.ranges[next][0] == spaces.ranges[next - 1][1]; next++) {
+  note_used(stopped, &spaces, is_own);
+  for (size_t i = 0, next; i < spaces.range_count && code == 0; i = next) {
+    next = i + 1;
+    if (is_used(&spaces, i)) {
+      leftovers->kept = true;
+      continue;
     }
-    const uint64_t args[6] = {spaces.ranges[i][0], spaces.ranges[next - 1][1] - spaces.ranges[i][0]};
+    for (; next < spaces.range_count && spaces.ranges[next].start == spaces.ranges[next - 1].end &&
+           !is_used(&spaces, next);
+         next++) {
+    }
+    const uint64_t args[6] = {spaces.ranges[i].start, spaces.ranges[next - 1].end - spaces.ranges[i].start};
     int64_t result = -1;
     code = ct_stopped_syscall(stopped, SYS_munmap, args, &result);
     bool is_unmapped = code == 0 && result == 0;
@@ -270,4 +305,21 @@ int
 ct_itrace_clean_own(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag)
 {
   return clean(pid, true, leftovers, diag);
+}
+
+void
+ct_itrace_clean_before(pid_t pid)
+{
+  enum { TRIES = 4 };
+  struct timespec wait = {0, 100000000};
+  struct ct_itrace_leftovers left = {.kept = true};
+  struct ct_diag diag;
+  for (int tries = 0; tries < TRIES && left.kept; tries++) {
+    if (tries != 0) {
+      nanosleep(&wait, NULL);
+    }
+    if (ct_itrace_clean(pid, &left, &diag) != 0) {
+      break;
+    }
+  }
 }

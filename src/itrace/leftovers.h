@@ -19,5 +19,11 @@ int ct_itrace_take_out(struct ct_stopped *stopped, struct ct_itrace_leftovers *l
 int ct_itrace_clean(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag);
 /* The same of one that the caller has just ceased to record. */
 int ct_itrace_clean_own(pid_t pid, struct ct_itrace_leftovers *leftovers, struct ct_diag *diag);
+/*
+ * The same before a recording begins. What a tracer that was killed has left takes room near the program's code, and
+ * the thread may still be in there: it leaves in a second or so. If another one is at work, or a thread waits in there
+ * for long, it stays.
+ */
+void ct_itrace_clean_before(pid_t pid);
 
 #endif
