@@ -252,6 +252,25 @@ run_programs(const struct options *options, const char *name, bool is_recorded, 
   return *bad != 0 || (count->instructions == 0 && options->only < 0);
 }
 
+/* What the programs had in them. Each kind that a machine of today has must be there, where they are as many as usual.
+ */
+static int
+say_classes(const struct options *options, const char *name, const struct translated_count *count)
+{
+  enum { AT_LEAST = 60000 };
+  bool is_usual = options->only < 0 && count->instructions >= AT_LEAST;
+  int result = 0;
+  printf("     %s:", name);
+  for (int i = 0; i < CLASSES; i++) {
+    printf(" %llu %s%s", (unsigned long long)count->by_class[i], class_names[i], i + 1 < CLASSES ? "," : "\n");
+    result |= is_usual && count->by_class[i] == 0;
+  }
+  if (result != 0) {
+    printf("FAIL %s: a kind of instructions was not executed\n", name);
+  }
+  return result;
+}
+
 static int
 run_translated(const struct options *options)
 {
@@ -270,7 +289,7 @@ run_translated(const struct options *options)
          (unsigned long long)count.requests, (unsigned long long)count.stepped, (unsigned long long)count.system_calls,
          (unsigned long long)count.stale, (unsigned long long)count.flushes, (unsigned long long)count.far,
          (unsigned long long)count.faults, (unsigned long long)count.deserted);
-  return result;
+  return say_classes(options, "translated", &count) | result;
 }
 
 static int
@@ -290,7 +309,7 @@ run_recorded(const struct options *options)
          (unsigned long long)count.records.vectors, (unsigned long long)count.records.contexts,
          (unsigned long long)count.stops, (unsigned long long)count.rooms, (unsigned long long)count.stepped,
          (unsigned long long)count.system_calls, (unsigned long long)count.faults);
-  return result;
+  return say_classes(options, "recorded", &count) | result;
 }
 
 static const struct {

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STATES_MAX = 250, CYCLE_MAX = 16, REGION_BYTES = 1 << 20, REGION_SMALL = 24 << 10 };
+enum { STATES_MAX = 270, CYCLE_MAX = 16, REGION_BYTES = 1 << 20, REGION_SMALL = 24 << 10 };
 
 /* Where translated code lies. */
 enum layout { LAYOUT_NEAR, LAYOUT_DATA_FAR, LAYOUT_ALL_FAR, LAYOUT_TWO, LAYOUTS };
@@ -159,7 +159,7 @@ add_state(const struct state *s)
     machine_now(&run.vectors[run.state_count]);
   }
   run.states[run.state_count++] = *s;
-  return run.state_count <= STATES_MAX - 4;
+  return run.state_count <= STATES_MAX - CYCLE_MAX - 4;
 }
 
 /* The reader's emulator goes on from here to the next state, of the instructions that it knows. */
@@ -209,6 +209,7 @@ is_at(const uint64_t reg[16], uint64_t rip, uint64_t flags)
     return false;
   }
   emulate(&effects, &cpu);
+  classes_note((const uint8_t *)rip, &effects, run.count->by_class);
   run.states[run.state_count - 1].may_hide = effects.flow == CT_INSN_FLOW_JUMP;
   run.jumps_to = effects.flow == CT_INSN_FLOW_JUMP ? ct_effects_target(&effects, rip) : 0;
   run.system_call_end = effects.flow == CT_INSN_FLOW_SYSCALL ? rip + effects.length : 0;
@@ -228,6 +229,33 @@ look_native(void *context, const uint64_t reg[16], uint64_t rip)
   return is_at(reg, rip, machine_flags());
 }
 
+/* Of the direct jump there; 0: there is none. */
+static uint64_t
+jump_target(uint64_t rip)
+{
+  uint8_t code[CT_INSN_BYTES_MAX];
+  struct ct_effects effects;
+  size_t size = program_read(rip, code, sizeof(code));
+  bool is_jump = size != 0 && ct_effects_of(code, size, &effects) && effects.flow == CT_INSN_FLOW_JUMP;
+  return is_jump ? ct_effects_target(&effects, rip) : 0;
+}
+
+/* After a jump that is the last instruction, and those that it leads to, none of which need show up. */
+static void
+go_on_to(uint64_t rip)
+{
+  const struct state last = run.states[run.state_count - 1];
+  const struct machine vectors = run.vectors[run.state_count - 1];
+  for (unsigned jumps = 0; jumps < CYCLE_MAX && rip != 0; jumps++) {
+    run.native_end.rip = rip;
+    run.states[run.state_count] = last;
+    run.states[run.state_count].rip = rip;
+    run.vectors[run.state_count] = vectors;
+    rip = jump_target(rip);
+    run.states[run.state_count++].may_hide = rip != 0 && jumps + 1 < CYCLE_MAX;
+  }
+}
+
 /* The last state is one that shows up. */
 static void
 finish_native(void)
@@ -239,11 +267,7 @@ finish_native(void)
     }
     run.native_end.rip = last->rip;
   } else if (run.native.signal == 0 && last->may_hide) {
-    run.native_end.rip = run.jumps_to;
-    run.states[run.state_count] = *last;
-    run.states[run.state_count].rip = run.jumps_to;
-    run.vectors[run.state_count] = run.vectors[run.state_count - 1];
-    run.states[run.state_count++].may_hide = false;
+    go_on_to(run.jumps_to);
   }
   memcpy(run.native_data, trials.data, DATA_BYTES);
 }

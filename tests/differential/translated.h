@@ -14,13 +14,15 @@
 #ifndef CT_TESTS_TRANSLATED_H
 #define CT_TESTS_TRANSLATED_H
 
+#include "classes.h"
 #include "random.h"
 #include "records.h"
 
 struct translated_count {
   uint64_t instructions, emulated, steps; /* native ones; of them, by the emulator, too; of translated code */
   uint64_t faults, requests, stepped, system_calls, stale, flushes, deserted, far;
-  uint64_t stops, rooms; /* of recorded runs: at any place; for another segment */
+  uint64_t stops, rooms;      /* of recorded runs: at any place; for another segment */
+  uint64_t by_class[CLASSES]; /* native ones */
   struct records_count records;
 };
 

@@ -2,6 +2,8 @@
 /* See translated_program.h. */
 #include "translated_program.h"
 
+#include "classes.h"
+
 #include "x86/decode.h"
 
 #include <sys/mman.h>
@@ -261,13 +263,20 @@ near_target(struct maker_code *m, size_t length, unsigned back)
 
 /* ---- kinds of instructions ---- */
 
-/* Not the same twice. */
+/* cpuid, rdtsc, rdrand and the like. Of the last group only cmpxchg8b and cmpxchg16b, of memory, are. */
+static bool
+varies(const uint8_t *code, unsigned left)
+{
+  bool is_pair = left > 2 && code[2] >> 6 != 3 && (code[2] >> 3 & 7) == 1;
+  return code[0] == 0x0f && (code[1] == 0xa2 || code[1] == 0x31 || (code[1] == 0xc7 && !is_pair) || code[1] == 0x00);
+}
+
+/* The same twice. */
 static bool
 is_steady(const struct trial *t)
 {
-  const uint8_t *code = t->code;
   for (unsigned i = 0; i + 1 < t->effects.length; i++) {
-    if (code[i] == 0x0f && (code[i + 1] == 0xa2 || code[i + 1] == 0x31 || code[i + 1] == 0xc7 || code[i + 1] == 0x00)) {
+    if (varies(t->code + i, t->effects.length - i)) {
       return false;
     }
   }
@@ -286,13 +295,37 @@ reaches_data(uint64_t pc)
   return pc - program.area[0] < PROGRAM_AREA_BYTES;
 }
 
+typedef bool make_function(struct rng *rng, struct trial *t);
+
+/* One of the kinds that hardly come by themselves, or none. */
+static uint32_t
+wanted_classes(struct maker_code *m)
+{
+  bool may_reach = reaches_data(m->at);
+  if (may_reach && rng_chance(m->rng, 20)) {
+    return 1u << CLASS_RIP;
+  }
+  uint32_t class =
+      (uint32_t)rng_below(m->rng, rng_chance(m->rng, 35) ? CLASSES : 1); /* VEX of two bytes comes by itself */
+  return class == 0 || (class == CLASS_RIP && !may_reach) ? 0 : 1u << class;
+}
+
+static make_function *
+maker_of(struct maker_code *m, uint32_t wanted)
+{
+  bool is_vector = (wanted & (1u << CLASS_VEX2 | 1u << CLASS_VEX3 | 1u << CLASS_EVEX)) != 0;
+  if (is_vector || (wanted == 0 && rng_chance(m->rng, 10))) {
+    return trial_make_vector;
+  }
+  bool is_x87 = (wanted & 1u << CLASS_X87) != 0 || (wanted == 0 && rng_chance(m->rng, 5));
+  return is_x87 ? trial_make_x87 : trial_make;
+}
+
 static bool
 make_trial(struct maker_code *m, struct trial *t)
 {
-  bool (*const make)(struct rng *, struct trial *) = rng_chance(m->rng, 10)  ? trial_make_vector
-                                                     : rng_chance(m->rng, 5) ? trial_make_x87
-                                                                             : trial_make;
-  bool wants_rip = reaches_data(m->at) && rng_chance(m->rng, 25);
+  uint32_t wanted = wanted_classes(m);
+  make_function *make = maker_of(m, wanted);
   uint8_t before[DATA_BYTES];
   memcpy(before, trials.data, sizeof(before));
   for (unsigned tries = 0; tries < 3000; tries++) {
@@ -306,7 +339,7 @@ make_trial(struct maker_code *m, struct trial *t)
     }
     bool gathers = t->effects.access_count != 0 && (t->effects.access[0].how & CT_ACCESS_VECTOR) != 0;
     if (is_steady(t) && !gathers && (!is_rip(&t->effects) || reaches_data(m->at)) &&
-        (!wants_rip || is_rip(&t->effects) || tries > 300)) {
+        ((classes_of(t->code, &t->effects) & wanted) == wanted || tries > 1000)) {
       return true;
     }
   }

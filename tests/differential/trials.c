@@ -54,9 +54,9 @@ trials_set_up(const char *next, const char *taken)
 static uint8_t
 random_opcode_0f(struct rng *rng)
 {
-  static const uint8_t often[] = {0xa2, 0xa3, 0xa4, 0xa5, 0xab, 0xac, 0xad, 0xaf, 0xb0, 0xb1, 0xb3, 0xb6,
-                                  0xb7, 0xb8, 0xb8, 0xba, 0xba, 0xbb, 0xbc, 0xbc, 0xbd, 0xbd, 0xbe, 0xbf,
-                                  0xc0, 0xc1, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf, 0xc3, 0x1e};
+  static const uint8_t often[] = {0xa2, 0xa3, 0xa4, 0xa5, 0xab, 0xac, 0xad, 0xaf, 0xb0, 0xb1, 0xb3, 0xb6, 0xb7,
+                                  0xb8, 0xb8, 0xba, 0xba, 0xbb, 0xbc, 0xbc, 0xbd, 0xbd, 0xbe, 0xbf, 0xc0, 0xc1,
+                                  0xc7, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf, 0xc3, 0x1e};
   switch (rng_below(rng, 4)) {
   case 0:
     return (uint8_t)rng_next(rng);
@@ -95,7 +95,7 @@ random_group_opcode(struct rng *rng)
 static void
 random_bytes(struct rng *rng, uint8_t code[CT_INSN_BYTES_MAX])
 {
-  static const uint8_t prefixes[] = {0x66, 0x66, 0x66, 0xf3, 0xf3, 0xf2, 0x67, 0x64, 0xf0};
+  static const uint8_t prefixes[] = {0x66, 0x66, 0x66, 0xf3, 0xf3, 0xf2, 0x67, 0x64, 0x65, 0xf0};
   size_t n = 0;
   rng_fill(rng, code, CT_INSN_BYTES_MAX);
   if (rng_chance(rng, 12)) {
@@ -168,6 +168,7 @@ put_constants(struct rng *rng, struct trial *t)
       continue;
     }
     target -= access->segment == CT_SEGMENT_FS ? trials.fs_base : 0;
+    target -= access->segment == CT_SEGMENT_GS ? t->cpu.gs_base : 0;
     target -= (access->how & CT_ACCESS_RIP) != 0 ? trials.fell_through : 0;
     if ((in.word & CT_INSN_NO_MODRM) != 0) {
       put_bytes(t, 0, target, (access->how & CT_ACCESS_ADDRESS32) != 0 ? 4 : 8); /* mov of al, ax .. */
@@ -202,6 +203,9 @@ static void
 put_in_reach(struct rng *rng, const struct trial *t, const struct ct_access *access, struct ct_cpu *cpu)
 {
   uint64_t target = (uint64_t)trials.data + REACH_BEGIN + REP_MAX * 8 + rng_below(rng, REACH_BYTES - 256);
+  if (access->size >= 16 && rng_chance(rng, 70)) { /* some must be aligned */
+    target &= ~(uint64_t)(access->size - 1);
+  }
   if (access->bits_reg != CT_NO_REG) {
     cpu->reg[access->bits_reg] = (cpu->reg[access->bits_reg] & ~0xffffull) | rng_below(rng, 512);
   }
@@ -343,6 +347,11 @@ random_vector_bytes(struct rng *rng, uint8_t *code)
     }
     break;
   case 1:
+    if (rng_chance(rng, 40)) {
+      code[n++] = 0xc5;
+      code[n] |= rng_chance(rng, 60) ? 0x78 : 0;
+      break;
+    }
     code[n++] = 0xc4;
     code[n] = (uint8_t)((code[n] & 0xe0) | (1 + rng_below(rng, 3)));
     code[n + 1] |= rng_chance(rng, 60) ? 0x78 : 0;
