@@ -47,9 +47,52 @@ PROGRAMS = {
     "objdump": ("objdump", "-d", "/usr/bin/gzip"),
     "lua": ("lua", "-e", "local t = {} for i = 1, 20000 do t[i] = math.sin(i) .. '' end table.sort(t) print(t[1], os.time() > 0)"),
     "bash": ("bash", "-c", "for ((i = 0; i < 3000; i++)); do a[i % 50]=$((i * RANDOM)); done; echo ${a[@]} $SECONDS"),
+    "gawk": ("gawk", "{ n[substr($1, 1, 3)] += length($0) / 3; gsub(/[aeiou]+/, \"<&>\"); k = k $2 } END { for (i in n) print i, n[i]; print toupper(k) }", TEXT),
+    "tclsh": ("tclsh", "%folder/lists.tcl"),
+    "guile": ("guile", "--no-auto-compile", "-c", "(let loop ((i 0) (l '())) (if (< i 3000) (loop (+ i 1) (cons (* i 1.5 (sin i)) l)) (display (apply + (sort l <)))))"),
+    "sox": ("sox", "-n", "-t", "wav", "-", "synth", "0.5", "pluck", "440", "reverb"),
+    "flac": ("flac", "-s", "-c", "%folder/tone.wav"),
+    "lame": ("lame", "--quiet", "%folder/tone.wav", "-"),
+    "openssl_enc": ("openssl", "enc", "-aes-256-ctr", "-K", "0f" * 32, "-iv", "a5" * 16, "-in", TEXT),
+    "gp": ("gp", "-q", "-f", "%folder/numbers.gp"),
+    "swipl": ("swipl", "-q", "-g", "numlist(1, 3000, L), foldl([X, A, B]>>(B is A + X * 1.5), L, 0, S), print(S), nl", "-t", "halt"),
+    "gforth": ("gforth", "-e", ": f dup 2 < if exit then dup 1- recurse swap 2 - recurse + ; 20 f . bye"),
+    "ocaml": "%made/ocaml",
+    "haskell": "%made/haskell",
+    "rust": "%made/rust",
+    "pdftotext": ("pdftotext", "%folder/page.pdf", "-"),
+}
+MADE = {  # programs of other languages' compilers: file, compiler, its options, text
+    "ocaml": ("p.ml", "ocamlopt", ("-w", "-a", "-o"), """
+module M = Map.Make(String)
+let () =
+  let m = ref M.empty in
+  for i = 1 to 4000 do
+    let k = string_of_int (i * 7919 mod 503) in
+    m := M.update k (function None -> Some 1.5 | Some x -> Some (x *. 1.01)) !m
+  done;
+  M.iter (fun k v -> Printf.printf "%s=%.3f " k v) !m
+"""),
+    "haskell": ("p.hs", "ghc", ("-v0", "-O1", "-o"), """
+import qualified Data.Map as M
+main :: IO ()
+main = print (M.foldr (+) 0 (M.fromListWith (+) [(i * 7919 `mod` 503, fromIntegral i * 1.5 :: Double) | i <- [1 .. 20000 :: Int]]))
+"""),
+    "rust": ("p.rs", "rustc", ("-O", "-o"), """
+use std::collections::BTreeMap;
+fn main() {
+    let mut map: BTreeMap<String, f64> = BTreeMap::new();
+    for i in 0u64..20000 {
+        *map.entry(format!("{:x}", i * 7919 % 503)).or_insert(0.5) += (i as f64).sqrt();
+    }
+    let mut words: Vec<_> = map.iter().map(|(k, v)| format!("{k}={v:.3}")).collect();
+    words.sort_by(|a, b| b.cmp(a));
+    println!("{}", words.join(" "));
+}
+"""),
 }
 RANDOM = ("gzip", "sha256sum", "sqlite3", "openssl", "sort", "sed", "grep", "perl", "python3", "bc", "bzip2", "mawk")  # with signals, too
-LOADS = {"sqlite3": LONG, "openssl": 4 * LONG}  # steps until their libraries are there, and with them the handlers
+LOADS = {"sqlite3": LONG, "openssl": 4 * LONG, "openssl_enc": 4 * LONG}  # steps until their libraries are there, and with them the handlers
 SHORT_UNITS = ("gzip", "sqlite3", "python3")  # as they are before a recording has become long, too
 CI = ("gzip", "sqlite3", "sort", "perl", "python3", "random_signals/sort", "short_units/gzip")
 
@@ -131,7 +174,24 @@ def words_of(scene, name):
         file.write("scale = 60\nx = 0\nfor (i = 1; i < 600; i++) { x += sqrt(i) / (i + 1) }\nx\ne(1.5)\na(1) * 4\nquit\n")
     with open(scene.path("file.c"), "w", encoding="ascii") as file:
         file.write("int f(int *p, int n) { int s = 0; for (int i = 0; i < n; i++) { s += p[i] * 3 ^ i; } return s; }\n")
+    with open(scene.path("lists.tcl"), "w", encoding="ascii") as file:
+        file.write("for {set i 0} {$i < 3000} {incr i} { lappend l [expr {sin($i) * $i}]; dict incr d [expr {$i % 97}] $i }\n"
+                   "puts [lsort -real $l]; puts $d; puts [regsub -all {[0-9]+} $l <&>]\n")
+    with open(scene.path("numbers.gp"), "w", encoding="ascii") as file:
+        file.write("print(sum(i = 1, 300, sqrt(i))); print(factor(2^101 - 1)); print(bernfrac(60)); quit\n")
     words = [word.replace("%folder", scene.folder) for word in words]
+    if words[0].startswith("%made/"):
+        file, compiler, options, text = MADE[words[0].removeprefix("%made/")]
+        with open(scene.path(file), "w", encoding="ascii") as out:
+            out.write(text)
+        words[0] = scene.path("program")
+        scene.run(need(compiler), *options, words[0], scene.path(file))
+    if scene.path("tone.wav") in words:
+        scene.run(need("sox"), "-n", "-R", scene.path("tone.wav"), "synth", "0.5", "sine", "300:3000")
+    if scene.path("page.pdf") in words:
+        with open(scene.path("page.ps"), "w", encoding="ascii") as file:
+            file.write("/Times-Roman findfont 12 scalefont setfont\n" + "".join(f"72 {720 - 14 * i} moveto (Line {i} of {i * i}.) show\n" for i in range(45)) + "showpage\n")
+        scene.run(need("ps2pdf"), scene.path("page.ps"), scene.path("page.pdf"))
     words[0] = need(words[0])
     need("setarch", "taskset")
     return words
@@ -212,6 +272,17 @@ def signals_at_random(scene, name, steps):
     return text
 
 
+def timers_at_random(scene, name, steps):
+    """A program whose own timer (ITIMER_REAL) goes off again and again, at times by lot."""
+    words = words_of(scene, name)
+    scene.alike["env"]["STEPPED_PRELOAD"] = scene.compile("itrace/timers.c", "-O2", "-w", "-shared", "-fPIC", "-mno-red-zone", name="timers.so")
+    text, numbers = scene.same(words, max(steps, scene.rounds(150000, 300000)) + LOADS.get(name, 0))
+    expect(numbers["signals sent"] > 0, text)
+    return text
+
+
+for program in sorted(set(PROGRAMS) - {"sort"}):  # it ends by this signal: it sets a handler of its own
+    case(f"random_timers/{program}", program=program)(lambda scene, program=program: timers_at_random(scene, program, asked(scene)))
 for program in RANDOM:
     case(f"random_signals/{program}", program=program, some=("signals", 1) if f"random_signals/{program}" in CI else None)(lambda scene, program=program: signals_at_random(scene, program, asked(scene)))
 
