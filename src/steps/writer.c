@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-enum { LEVEL = 1, LEVEL_IN_HASTE = -2, UNITS_KEPT = 1 << 20 };
+enum { LEVEL = 1, LEVEL_IN_HASTE = -2, MATCH_IN_HASTE = 7, UNITS_KEPT = 1 << 20 };
 
 struct ct_steps_packer {
   ZSTD_CCtx *zstd;
@@ -87,8 +87,10 @@ ct_steps_pack(struct ct_steps_packer *packer, const struct ct_unit_sizes *sizes,
   if (packer->failed) {
     return;
   }
-  size_t packed =
-      ZSTD_compressCCtx(packer->zstd, packer->room, packer->capacity, bytes, size, in_haste ? LEVEL_IN_HASTE : LEVEL);
+  /* In haste it looks for longer matches only, of which it finds fewer; 0: as usual at that level. */
+  ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_compressionLevel, in_haste ? LEVEL_IN_HASTE : LEVEL);
+  ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_minMatch, in_haste ? MATCH_IN_HASTE : 0);
+  size_t packed = ZSTD_compress2(packer->zstd, packer->room, packer->capacity, bytes, size);
   packer->packing = CT_STEPS_ZSTD;
   packer->stored_size = packed;
   if (ZSTD_isError(packed) || packed >= size) {
