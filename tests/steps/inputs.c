@@ -177,11 +177,14 @@ inputs_is_other_file(pid_t pid, uint64_t number, uint64_t file)
   return strcmp(path, "/dev/urandom") == 0 || strcmp(path, "/dev/random") == 0 || strncmp(path, "/proc/", 6) == 0;
 }
 
-/* When it was read, written, changed. */
+/* When it was read, written, changed; and its number, which is another one each time for files of /proc. */
 static bool
-is_file_time(uint64_t at)
+is_file_input(uint64_t at)
 {
-  return at >= offsetof(struct stat, st_atim) && at < offsetof(struct stat, st_ctim) + sizeof(struct timespec);
+  enum { NUMBER_BYTES = sizeof(((struct stat *)0)->st_ino) };
+  bool is_number = at >= offsetof(struct stat, st_ino) && at < offsetof(struct stat, st_ino) + NUMBER_BYTES;
+  return is_number ||
+         (at >= offsetof(struct stat, st_atim) && at < offsetof(struct stat, st_ctim) + sizeof(struct timespec));
 }
 
 bool
@@ -204,7 +207,7 @@ inputs_is_written(uint64_t number, uint64_t at)
   case SYS_lstat:
   case SYS_fstat:
   case SYS_newfstatat:
-    return is_file_time(at);
+    return is_file_input(at);
   case SYS_statx:
     return at >= offsetof(struct statx, stx_atime) && at < offsetof(struct statx, stx_rdev_major);
   default:
