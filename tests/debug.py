@@ -166,7 +166,7 @@ int main(int c, char **v)
 @case
 def smashed_addresses(scene):
     """A return address, and a pointer to a function, that were overwritten by text: gdb stands at the return, or the call, with its frame, as the
-    processor does, which faults there; the way back leads to the store."""
+    processor does, which faults there; reverse-continue leads to the store."""
     need("gdb")
     line = {text: number for number, at in enumerate(SMASH.split("\n"), 1) for text in ("the culprit", "the crash", "the call") if text in at}
     program = scene.compile(scene.write("smash.c", SMASH), "-O1", "-g", "-fno-inline", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
