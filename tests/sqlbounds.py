@@ -9,6 +9,7 @@ import math
 import os
 import random
 import resource
+import sqlite3
 import subprocess
 
 from filters import OWN
@@ -40,6 +41,31 @@ def one_of_two(scene):
         for row in ids:
             got = scene.sql(f"SELECT start FROM spans WHERE function = 'twin' AND function_id = {row['f']} ORDER BY start{way} LIMIT 8")
             expect(len(got) == min(row["n"], 8), f"{got} of {row}")
+
+
+@case
+def compared(scene):
+    """Text that is a number, a fraction that is none, text that is no number, names without case: compared as with a table of SQLite's own."""
+    scene.own(OWN)
+    rows = scene.sql("SELECT id, thread, depth, start, duration, \"end\", function, function_id FROM spans")
+    row = rows[len(rows) // 2]
+    columns = list(row)
+    with sqlite3.connect(":memory:") as db:
+        db.execute("CREATE TABLE spans(" + ", ".join(f'"{name}" {"TEXT" if name == "function" else "INTEGER"}' for name in columns) + ")")
+        db.executemany(f"INSERT INTO spans VALUES({','.join('?' * len(columns))})", [[int(row["id"])] + list(row.values())[1:] for row in rows])
+        texts = [f'"{name}" {sign} {value}' for name in columns if name != "function" for sign in ("=", "<", ">=", "IN")
+                 for value in (f"('{row[name]}')", f"('{row[name]}.0')", f"({row[name]}.0)", f"({row[name]}.5)", "(' 7 ')", "('x')", "(x'31')", "(NULL)")
+                 if name != "id" or "." not in value]
+        texts += [f"function = '{row['function'].upper()}' COLLATE NOCASE", "function = 'MAIN' COLLATE NOCASE AND depth >= 0"]
+        wanted = [db.execute(f"SELECT count(*) + count(duration) FROM spans WHERE {text}").fetchone()[0] for text in texts]
+    asked = ";".join(f"SELECT count(*) + count(duration) AS n FROM spans WHERE {text}" for text in texts)
+    got = [int(line) for line in scene.run(scene.contrail, "sql", "--csv", scene.trace, asked).split() if line != "n"]
+    wrong = [(text, n, want) for text, n, want in zip(texts, got, wanted) if n != want]
+    expect(len(got) == len(texts) and not wrong, f"{len(wrong)} of {len(texts)}: {wrong[:5]}")
+    events = [scene.sql(f"SELECT count(*) AS n FROM events WHERE thread = {thread}") for thread in ("0", "'0'", "0.0")]
+    names = [scene.sql(f"SELECT count(*) AS n FROM functions WHERE id = {number}") for number in ("3", "'3'", "3.0")]
+    expect(events[0] == events[1] == events[2] != [{"n": 0}] and names == [[{"n": 1}]] * 3, f"{events}, {names}")
+    return f"{len(texts)} conditions"
 
 
 BEGINS = """

@@ -125,8 +125,7 @@ events_filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc, s
   ct_cursor_close(c->cursor);
   *c = (struct events_cursor){.base = c->base, .sql = c->sql, .wanted_thread = -1};
   if (plan == 1 && argc == 1) {
-    c->wanted_thread = sqlite3_value_int64(argv[0]);
-    if (sqlite3_value_type(argv[0]) != SQLITE_INTEGER || c->wanted_thread < 0) {
+    if (!ct_sql_whole(argv[0], &c->wanted_thread) || c->wanted_thread < 0) {
       c->source = c->sql->source_count;
       return SQLITE_OK;
     }

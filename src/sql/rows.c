@@ -145,8 +145,8 @@ rows_filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc, sql
   if (code != SQLITE_OK || !cursor->single) {
     return code;
   }
-  sqlite3_int64 wanted = sqlite3_value_int64(argv[0]);
-  if (sqlite3_value_type(argv[0]) != SQLITE_INTEGER || wanted < 0) {
+  int64_t wanted;
+  if (!ct_sql_whole(argv[0], &wanted) || wanted < 0) {
     cursor->source = sql->source_count;
     return SQLITE_OK;
   }

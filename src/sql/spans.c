@@ -193,7 +193,7 @@ spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
       continue;
     }
     has_offset |= constraint->op == SQLITE_INDEX_CONSTRAINT_OFFSET;
-    int at = constraint->usable ? find_pushed(constraint) : -1;
+    int at = constraint->usable && ct_sql_is_binary(info, i) ? find_pushed(constraint) : -1;
     if (at < 0 || memchr(letters, pushed[at].letter, (size_t)count) != NULL) {
       exact = exact && constraint->op == SQLITE_INDEX_CONSTRAINT_OFFSET;
       continue;
@@ -352,7 +352,7 @@ take_bound(struct spans_cursor *c, char letter, sqlite3_value *value)
   return false;
 }
 
-/* One argument of the plan. Values of another type than the column's match nothing. */
+/* One argument of the plan. What no value of the column is equal to matches nothing. */
 static void
 take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
 {
@@ -368,31 +368,30 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
     take_flags(c, value);
     return;
   }
-  if (type != SQLITE_INTEGER && type != SQLITE_FLOAT) {
-    c->is_empty = true;
-    return;
-  }
   if (take_bound(c, letter, value)) {
     return;
   }
-  sqlite3_int64 number = sqlite3_value_int64(value);
+  int64_t number;
+  if (!ct_sql_whole(value, &number)) {
+    c->is_empty = true;
+    return;
+  }
   switch (letter) {
   case 'i':
   case 'p':
     *(letter == 'i' ? &c->filter.has_id : &c->filter.has_parent) = true;
-    c->is_empty |=
-        type != SQLITE_INTEGER || !ct_span_id_split((uint64_t)number, letter == 'i' ? &c->place : &c->parent);
+    c->is_empty |= !ct_span_id_split((uint64_t)number, letter == 'i' ? &c->place : &c->parent);
     break;
   case 't':
     c->thread = number;
-    c->is_empty |= number < 0 || type != SQLITE_INTEGER;
+    c->is_empty |= number < 0;
     break;
   case 'f':
     c->has_function = true;
     c->function_id = number;
     break;
   case 'l':
-    c->is_empty |= type != SQLITE_INTEGER || number < c->filter.least_depth || number > c->filter.most_depth;
+    c->is_empty |= number < c->filter.least_depth || number > c->filter.most_depth;
     c->filter.least_depth = c->filter.most_depth = (uint32_t)number;
     break;
   default:

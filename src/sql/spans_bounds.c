@@ -6,13 +6,31 @@
 #include <math.h>
 
 bool
+ct_sql_whole(sqlite3_value *value, int64_t *number)
+{
+  static const double past = 9223372036854775808.0; /* INT64_MAX and 1 */
+  int type = sqlite3_value_numeric_type(value);
+  if (type == SQLITE_FLOAT) {
+    double real = sqlite3_value_double(value);
+    if (!(real >= -past && real < past) || floor(real) != real) {
+      return false;
+    }
+    *number = (int64_t)real;
+    return true;
+  }
+  *number = sqlite3_value_int64(value);
+  return type == SQLITE_INTEGER;
+}
+
+bool
 ct_sql_bound(sqlite3_value *value, bool is_upper, bool is_strict, int64_t *bound)
 {
   static const double past = 9223372036854775808.0; /* INT64_MAX and 1 */
-  int type = sqlite3_value_type(value);
+  int type = sqlite3_value_numeric_type(value);
   int64_t number = sqlite3_value_int64(value);
-  if (type != SQLITE_INTEGER && type != SQLITE_FLOAT) {
-    return false;
+  if (type != SQLITE_INTEGER && type != SQLITE_FLOAT) { /* each number is less than any text */
+    *bound = INT64_MAX;
+    return type != SQLITE_NULL && is_upper;
   }
   if (type == SQLITE_FLOAT) {
     double real = sqlite3_value_double(value), whole = is_upper ? floor(real) : ceil(real);

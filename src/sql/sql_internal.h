@@ -161,7 +161,18 @@ ct_sql_counting_next(struct ct_sql_counting *counting)
   }
 }
 
-/* spans_bounds.c: the least whole number that fulfils a bound, or the greatest one. False: none does. */
+/*
+ * spans_bounds.c: what a column of whole numbers is compared with, as SQLite compares it with a column of its own
+ * tables: text that is a number is that number. The one that it is equal to; false: none is.
+ */
+bool ct_sql_whole(sqlite3_value *value, int64_t *number);
+/* Whether the condition compares text byte by byte, and not without case (COLLATE): what is pushed down does that. */
+static inline bool
+ct_sql_is_binary(sqlite3_index_info *info, int constraint)
+{
+  return sqlite3_stricmp(sqlite3_vtab_collation(info, constraint), "BINARY") == 0;
+}
+/* The least whole number that fulfils a bound, or the greatest one. False: none does. */
 bool ct_sql_bound(sqlite3_value *value, bool is_upper, bool is_strict, int64_t *bound);
 /* The first clock reading that is shown as that time or a later one; UINT64_MAX: there is none. */
 uint64_t ct_sql_first_tsc(const struct ct_sql_source *source, int64_t time);

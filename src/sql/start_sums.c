@@ -94,15 +94,14 @@ start_sums_close(sqlite3_vtab_cursor *base)
   return SQLITE_OK;
 }
 
-/* As in the table of spans: values of another type match nothing. */
+/* As in the table of spans. */
 static void
 take_argument(struct start_cursor *c, char letter, sqlite3_value *value)
 {
   bool is_upper = letter == 'S' || letter == 'V';
   int64_t number;
   if (letter == 't') {
-    number = sqlite3_value_int64(value);
-    c->is_empty |= sqlite3_value_type(value) != SQLITE_INTEGER || number < 0 || (c->thread >= 0 && c->thread != number);
+    c->is_empty |= !ct_sql_whole(value, &number) || number < 0 || (c->thread >= 0 && c->thread != number);
     c->thread = number;
   } else if (!ct_sql_bound(value, is_upper, letter == 'v' || letter == 'V', &number)) {
     c->is_empty = true;

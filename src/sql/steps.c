@@ -140,7 +140,8 @@ steps_best(sqlite3_vtab *base, sqlite3_index_info *info)
     if ((letter == 'b' || letter == 'n') && !constraint->usable) {
       return SQLITE_CONSTRAINT; /* arguments: not without them */
     }
-    if (letter == 0 || !constraint->usable || memchr(letters, letter, (size_t)count) != NULL) {
+    if (letter == 0 || !constraint->usable || !ct_sql_is_binary(info, i) ||
+        memchr(letters, letter, (size_t)count) != NULL) {
       continue;
     }
     letters[count++] = letter;

@@ -87,7 +87,8 @@ values_best(sqlite3_vtab *base, sqlite3_index_info *info)
   double cost = 1e9;
   for (int i = 0; i < info->nConstraint; i++) {
     const struct sqlite3_index_constraint *constraint = &info->aConstraint[i];
-    for (int k = 0; k < PUSHED && constraint->usable && constraint->op == SQLITE_INDEX_CONSTRAINT_EQ; k++) {
+    bool may_push = constraint->usable && constraint->op == SQLITE_INDEX_CONSTRAINT_EQ && ct_sql_is_binary(info, i);
+    for (int k = 0; k < PUSHED && may_push; k++) {
       if (pushed[k].column == constraint->iColumn && strchr(letters, pushed[k].letter) == NULL) {
         letters[count++] = pushed[k].letter;
         info->aConstraintUsage[i].argvIndex = count;
@@ -378,8 +379,7 @@ find_row(struct values_cursor *c)
 static bool
 take_number(sqlite3_value *value, int64_t *number)
 {
-  *number = sqlite3_value_int64(value);
-  return sqlite3_value_type(value) == SQLITE_INTEGER && *number >= 0;
+  return ct_sql_whole(value, number) && *number >= 0;
 }
 
 static bool
