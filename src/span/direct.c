@@ -252,6 +252,32 @@ end_gather(const struct direct *d, struct ct_span_gather *gather, uint32_t frame
   gather->most_depth = d->most_depth > gather->most_depth ? d->most_depth : gather->most_depth;
 }
 
+/* The builder, the ops and the cursor are as the loop has left them. */
+PLAIN_INLINE int
+leave(struct ct_spans *spans, const struct direct *d, struct ct_ops *ops, const uint8_t *op_at, const uint8_t *delta_at,
+      uint64_t tsc)
+{
+  struct ct_span_stack *stack = spans->stacks.current;
+  spans->stats_code = d->code != 0 ? d->code : spans->stats_code;
+  spans->clock = d->clock;
+  spans->ordinal = d->plain.ordinal;
+  spans->before = 0;
+  spans->total_events += (uint64_t)(op_at - ops->op) - d->values;
+  spans->last_tsc = op_at != ops->op ? tsc : spans->last_tsc;
+  spans->count = (size_t)(d->plain.out - spans->batch);
+  stack->count = (uint32_t)(d->plain.top - d->plain.bottom);
+  uint32_t kept = stack->base + (uint32_t)(d->low - d->plain.bottom) - ops->base;
+  *ops = (struct ct_ops){.op = op_at,
+                         .delta = delta_at,
+                         .id = d->id,
+                         .extra = d->extra,
+                         .last = d->last,
+                         .tsc = tsc,
+                         .ordinal = d->plain.ordinal,
+                         .count = stack->base + stack->count - ops->base};
+  return ct_cursor_took(spans->cursor, ops, kept, ct_direct_frame_at, stack);
+}
+
 /* stats: with GATHERED, and a constant NULL else; tree: with GATHERED, with SPANS if there is one, else
  * likewise. edges: how many there are. */
 PLAIN_INLINE int
@@ -310,25 +336,8 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
   if (product == GATHERED) {
     end_gather(&d, spans->gather, stack->count, ops->ordinal);
   }
-  spans->stats_code = d.code != 0 ? d.code : spans->stats_code;
-  spans->clock = d.clock;
-  spans->ordinal = d.plain.ordinal;
-  spans->before = 0;
-  spans->total_events += (uint64_t)(op_at - ops->op) - d.values;
-  spans->last_tsc = op_at != ops->op ? tsc : spans->last_tsc;
-  spans->count = (size_t)(d.plain.out - spans->batch);
-  stack->count = (uint32_t)(d.plain.top - d.plain.bottom);
   *edges = product == EDGES ? (size_t)(d.edge - spans->edges) : 0;
-  uint32_t kept = stack->base + (uint32_t)(d.low - d.plain.bottom) - ops->base;
-  *ops = (struct ct_ops){.op = op_at,
-                         .delta = delta_at,
-                         .id = d.id,
-                         .extra = d.extra,
-                         .last = d.last,
-                         .tsc = tsc,
-                         .ordinal = d.plain.ordinal,
-                         .count = stack->base + stack->count - ops->base};
-  return ct_cursor_took(spans->cursor, ops, kept, ct_direct_frame_at, stack);
+  return leave(spans, &d, ops, op_at, delta_at, tsc);
 }
 
 static __attribute__((noinline)) int
