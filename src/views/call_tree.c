@@ -2,7 +2,6 @@
 /* See call_tree.h. */
 #include "views/call_tree.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,40 +135,48 @@ append(struct ct_call_trees *trees, struct ct_entry *above, struct ct_entry *ent
 
 /* ---- lines ---- */
 
-/* A bit for each: most calls are no roots, and that is seen by one look. */
+/* Where to look first for a number. */
 static size_t
-bit_of(uint64_t number)
+slot_of(const struct ct_call_trees *trees, uint64_t number)
 {
-  return (size_t)(number * UINT64_C(0x9E3779B97F4A7C15) >> 52);
-}
-
-static_assert(CT_TREE_ROOT_BITS == 1 << 12, "as many as bit_of tells apart");
-
-static bool
-may_be_root(const uint64_t *bits, uint64_t number)
-{
-  return (bits[bit_of(number) / 64] >> (bit_of(number) % 64) & 1) != 0;
+  return (size_t)(number * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (trees->slot_count - 1);
 }
 
 static void
+note_root(const struct ct_call_trees *trees, uint32_t *slots, uint64_t number, size_t root)
+{
+  size_t at = slot_of(trees, number);
+  while (slots[at] != 0) {
+    at = (at + 1) & (trees->slot_count - 1);
+  }
+  slots[at] = (uint32_t)root + 1;
+}
+
+/* For each call it is asked whether it is a root: by their ordinals, and by their ids. */
+static int
 note_roots(struct ct_call_trees *trees)
 {
-  for (size_t i = 0; i < trees->root_count; i++) {
-    size_t ordinal = bit_of(trees->roots[i].ordinal), id = bit_of(trees->roots[i].id);
-    trees->by_ordinal[ordinal / 64] |= UINT64_C(1) << (ordinal % 64);
-    trees->by_id[id / 64] |= UINT64_C(1) << (id % 64);
+  for (trees->slot_count = 64; trees->slot_count < trees->root_count * 8; trees->slot_count *= 2) {
   }
+  trees->by_ordinal = calloc(trees->slot_count, sizeof(*trees->by_ordinal));
+  trees->by_id = calloc(trees->slot_count, sizeof(*trees->by_id));
+  if (trees->by_ordinal == NULL || trees->by_id == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < trees->root_count; i++) {
+    note_root(trees, trees->by_ordinal, trees->roots[i].ordinal, i);
+    note_root(trees, trees->by_id, trees->roots[i].id, i);
+  }
+  return 0;
 }
 
 static size_t
 root_of(const struct ct_call_trees *trees, uint32_t thread, uint64_t ordinal)
 {
-  if (!may_be_root(trees->by_ordinal, ordinal)) {
-    return SIZE_MAX;
-  }
-  for (size_t i = 0; i < trees->root_count; i++) {
-    if (trees->roots[i].thread == thread && trees->roots[i].ordinal == ordinal) {
-      return i;
+  for (size_t at = slot_of(trees, ordinal); trees->by_ordinal[at] != 0; at = (at + 1) & (trees->slot_count - 1)) {
+    const struct ct_tree_root *root = &trees->roots[trees->by_ordinal[at] - 1];
+    if (root->thread == thread && root->ordinal == ordinal) {
+      return trees->by_ordinal[at] - 1;
     }
   }
   return SIZE_MAX;
@@ -178,12 +185,9 @@ root_of(const struct ct_call_trees *trees, uint32_t thread, uint64_t ordinal)
 static size_t
 root_of_id(const struct ct_call_trees *trees, uint64_t id)
 {
-  if (!may_be_root(trees->by_id, id)) {
-    return SIZE_MAX;
-  }
-  for (size_t i = 0; i < trees->root_count; i++) {
-    if (trees->roots[i].id == id) {
-      return i;
+  for (size_t at = slot_of(trees, id); trees->by_id[at] != 0; at = (at + 1) & (trees->slot_count - 1)) {
+    if (trees->roots[trees->by_id[at] - 1].id == id) {
+      return trees->by_id[at] - 1;
     }
   }
   return SIZE_MAX;
@@ -420,12 +424,15 @@ is_done(void *arg)
   return trees->seen == trees->root_count;
 }
 
-void
+int
 ct_call_trees_sink(struct ct_call_trees *trees, struct replay_sink *sink)
 {
-  note_roots(trees);
+  if (note_roots(trees) != 0) {
+    return CT_ENOMEM;
+  }
   *sink =
       (struct replay_sink){.wants = wants, .line = take_line, .set_clock = set_clock, .is_done = is_done, .arg = trees};
+  return 0;
 }
 
 void
@@ -444,6 +451,8 @@ ct_call_trees_destroy(struct ct_call_trees *trees)
     next = entry->slowest;
     free(entry);
   }
+  free(trees->by_ordinal);
+  free(trees->by_id);
   free(trees->stacks);
   ct_lines_destroy(&trees->writer);
 }

@@ -21,7 +21,6 @@ enum {
   CT_TREE_REPEATS = 4,         /* so many entries alike are shown one by one */
   CT_TREE_LEVELS_MAX = 250,    /* readers of JSON have limits */
   CT_TREE_ENTRIES_MAX = 50000, /* of all trees */
-  CT_TREE_ROOT_BITS = 4096,
 };
 
 struct ct_entry {
@@ -73,11 +72,13 @@ struct ct_call_trees {
   uint32_t levels; /* 0: all */
   struct ct_line_writer writer;
   struct ct_entry *spare; /* entries that are free, linked by `slowest` */
-  uint64_t by_ordinal[CT_TREE_ROOT_BITS / 64], by_id[CT_TREE_ROOT_BITS / 64]; /* of the roots (call_tree.c) */
+  /* Of the roots, their numbers and 1, 0: free (call_tree.c). */
+  uint32_t *by_ordinal, *by_id;
+  size_t slot_count;
 };
 
 /* For replay; trees has its trace, roots, min_ticks, levels and writer. */
-void ct_call_trees_sink(struct ct_call_trees *trees, struct replay_sink *sink);
-void ct_call_trees_destroy(struct ct_call_trees *trees); /* with the trees of its roots */
+int ct_call_trees_sink(struct ct_call_trees *trees, struct replay_sink *sink); /* 0 or CT_ENOMEM */
+void ct_call_trees_destroy(struct ct_call_trees *trees);                       /* with the trees of its roots */
 
 #endif

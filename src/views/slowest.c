@@ -317,7 +317,9 @@ make_trees(struct slowest *slowest, uint32_t number, struct ct_view_notes *notes
   struct ct_replay_options replay = {
       .struct_size = sizeof(replay), .filter = &filter, .json = true, .no_output = true, .time = options->time};
   struct replay_sink sink;
-  ct_call_trees_sink(trees, &sink);
+  if (ct_call_trees_sink(trees, &sink) != 0) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  }
   return slowest->is_from_index
              ? ct_slowest_replay_pieces(process->trace, slowest->best.heap, slowest->best.count, &replay, &sink, diag)
              : ct_replay_selected(process->trace, &replay, &sink, notes, diag);
