@@ -19,7 +19,7 @@ ANSWERED = (f"SELECT {SUMS} FROM spans", f"SELECT function, {SUMS} FROM spans GR
             "SELECT count(*) AS n, min(start) AS a, max(start) - min(start) AS b FROM spans", "SELECT max(start) FROM spans WHERE depth = 9999",
             "SELECT max(duration), min( start ) FROM spans", "SELECT function FROM spans GROUP BY function HAVING max(duration) > 10000 ORDER BY 1",
             "SELECT round(max(start) / 1000.0) AS us FROM spans WHERE duration >= 100", "SELECT count(*) AS n FROM spans WHERE start > 1000000",
-            "SELECT count(*) - 1 AS n, min(start) AS a FROM spans WHERE start BETWEEN 1000000 AND 2000000 AND thread = 0")
+            "SELECT count(*) - 1 AS n, min(start) AS a FROM spans WHERE start >= 1000000 AND start <= 2000000 AND thread = 0")
 
 
 def starts(lots, rows):
