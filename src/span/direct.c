@@ -41,7 +41,7 @@ struct direct {
   struct ct_span_clock clock;
   const uint32_t *id;
   const uint8_t *extra;
-  uint32_t last, values;
+  uint32_t last, values, nears;
   /* of the builder and the block, which the loop's stores might change for all that the compiler knows */
   struct ct_span_frame *limit;
   struct ct_span *out_limit;
@@ -196,6 +196,24 @@ take_value(struct direct *d, const struct ct_ops *ops)
   return true;
 }
 
+/* The same of one that is written by its difference. */
+PLAIN_INLINE bool
+take_near(struct direct *d, const struct ct_spans *spans, const struct ct_ops *ops, uint32_t op)
+{
+  const struct ct_span_frame *top = d->plain.top - 1;
+  if (d->plain.top == d->plain.bottom || (top < d->low && !ct_direct_agrees(ops, spans->stacks.current, top))) {
+    return false;
+  }
+  const uint8_t *extra = ct_ops_pass_near(op, d->extra, ops->extra_end, ops->near, top->fn);
+  if (CT_UNLIKELY(extra == NULL)) {
+    return false;
+  }
+  d->extra = extra;
+  d->clock.taken += (uint64_t)d->clock.value;
+  d->nears++;
+  return true;
+}
+
 /* A call that has no frame, and no time, for who gathers: no span comes out. Of the first one of a function the
  * statistics do not know yet. */
 PLAIN_INLINE bool
@@ -262,7 +280,7 @@ leave(struct ct_spans *spans, const struct direct *d, struct ct_ops *ops, const 
   spans->clock = d->clock;
   spans->ordinal = d->plain.ordinal;
   spans->before = 0;
-  spans->total_events += (uint64_t)(op_at - ops->op) - d->values;
+  spans->total_events += (uint64_t)(op_at - ops->op) - d->values - d->nears;
   spans->last_tsc = op_at != ops->op ? tsc : spans->last_tsc;
   spans->count = (size_t)(d->plain.out - spans->batch);
   stack->count = (uint32_t)(d->plain.top - d->plain.bottom);
@@ -271,6 +289,7 @@ leave(struct ct_spans *spans, const struct direct *d, struct ct_ops *ops, const 
                          .delta = delta_at,
                          .id = d->id,
                          .extra = d->extra,
+                         .has_near = d->nears != 0,
                          .last = d->last,
                          .tsc = tsc,
                          .ordinal = d->plain.ordinal,
@@ -327,6 +346,11 @@ take_ops(struct ct_spans *spans, enum product product, struct ct_stats *const st
       if (!take_point(&d, spans, stats, tree, op == CT_TRACE_OP_POINT, tsc + delta)) {
         break;
       }
+    } else if (!ct_op_has_time((uint8_t)op)) {
+      if (!take_near(&d, spans, ops, op)) {
+        break;
+      }
+      continue;
     } else if (op != CT_TRACE_OP_VALUE || !take_value(&d, ops)) {
       break;
     }

@@ -45,7 +45,7 @@ struct loop {
   const uint8_t *op, *delta;
   const uint32_t *id;
   const uint8_t *extra;
-  uint32_t last, fn_count, values;
+  uint32_t last, fn_count, values, nears;
   uint64_t now; /* of the clock; ahead: what it makes of the next reading's ticks */
   int64_t ahead, least_ahead;
   struct ct_span_clock clock; /* as it was when the loop began */
@@ -337,6 +337,24 @@ take_value(struct loop *l, const struct ct_spans *spans, const struct ct_ops *op
   return true;
 }
 
+/* The same of one that is written by its difference. */
+PLAIN_INLINE bool
+take_near(struct loop *l, const struct ct_spans *spans, const struct ct_ops *ops, uint32_t op)
+{
+  const struct ct_span_frame *top = l->top - 1;
+  if (l->top == l->bottom || (top < l->low && !ct_direct_agrees(ops, spans->stacks.current, top))) {
+    return false;
+  }
+  const uint8_t *extra = ct_ops_pass_near(op, l->extra, ops->extra_end, ops->near, top->fn);
+  if (CT_UNLIKELY(extra == NULL)) {
+    return false;
+  }
+  l->extra = extra;
+  l->ahead -= l->clock.value;
+  l->nears++;
+  return true;
+}
+
 /* A call that has no frame, and no time. Of the first one of a function the statistics do not know yet. */
 PLAIN_INLINE bool
 take_point(struct loop *l, struct ct_spans *spans, uint32_t with_id)
@@ -387,7 +405,7 @@ leave(struct ct_spans *spans, const struct loop *l, struct ct_ops *ops)
   spans->clock.taken = (l->tsc - l->now) * CT_COST_UNIT - (uint64_t)l->ahead;
   spans->ordinal = l->ordinal;
   spans->before = 0;
-  spans->total_events += (uint64_t)(l->op - ops->op) - l->values;
+  spans->total_events += (uint64_t)(l->op - ops->op) - l->values - l->nears;
   spans->last_tsc = l->op != ops->op ? l->tsc : spans->last_tsc;
   stack->count = (uint32_t)(l->top - l->bottom);
   uint32_t kept = stack->base + (uint32_t)(l->low - l->bottom) - ops->base;
@@ -395,6 +413,7 @@ leave(struct ct_spans *spans, const struct loop *l, struct ct_ops *ops)
                          .delta = l->delta,
                          .id = l->id,
                          .extra = l->extra,
+                         .has_near = l->nears != 0,
                          .last = l->last,
                          .tsc = l->tsc,
                          .ordinal = l->ordinal,
@@ -466,6 +485,10 @@ ct_direct_sum(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops
       }
     } else if (op <= CT_TRACE_OP_POINT) {
       if (!take_point(&l, spans, op == CT_TRACE_OP_POINT)) {
+        break;
+      }
+    } else if (!ct_op_has_time((uint8_t)op)) {
+      if (!take_near(&l, spans, ops, op)) {
         break;
       }
     } else if (op != CT_TRACE_OP_VALUE || !take_value(&l, spans, ops)) {

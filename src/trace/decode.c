@@ -509,6 +509,7 @@ ct_cursor_ops(struct ct_cursor *c, uint32_t few, struct ct_ops *ops)
                          .extra = c->extra,
                          .extra_end = c->extra_end,
                          .prediction = c->prediction,
+                         .near = c->near,
                          .last = c->last,
                          .tsc = c->tsc,
                          .ordinal = c->next_ordinal,
@@ -540,6 +541,7 @@ ct_cursor_took(struct ct_cursor *c, const struct ct_ops *ops, uint32_t kept,
   c->id = ops->id;
   c->extra = ops->extra;
   c->last = ops->last;
+  c->has_near |= ops->has_near;
   c->tsc = ops->tsc;
   c->batch_ordinal = c->next_ordinal = ops->ordinal;
   return CT_OK;

@@ -12,6 +12,7 @@
 #include "base/branch.h"
 #include "trace/format.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* Unpacking has made sure that there are as many deltas and ids as the ops need. */
@@ -21,6 +22,8 @@ struct ct_ops {
   const uint32_t *id;
   const uint8_t *extra, *extra_end;
   uint32_t *prediction; /* CT_PREDICTION_ENTRIES */
+  uint64_t *near;       /* CT_NEAR_ENTRIES */
+  bool has_near;        /* a value was put there */
   uint32_t last;        /* state of ct_prediction_slot */
   uint64_t tsc;         /* of the op before */
   uint64_t ordinal;     /* of the next call */
@@ -69,6 +72,26 @@ ct_ops_pass_value(const uint8_t *extra, const uint8_t *end)
 {
   uint64_t value;
   return extra == end || *extra == CT_VALUE_BEFORE ? NULL : ct_varint_get(extra + 1, end, &value);
+}
+
+/* The same of an op from CT_TRACE_OP_NEAR on, which has no delta, of a frame of this function: later ones need it. */
+static inline __attribute__((always_inline)) const uint8_t *
+ct_ops_pass_near(uint32_t op, const uint8_t *extra, const uint8_t *end, uint64_t *near, uint32_t fn)
+{
+  uint64_t difference;
+  uint32_t which = op - CT_TRACE_OP_NEAR;
+  if (which == 0) {
+    if (extra == end) {
+      return NULL;
+    }
+    which = *extra++;
+  }
+  const uint8_t *next = ct_varint_get(extra, end, &difference);
+  if (CT_LIKELY(next != NULL)) {
+    uint64_t *before = &near[ct_near_place(fn, which)];
+    *before = ct_near_value(difference, *before);
+  }
+  return next;
 }
 
 #endif
