@@ -511,26 +511,6 @@ def all_threads_counted(scene):
     expect(sum(counts) == witness and counts[0] == 0 and counts[1] == counts[3] >= 4000, f"{counts}, callgrind: {witness}")
 
 
-@case
-def index_of_writes(scene):
-    """--index leaves the index that the first question would make, beside each thread's file; steps --index makes it later."""
-    program, out = scene.made("many"), scene.path("steps")
-    scene.run(scene.contrail, "itrace", "-q", "-a", "--index", "-o", out, "--", program, "work", "2", "300")
-    indexes = sorted(name for name in os.listdir(out) if name.endswith(".writes.index"))
-    expect([name.removesuffix(".writes.index") for name in indexes] == files_of(out) and len(indexes) == 3, f"{sorted(os.listdir(out))}")
-    made = {}
-    for name in indexes:
-        with open(os.path.join(out, name), "rb") as file:
-            made[name] = file.read()
-        os.remove(os.path.join(out, name))
-    expect(scene.run(scene.contrail, "steps", "--index", out) == "", "lines")
-    for name in indexes:
-        with open(os.path.join(out, name), "rb") as file:
-            expect(file.read() == made[name], f"another {name}")
-    result = scene.execute(scene.contrail, "steps", "--index", "--last-write", "rax", out)
-    expect(result.returncode == 2 and "--index" in result.stderr, f"{result}")
-
-
 @case(alone=True)
 def all_threads_attached(scene):
     """In and out of a process whose threads make others meanwhile; killed, too. It goes on each time."""
@@ -720,14 +700,6 @@ def all_threads_late(scene):
         tracer.send_signal(signal.SIGCONT)
         expect(running.wait(SECONDS) == 0, f"turn {turn}: {running.returncode}")
         expect(tracer.wait(SECONDS) == 0, f"turn {turn}: {tracer.returncode}")
-
-
-@case
-def other_threads_are_named(scene):
-    """What is not recorded is said."""
-    program = scene.made("many")
-    result = scene.execute(scene.contrail, "itrace", "-o", scene.path("steps"), "--", program, "work", "3", "10")
-    expect("contrail: 3 other threads that it made are not recorded (see --all-threads)" in result.stderr, result.stderr)
 
 
 HOOKED = r"""
