@@ -92,7 +92,7 @@ fn main() {
 """),
 }
 RANDOM = ("gzip", "sha256sum", "sqlite3", "openssl", "sort", "sed", "grep", "perl", "python3", "bc", "bzip2", "mawk")  # with signals, too
-LOADS = {"sqlite3": LONG, "openssl": 4 * LONG, "openssl_enc": 4 * LONG, "guile": 3 * LONG, "lame": 3 * LONG, "sox": 3 * LONG, "swipl": LONG, "pdftotext": 3 * LONG}  # steps until their libraries are there, and with them the handlers
+LOADS = {"sqlite3": LONG, "openssl": 4 * LONG, "openssl_enc": 4 * LONG, "guile": 3 * LONG, "lame": 3 * LONG, "sox": 3 * LONG, "lua": 3 * LONG, "pdftotext": 3 * LONG}  # steps until their libraries are there, and with them the handlers
 SHORT_UNITS = ("gzip", "sqlite3", "python3")  # as they are before a recording has become long, too
 CI = ("gzip", "sqlite3", "sort", "perl", "python3", "random_signals/sort", "short_units/gzip")
 
@@ -281,7 +281,7 @@ def timers_at_random(scene, name, steps):
     return text
 
 
-for program in sorted(set(PROGRAMS) - {"sort", "gp", "gforth"}):  # two set handlers of their own, of the third one's changing code each signal costs much
+for program in sorted(set(PROGRAMS) - {"sort", "gp", "swipl", "gforth"}):  # three set handlers of their own, of the last one's changing code each signal costs much
     case(f"random_timers/{program}", program=program)(lambda scene, program=program: timers_at_random(scene, program, asked(scene)))
 for program in RANDOM:
     case(f"random_signals/{program}", program=program, some=("signals", 1) if f"random_signals/{program}" in CI else None)(lambda scene, program=program: signals_at_random(scene, program, asked(scene)))
