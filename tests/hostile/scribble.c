@@ -13,6 +13,7 @@
  * to. What writes makes no calls that could be hooked: it is one function with raw system calls.
  */
 #define _GNU_SOURCE
+#include "ring/counters.h"
 #include "ring/itrace.h"
 #include "ring/itrace_stream.h"
 #include "ring/layout.h"
@@ -210,6 +211,8 @@ counters(struct parts *p, uint64_t *seed)
   if (p->counters != NULL) {
     uint64_t slot = draw(seed) % (draw(seed) % 8 == 0 ? CT_SLOT_COUNT : 4);
     ((volatile uint64_t *)(p->counters + slot * CT_COUNTERS_BYTES))[draw(seed) % 1024] = word(seed, p->ring);
+    ((volatile uint32_t *)(p->counters + slot * CT_COUNTERS_BYTES + CT_COUNTERS_RECORDED))[draw(seed) % 1024] =
+        (uint32_t)word(seed, p->ring);
   }
 }
 
