@@ -41,7 +41,7 @@ GROUPS = {
     "static": Group(["static/layers.py", "static/agent.py", "static/hazards.py", "static/library.py", "static/manual.py",
                      "static/golden.py", "static/hardening.py", "static/harness.py", "static/fuzzed.py", "static/words.py"]),
     "unit": Group([], parts=2),
-    "fixtures": Group(["run.py --share 0.55"], parts=4, seconds=1800),
+    "fixtures": Group(["run.py --share 0.45"], parts=4, seconds=1800),
     "exclude": Group(["exclude.py"], parts=4),
     "patterns": Group(["patterns.py"]),
     "light": Group(["light.py"], marked="alone"),

@@ -470,7 +470,7 @@ FAMILIES = {
     "clients": (1, "mcp sdk", "mcp inspector_session", "mcp inspector", "mcphttp inspector", "mcphttp sdk", "mcphttp sdk_resumes"),
     "formats": (1, "export chrome_calls", "export perfetto_calls", "export csv_calls", "export jsonl_calls", "exportparquet parquet_calls"),
     "engines": (1, "exportparquet duckdb_reads", "fleet clickhouse", "fleet duckdb", "readers parquet_in_hyparquet_and_arrow"),
-    "dear": (18, "abi attached_and_detached", "abi budget", "atf pieces", "changes loads", "check family", "check statuses", "cut threads",
+    "dear": (15, "abi attached_and_detached", "abi budget", "atf pieces", "changes loads", "check family", "check statuses", "cut threads",
              "debug as_the_program_itself", "dlstorm storm", "equal differences_are_seen", "export perfetto_of_a_compiler",
              "exportparquet parquet_falls_back", "filters exceptions", "follow fork_counts", "follow new_namespaces",
              "follow postgres", "graph processors", "itrace all_threads_attached", "itrace all_threads_beside_maps",
@@ -481,7 +481,8 @@ FAMILIES = {
              "mcp steps_cancelled_while_waiting", "mcp views_cancelled", "pieces as_the_whole", "pieces of_the_last_stretch",
              "readers devtools_shows_the_calls", "triggersdetail detail_by_a_rule", "triggersdetail detail_without_marks", "use cost",
              "use cost_attached", "values fit_together"),
-    "budgets": (2, "budget against_callgrind", "budget children", "budget of_patterns", "budget pieces", "budget ten_times_the_rate"),
+    "budgets": (2, "budget against_callgrind", "budget beyond", "budget children", "budget lone_function", "budget of_patterns", "budget pieces",
+                "budget ten_times_the_rate"),
     "coroutines": (1, "atf coroutines", "cut coroutines", "exportstacks coroutines", "filters coroutines", "sql coroutines"),
 }
 

@@ -78,8 +78,8 @@ OWN void piece(long n) { for (long i = 0; i < 3000; i++) { leaf(i); if (i % 100 
 OWN void *thread(void *arg) { for (long i = 0; i < (long)arg; i++) piece(i); return arg; }
 int main(void) {
   pthread_t other;
-  pthread_create(&other, 0, thread, (void *)40);
-  thread((void *)120);
+  pthread_create(&other, 0, thread, (void *)12);
+  thread((void *)36);
   return pthread_join(other, 0);
 }
 """
