@@ -219,6 +219,11 @@ def several(scene):
     expect(os.path.isdir(scene.path("kept")), "a directory that was named is gone")
 
 
+def words_of(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
 @case
 def attached(scene):
     """A process that runs is released as it was, by stop and when the client goes."""
@@ -227,6 +232,7 @@ def attached(scene):
     client.tool("attach", process="ticksnamed", patterns=["spin"])
     wait_for("calls", lambda: client.tool("query", sql="SELECT calls FROM functions WHERE name = 'spin'")["rows"] > [[3]])
     other = scene.start(scene.path("ticksnamed"), "one more")
+    wait_for("the other one's arguments, which the kernel puts there last", lambda: words_of(other.pid))
     both = wait_for("the other one's name", lambda: (lambda text: text if "processes are named" in text else "")(client.refused("attach", process="ticksnamed")))
     expect(f"{process.pid} ({scene.path('ticksnamed')})" in both and f"{other.pid} ({scene.path('ticksnamed')} one more)" in both, both)
     other.kill()
