@@ -458,7 +458,8 @@ stepped(struct ct_tracer *tracer)
     return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
   }
   int code = ct_tracer_make(tracer);
-  if (code != 0 && ct_traced_regs(tracer->tid, &regs) != 0) { /* it has been killed meanwhile: that is no failure */
+  /* It has been killed meanwhile, which is no failure. It may have stopped once more on its way, with registers. */
+  if (code == CT_ESRCH || (code != 0 && ct_traced_regs(tracer->tid, &regs) != 0)) {
     tracer->diag.text[0] = 0;
     return CT_ESRCH;
   }
