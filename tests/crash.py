@@ -39,6 +39,7 @@ MODES = {
     "handler": ("SIGSEGV", "SEGV_MAPERR", WILD),
     "null": ("SIGSEGV", "SEGV_MAPERR", [None, "call_nothing"]),
     "noncanonical": ("SIGSEGV", "SI_KERNEL", ["jump_to_noncanonical"]),
+    "rbx": ("SIGSEGV", "SEGV_MAPERR", ["says_nothing", "found_by_rbx", "keeps_rbx"]),
     "first": ("SIGSEGV", "SEGV_MAPERR", ["load_first", "call_first"]),
     "divide": ("SIGFPE", "FPE_INTDIV", ["divide"]),
     "int3": ("SIGTRAP", "SI_KERNEL", ["breakpoint"]),
@@ -160,7 +161,7 @@ def check_crash(scene, mode, stripped, tells):
         for other in crash["threads"][1:]:
             functions = [frame.get("function") for frame in other["backtrace"]]
             known = {"both", "start_thread", "start", "among_threads"} & set(functions)
-            expect(known or scene.program.endswith("musl"), f"{functions}") # whose clone tells nothing
+            expect(known or scene.program.endswith("musl"), f"{functions}, {other.get('ends_because')}") # whose clone tells nothing
     if code == "SI_USER":
         expect(crash["sender_pid"] == crash["pid"] and crash["sender_uid"] == os.getuid(), "another sender")
     if mode == "main":
@@ -173,6 +174,7 @@ def check_mode(scene):
     plain = run([scene.program, mode], scene.folder)
     traced = scene.record(mode)
     if mode in ("thread", "many") and tells and len(scene.crash()["threads"]) == 1:
+        expect("others_missing" in scene.crash(), "nothing tells why the other threads are not there")
         traced = scene.record(mode) # the others could not be stopped in time, on a machine that does something else
     expect(traced.stdout == plain.stdout, f"stdout {traced.stdout!r}, untraced {plain.stdout!r}")
     expect(traced.stderr == plain.stderr, f"stderr {traced.stderr!r}, untraced {plain.stderr!r}")

@@ -635,9 +635,16 @@ on_agent_stack_silently: /* eax = 1: signals are as they were */
   lea CT_CONTROL_STRIDE(%rdi), %rsp
   push %rsi
   push %rax
+  push %rbp /* these five and rbx at -80(%rsi): for who looks at our stack from outside (record/backtrace.c) */
+  push %r12
+  push %r13
+  push %r14
+  push %r15
+  sub $8, %rsp
   mov -120(%rsi), %rdx
   mov -96(%rsi), %ecx
   call agent_slow_path
+  add $(8 + 5 * 8), %rsp
   pop %rcx
   pop %rsp
   mov %rax, -96(%rsp)

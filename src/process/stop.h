@@ -78,7 +78,15 @@ int ct_stopped_stack_pointer(struct ct_stopped *stopped, uint64_t *sp);
 
 /* The general registers by DWARF's numbers (System V ABI for x86-64, 3.6.2): rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8
  * to r15, rip. */
-enum { CT_REGISTER_RDX = 1, CT_REGISTER_RSP = 7, CT_REGISTER_RIP = 16, CT_REGISTER_COUNT = 17 };
+enum {
+  CT_REGISTER_RDX = 1,
+  CT_REGISTER_RBX = 3,
+  CT_REGISTER_RBP = 6,
+  CT_REGISTER_RSP = 7,
+  CT_REGISTER_R15 = 15,
+  CT_REGISTER_RIP = 16,
+  CT_REGISTER_COUNT = 17
+};
 struct ct_registers {
   uint64_t values[CT_REGISTER_COUNT];
 };

@@ -28,7 +28,10 @@
 /* Below the target's stack pointer, as agent/entry.S keeps things; and at the top of the agent's own stack. */
 #define KEPT_DESC  120
 #define KEPT_HALF  96
+#define KEPT_RBX   80
 #define HALF_LEAVE 1
+/* The words at the top of the agent's own stack: r15 down to r12, rbp, what the stub needs, the slot. */
+enum { TOP_R15, TOP_RBP = 4, TOP_SLOT = 6, TOP_WORDS };
 /* A full trampoline's last instructions in front of its call have popped the return address already. */
 #define POPPED_BYTES  10
 #define HANDLER_BYTES 2048 /* what a handler of the agent has on the stack at most */
@@ -46,8 +49,13 @@ struct ct_backtracer {
   struct ct_registers start;        /* for the unwinding that goes on */
   struct ct_stack_frame *frames;
   size_t count, max;
-  int result; /* of the last peek: less than 0: it found no further */
-  bool again; /* it stopped in a trampoline or the agent: start has the registers there */
+  int result;      /* of the last peek: less than 0: it found no further */
+  bool again;      /* it stopped in a trampoline or the agent: start has the registers there */
+  bool after_call; /* start's pc is a return address */
+  bool is_first;   /* the next frame is the one that start is of ... */
+  bool is_shown;   /* ... which has been added */
+  bool has_no_rbx; /* the last frame, whose registers start has */
+  uint64_t rbx;    /* in the last frame that has one */
 };
 
 static bool
@@ -161,6 +169,7 @@ first_registers(Dwfl_Thread *thread, void *arg)
   for (int i = 0; i < CT_REGISTER_COUNT; i++) {
     values[i] = tracer->start.values[i];
   }
+  values[CT_REGISTER_RIP] -= tracer->after_call; /* libdwfl takes it for where the thread is */
   return dwfl_thread_state_registers(thread, 0, CT_REGISTER_COUNT, values);
 }
 
@@ -277,26 +286,59 @@ add_frame(struct ct_backtracer *tracer, uint64_t pc, uint64_t sp, bool exact)
   }
 }
 
+static void
+start_from(struct ct_backtracer *tracer, Dwfl_Frame *frame, uint64_t pc, bool exact)
+{
+  for (unsigned i = 0; i < CT_REGISTER_RIP; i++) {
+    Dwarf_Word value;
+    tracer->start.values[i] = dwfl_frame_reg(frame, i, &value) == 0 ? value : 0;
+  }
+  tracer->start.values[CT_REGISTER_RIP] = pc;
+  tracer->after_call = !exact;
+}
+
+/*
+ * libdw (0.188 at least) takes rbx for a register that a function need not keep for its caller: where its rules of the
+ * ABI mean rbx they say register 0, which is rax. Where a module tells nothing of it, the frame further out has none,
+ * and where that one's place is told by rbx (_dl_runtime_resolve_xsavec) the backtrace ended.
+ */
+static void
+keep_rbx(struct ct_backtracer *tracer, Dwfl_Frame *frame, uint64_t pc, bool exact)
+{
+  Dwarf_Word rbx;
+  tracer->has_no_rbx = dwfl_frame_reg(frame, CT_REGISTER_RBX, &rbx) != 0;
+  if (!tracer->has_no_rbx) {
+    tracer->rbx = rbx;
+    return;
+  }
+  start_from(tracer, frame, pc, exact);
+  tracer->start.values[CT_REGISTER_RBX] = tracer->rbx;
+}
+
 static int
 on_frame(Dwfl_Frame *frame, void *arg)
 {
   struct ct_backtracer *tracer = arg;
   Dwarf_Addr pc;
+  Dwarf_Word sp;
   bool exact;
   if (!dwfl_frame_pc(frame, &pc, &exact)) {
     return DWARF_CB_ABORT;
   }
+  if (tracer->is_first && tracer->after_call) {
+    pc++;
+    exact = false;
+  }
   if (region_of(tracer, pc) != NULL || is_agent(tracer, pc)) {
-    for (unsigned i = 0; i < CT_REGISTER_RIP; i++) {
-      Dwarf_Word value;
-      tracer->start.values[i] = dwfl_frame_reg(frame, i, &value) == 0 ? value : 0;
-    }
-    tracer->start.values[CT_REGISTER_RIP] = pc;
+    start_from(tracer, frame, pc, exact);
     tracer->again = true;
     return DWARF_CB_ABORT;
   }
-  Dwarf_Word sp;
-  add_frame(tracer, pc, dwfl_frame_reg(frame, CT_REGISTER_RSP, &sp) == 0 ? sp : 0, exact);
+  if (!tracer->is_first || !tracer->is_shown) {
+    add_frame(tracer, pc, dwfl_frame_reg(frame, CT_REGISTER_RSP, &sp) == 0 ? sp : 0, exact);
+  }
+  tracer->is_first = false;
+  keep_rbx(tracer, frame, pc, exact);
   return tracer->count < tracer->max ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
@@ -309,6 +351,7 @@ step_out(struct ct_backtracer *tracer, uint64_t ra_slot, bool kept)
                  : read_true_word(tracer, ra_slot, &pc);
   tracer->start.values[CT_REGISTER_RIP] = pc;
   tracer->start.values[CT_REGISTER_RSP] = ra_slot + 8;
+  tracer->after_call = true;
   return ok;
 }
 
@@ -317,6 +360,7 @@ enter_function(struct ct_backtracer *tracer, uint64_t function, uint64_t ra_slot
 {
   tracer->start.values[CT_REGISTER_RIP] = function;
   tracer->start.values[CT_REGISTER_RSP] = ra_slot;
+  tracer->after_call = false;
   return true;
 }
 
@@ -379,75 +423,89 @@ leave_handler(struct ct_backtracer *tracer, uint64_t sp)
       for (int i = 0; i < CT_REGISTER_COUNT; i++) {
         tracer->start.values[i] = registers[order[i]];
       }
+      tracer->after_call = false;
       return true;
     }
   }
   return step_out(tracer, sp, false);
 }
 
-/* The same in the agent. */
+/* The same in the agent, whose C code may have put anything in the registers that a function keeps for its caller. */
 static bool
 leave_agent(struct ct_backtracer *tracer)
 {
-  uint64_t sp = tracer->start.values[CT_REGISTER_RSP], controls = tracer->layout->controls, ra_slot, at, half;
+  uint64_t *values = tracer->start.values, sp = values[CT_REGISTER_RSP], controls = tracer->layout->controls, at, half;
+  uint64_t top[TOP_WORDS];
   struct ct_hook_desc desc;
   if (sp < controls || sp >= controls + (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE) {
     return leave_handler(tracer, sp);
   }
-  uint64_t top = controls + ((sp - controls) / CT_CONTROL_STRIDE + 1) * CT_CONTROL_STRIDE;
-  if (!read_word(tracer, top - 8, &ra_slot) || !read_word(tracer, ra_slot - KEPT_DESC, &at) ||
-      !read_word(tracer, ra_slot - KEPT_HALF, &half) ||
+  uint64_t end = controls + ((sp - controls) / CT_CONTROL_STRIDE + 1) * CT_CONTROL_STRIDE;
+  if (ct_process_read(tracer->process, end - sizeof(top), top, sizeof(top)) != 0 ||
+      !read_word(tracer, top[TOP_SLOT] - KEPT_DESC, &at) || !read_word(tracer, top[TOP_SLOT] - KEPT_HALF, &half) ||
+      !read_word(tracer, top[TOP_SLOT] - KEPT_RBX, &values[CT_REGISTER_RBX]) ||
       ct_process_read(tracer->process, at, &desc, sizeof(desc)) != 0) {
     return false;
   }
-  return half == HALF_LEAVE ? step_out(tracer, ra_slot, true) : enter_function(tracer, desc.function, ra_slot);
+  for (int i = TOP_R15; i < TOP_RBP; i++) {
+    values[CT_REGISTER_R15 - i] = top[i];
+  }
+  values[CT_REGISTER_RBP] = top[TOP_RBP];
+  return half == HALF_LEAVE ? step_out(tracer, top[TOP_SLOT], true)
+                            : enter_function(tracer, desc.function, top[TOP_SLOT]);
+}
+
+/* Fills in the frames; false: where the thread stands in code of ours is not known. */
+static bool
+unwind(struct ct_backtracer *tracer)
+{
+  for (int turn = 0; turn < RESTARTS_MAX && tracer->count < tracer->max; turn++) {
+    uint64_t pc = tracer->start.values[CT_REGISTER_RIP];
+    const struct ct_region *region = region_of(tracer, pc);
+    tracer->again = false;
+    if (region != NULL || is_agent(tracer, pc)) {
+      tracer->again = true;
+      if (!(region != NULL ? leave_trampoline(tracer, region) : leave_agent(tracer))) {
+        return false;
+      }
+    } else if (turn == 0 && dwfl_addrmodule(tracer->dwfl, pc) == NULL) {
+      add_frame(tracer, pc, tracer->start.values[CT_REGISTER_RSP],
+                true); /* a call to nowhere: the return address is on top of the stack */
+      tracer->again = step_out(tracer, tracer->start.values[CT_REGISTER_RSP], false) &&
+                      dwfl_addrmodule(tracer->dwfl, tracer->start.values[CT_REGISTER_RIP]) != NULL;
+    } else {
+      size_t count = tracer->count;
+      tracer->is_first = true;
+      tracer->has_no_rbx = false;
+      tracer->result = dwfl_getthread_frames(tracer->dwfl, tracer->process->pid, on_frame, tracer);
+      tracer->is_shown = !tracer->again && tracer->has_no_rbx && tracer->count > count;
+      tracer->again |= tracer->is_shown;
+    }
+    if (!tracer->again) {
+      break;
+    }
+  }
+  return true;
 }
 
 size_t
-ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers, struct ct_stack_frame *frames,
-             size_t max)
+ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers, const struct ct_stack_copy *copy,
+             struct ct_stack_frame *frames, size_t max, const char **why)
 {
   tracer->start = *registers;
   tracer->frames = frames;
   tracer->count = 0;
   tracer->max = max;
-  for (int turn = 0; turn < RESTARTS_MAX && tracer->count < max; turn++) {
-    uint64_t pc = tracer->start.values[CT_REGISTER_RIP];
-    const struct ct_region *region = region_of(tracer, pc);
-    bool ok = true;
-    tracer->again = false;
-    if (region != NULL) {
-      tracer->again = true;
-      ok = leave_trampoline(tracer, region);
-    } else if (is_agent(tracer, pc)) {
-      tracer->again = true;
-      ok = leave_agent(tracer);
-    } else if (turn == 0 && dwfl_addrmodule(tracer->dwfl, pc) == NULL) {
-      add_frame(tracer, pc, tracer->start.values[CT_REGISTER_RSP],
-                true); /* a call to nowhere: the return address is on top of the stack */
-      tracer->again = true;
-      ok = step_out(tracer, tracer->start.values[CT_REGISTER_RSP], false) &&
-           dwfl_addrmodule(tracer->dwfl, tracer->start.values[CT_REGISTER_RIP]) != NULL;
-    } else {
-      tracer->result = dwfl_getthread_frames(tracer->dwfl, tracer->process->pid, on_frame, tracer);
-    }
-    if (!ok || !tracer->again) {
-      break;
-    }
-  }
-  return tracer->count;
-}
-
-size_t
-ct_backtrace_copy(struct ct_backtracer *tracer, const struct ct_registers *registers, const struct ct_stack_copy *copy,
-                  struct ct_stack_frame *frames, size_t max, const char **why)
-{
   tracer->copy = copy;
   tracer->result = 0;
-  size_t count = ct_backtrace(tracer, registers, frames, max);
-  *why = tracer->result < 0 && count < max ? dwfl_errmsg(-1) : NULL;
+  tracer->after_call = tracer->is_shown = false;
+  bool is_known = unwind(tracer);
   tracer->copy = NULL;
-  return count;
+  *why = tracer->count == max ? NULL
+         : !is_known          ? "where it stands in contrail's own code is not known"
+         : tracer->result < 0 ? dwfl_errmsg(-1)
+                              : NULL;
+  return tracer->count;
 }
 
 static int

@@ -31,16 +31,13 @@ int ct_backtracer_open(const struct ct_process *process, const struct ct_agent_l
                        struct ct_backtracer **out, struct ct_diag *diag);
 void ct_backtracer_close(struct ct_backtracer *tracer); /* accepts NULL */
 
-/* The frames of a thread with these registers, innermost first, at most max. Returns their number. */
-size_t ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers, struct ct_stack_frame *frames,
-                    size_t max);
-
 /*
- * The same of a thread whose stack was copied. *why: of which thread-local text says why there are no frames further
- * out, NULL: the last one is the outermost, or there are max.
+ * The frames of a thread with these registers, innermost first, at most max. Returns their number. copy NULL: its stack
+ * is as it is in the process. *why: of which thread-local text says why there are no frames further out, NULL: the last
+ * one is the outermost, or there are max.
  */
-size_t ct_backtrace_copy(struct ct_backtracer *tracer, const struct ct_registers *registers,
-                         const struct ct_stack_copy *copy, struct ct_stack_frame *frames, size_t max, const char **why);
+size_t ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers,
+                    const struct ct_stack_copy *copy, struct ct_stack_frame *frames, size_t max, const char **why);
 /* Opens the files of all modules, so that this is not to be done when it is urgent or the process is gone. */
 void ct_backtracer_prepare(struct ct_backtracer *tracer);
 

@@ -191,7 +191,8 @@ put_thread(struct crash *crash, pid_t tid, uint32_t own_tid, const struct ct_reg
   struct ct_stack_frame frames[FRAMES_MAX];
   char name[32];
   json_t *json = json_object(), *list = json_array();
-  size_t count = crash->tracer != NULL ? ct_backtrace(crash->tracer, registers, frames, max) : 0;
+  const char *why = "its stack could not be looked at";
+  size_t count = crash->tracer != NULL ? ct_backtrace(crash->tracer, registers, NULL, frames, max, &why) : 0;
   ct_process_thread_name(crash->process->pid, tid, name, sizeof(name));
   json_object_set_new(json, "tid", json_integer(own_tid));
   json_object_set_new(json, "thread_name", ct_json_string(name));
@@ -202,6 +203,9 @@ put_thread(struct crash *crash, pid_t tid, uint32_t own_tid, const struct ct_reg
   if (count == max) {
     json_object_set_new(json, "cut", json_true());
   }
+  if (why != NULL) {
+    json_object_set_new(json, "ends_because", ct_json_string(why));
+  }
   json_array_append_new(crash->threads, json);
   return json;
 }
@@ -211,7 +215,11 @@ static void
 put_others(struct crash *crash, const struct ct_stopped *stopped)
 {
   uint64_t deadline = ct_now_ns() + STOPPED_NS_MAX;
-  for (size_t i = 0; i < stopped->thread_count && ct_now_ns() < deadline; i++) {
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    if (ct_now_ns() >= deadline) {
+      json_object_set_new(crash->json, "others_missing", json_string("they were not looked at in time"));
+      return;
+    }
     struct ct_registers registers;
     int64_t number;
     pid_t tid = stopped->threads[i].tid;
@@ -279,6 +287,8 @@ ct_crash_serve(struct ct_process *process, const struct ct_ring_parts *ring, con
   put_thread(&crash, crash.tid, crash.record.tid, &registers, FRAMES_MAX);
   if (is_stopped) {
     put_others(&crash, &stopped);
+  } else {
+    json_object_set_new(crash.json, "others_missing", ct_json_string(why.text));
   }
   int code = ct_trace_writer_crash(writer, crash.json);
   if (is_stopped) {

@@ -157,7 +157,7 @@ look_at(struct ct_stacks *stacks, struct stack *stack)
   if (stack->done || ct_now_ns() > stacks->deadline) {
     return;
   }
-  stack->count = ct_backtrace_copy(stacks->tracer, &stack->registers, &stack->copy, frames, FRAMES_MAX, &stack->why);
+  stack->count = ct_backtrace(stacks->tracer, &stack->registers, &stack->copy, frames, FRAMES_MAX, &stack->why);
   stack->frames = malloc((stack->count + 1) * sizeof(*frames));
   if (stack->frames == NULL) {
     stack->count = 0;

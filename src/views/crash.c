@@ -567,6 +567,13 @@ write_crash(struct ct_trace *trace, enum ct_view_time time, FILE *out, const jso
     fprintf(out, "... and %zu more thread%s; --json has all\n", count - OTHERS_SHOWN - 1,
             count == OTHERS_SHOWN + 2 ? "" : "s");
   }
+  const char *missing = text_of(crash, "others_missing");
+  if (missing != NULL) {
+    begin_line(out, "");
+    fputs("other threads are not here: ", out);
+    ct_put_printable(out, missing, SIZE_MAX);
+    putc('\n', out);
+  }
   return code;
 }
 

@@ -92,6 +92,42 @@ jump_to_noncanonical(void)
 {
   __asm__ volatile("mov $0x1234567812345678, %%rax\n jmp *%%rax" ::: "rax");
 }
+/* The frame of the first is found by rbx, and the second says nothing of rbx; as _dl_runtime_resolve_xsavec and
+ * _dl_fixup. */
+int found_by_rbx(void);
+__asm__(".text\n"
+        ".type found_by_rbx, @function\n"
+        "found_by_rbx:\n"
+        ".cfi_startproc\n"
+        "push %rbx\n"
+        ".cfi_def_cfa_offset 16\n"
+        ".cfi_offset %rbx, -16\n"
+        "mov %rsp, %rbx\n"
+        ".cfi_def_cfa_register %rbx\n"
+        "sub $200, %rsp\n"
+        "and $-64, %rsp\n"
+        "call says_nothing\n"
+        "mov %rbx, %rsp\n"
+        ".cfi_def_cfa_register %rsp\n"
+        "pop %rbx\n"
+        ".cfi_def_cfa_offset 8\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size found_by_rbx, . - found_by_rbx\n"
+        ".type says_nothing, @function\n"
+        "says_nothing:\n"
+        ".cfi_startproc\n"
+        "xor %eax, %eax\n"
+        "mov 16(%rax), %eax\n"
+        "add $1, %eax\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size says_nothing, . - says_nothing\n");
+KEPT int
+keeps_rbx(int x)
+{
+  return found_by_rbx() + x;
+}
 
 static void
 crashing_handler(int number)
@@ -208,6 +244,9 @@ run(const char *how)
   }
   if (strcmp(how, "abort") == 0) {
     abort();
+  }
+  if (strcmp(how, "rbx") == 0) {
+    return keeps_rbx(1);
   }
   if (strcmp(how, "first") == 0) {
     return call_first(1);
