@@ -18,7 +18,8 @@ import threading
 import time
 
 import harness
-from harness import case, main, need, need_root, wait_for
+from harness import Running, case, expect, main, need, need_root, wait_for
+from processes import state_of
 
 WAIT = 60
 
@@ -368,6 +369,57 @@ def changed(scene):
     scene.run("stop")
     equal(contrail.wait(WAIT), 0, "status of contrail attach")
     equal(scene.calls(trace, "first", "second", "third"), (3 + 10 + 100 + 1000, 4 + 200, 3000), "calls")
+
+
+def start_late(scene, **environment):
+    """A recording whose patterns have been changed to a function of a library that is still to come; (program, trace, library)."""
+    library = scene.compile("programs/latefunction.c", "-O1", "-shared", "-fPIC", "-nostdlib", name="late.so", compiler="cc")
+    scene.program = scene.compile("programs/latelib.c", "-O1", name="latelib", compiler="cc")
+    scene.environment.update(environment)
+    program, trace = scene.record("-q", "--trace", "nothing_yet")
+    scene.run("trace", "add", "late")
+    return program, trace, library
+
+
+def modules_of(trace):
+    with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
+        return [os.path.basename(module["path"]) for module in json.load(file)["modules"]]
+
+
+@case
+def listed_before_they_run(scene):
+    """Once patterns have been changed, a library is in the manifest before calls of its functions are recorded, also where no loader
+    has reported it: contrail has stopped itself when the program goes on with the hooks (base/test_point.h)."""
+    need("nm")
+    program, trace, library = start_late(scene, CONTRAIL_TEST_POINT="modules-found")
+    offset = next(line.split()[0] for line in subprocess.check_output(["nm", "-D", library], text=True).splitlines() if line.endswith(" late"))
+    program.say("map", f"{library} {offset}")
+    wait_for("the library is found", lambda: state_of(program.process.pid) == "T")
+    listed = modules_of(trace)
+    program.process.send_signal(signal.SIGCONT)
+    program.hear("map")
+    program.call("late", 100)
+    program.end()
+    equal(scene.json("report", trace)["functions"][0]["calls"], 100, "calls of late")
+    expect("late.so" in listed, f"the program went on, and the manifest listed {listed}")
+
+
+@case
+def found_after_the_manifest(scene):
+    """A reader that had read the manifest when a library came, and its calls after that, gives them their module."""
+    program, trace, library = start_late(scene)
+    reading = [scene.contrail, "report", "--json", trace]
+    with Running(reading, env=dict(os.environ, CONTRAIL_TEST_POINT="manifest-read"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                 text=True) as reader:
+        wait_for("a reader", lambda: state_of(reader.pid) == "T")
+        program.say("open", library)
+        program.hear("open")
+        program.call("late", 100)
+        wait_for("calls", lambda: '"late"' in subprocess.run(reading, capture_output=True, text=True, check=True).stdout)
+        reader.send_signal(signal.SIGCONT)
+        rows = [(row["name"], row["module"], row["calls"]) for row in json.loads(reader.communicate(timeout=WAIT)[0])["functions"]]
+    equal(rows, [("late", "late.so", 100)], "functions")
+    program.end()
 
 
 @case("patterns changed at random")

@@ -175,6 +175,7 @@ session_start_child(struct ct_session *session)
   session->sync.status.attached = true;
   pthread_mutex_unlock(&session->sync.guard);
   session_go(session, CT_STEP_ATTACH, NULL);
+  session->recording.is_watched = tree_generation(session->node.tree) != 0; /* patterns have been changed in its tree */
   int code = open_process(session, &diag);
   if (code == 0) {
     code = child_init->kind == CT_HANDSHAKE_FORK ? start_forked(session, &diag) : start_executed(session, &diag);

@@ -156,8 +156,15 @@ note_change(struct ct_session *session, const struct change_argument *argument, 
   ct_manifest_exclude(&session->recording.manifest, session->options.exclude);
   ct_plans_unlock(session->recording.modules.plans);
   session_count(session);
+  session_write_manifest(session, false);
+}
+
+/* Before calls of functions are recorded that whoever asked for them sees at once. */
+static void
+begin_watching(struct ct_session *session)
+{
   session->recording.is_watched = true;
-  session_write_manifest(session, false); /* who asked for it looks next: also at modules that came just before */
+  session_list_modules(session);
 }
 
 static void
@@ -206,7 +213,12 @@ run_change(struct ct_session *session, void *context, struct ct_diag *diag)
     tree_change(session->node.tree);
   }
   ct_plans_unlock(plans);
-  if (code != 0 || !recorded || (code = session_rehook(session, &argument->done, diag)) != 0) {
+  if (code != 0 || !recorded) {
+    return code;
+  }
+  begin_watching(session);
+  code = session_rehook(session, &argument->done, diag);
+  if (code != 0) {
     return code;
   }
   check_matched(session, argument);
@@ -234,6 +246,7 @@ run_change_of_child(struct ct_session *session, void *context, struct ct_diag *d
   if (!session_is_recorded(session)) {
     return 0;
   }
+  begin_watching(session);
   int code = session_rehook(session, &change, diag);
   if (code != 0) {
     note_failure(session, code, diag);

@@ -123,6 +123,22 @@ session_write_manifest(struct ct_session *session, bool complete)
 }
 
 /*
+ * Before the process goes on with modules that it did not have: who reads a block with a call in one of them finds it
+ * in the manifest (ct_trace_find_modules). Only where somebody changes patterns meanwhile, who looks at once; elsewhere
+ * it costs a process that loads many libraries more than it is worth. True: there were some.
+ */
+bool
+session_list_modules(struct ct_session *session)
+{
+  bool misses =
+      session->recording.is_watched && session->recording.modules.count != session->recording.manifest_modules;
+  if (misses) {
+    session_write_manifest(session, false);
+  }
+  return misses;
+}
+
+/*
  * There are modules that it does not list: who reads the trace meanwhile does not know where functions are. Where many
  * libraries come one by one, that takes a small part of the time too.
  */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/rooted.h"
+#include "base/test_point.h"
 #include "hook/undo.h"
 #include "process/ids.h"
 #include "record/crash.h"
@@ -158,16 +159,13 @@ serve_rendezvous(struct ct_session *session, struct agent_remote *via)
   if (added > 0 && gs_is_in_danger(session, via)) {
     return;
   }
-  bool is_asked_for = added > 0 && session->recording.is_watched;
-  if (is_asked_for) {
-    session_write_manifest(session, false);
-  }
+  bool is_listed = session_list_modules(session);
   answer_request(via);
   session->recording.manifest.install_ns += ct_now_ns() - begin;
   if (added < 0) {
     session_note(session, diag.text);
   }
-  session->recording.manifest_is_old |= added > 0 && !is_asked_for;
+  session->recording.manifest_is_old |= added > 0 && !is_listed;
   session->recording.seen_before = false;
   session_refresh_manifest(session);
 }
@@ -187,9 +185,11 @@ hook_found_modules(struct ct_session *session)
   int added = ct_modules_update(&session->recording.modules, session->recording.image_count - 1, &remote,
                                 &session->recording.image.layout, &to, &diag);
   ct_modules_publish(&session->recording.modules, &to);
+  bool is_listed = session_list_modules(session); /* the loader may report them yet: then none is new */
   session_resume_threads(session);
+  ct_test_point("modules-found");
   session->recording.manifest.install_ns += ct_now_ns() - begin;
-  session->recording.manifest_is_old |= added > 0;
+  session->recording.manifest_is_old |= added > 0 && !is_listed;
   if (added < 0) {
     session_note(session, diag.text);
   }

@@ -322,6 +322,7 @@ json_t *session_manifest(struct ct_session *session, const struct ct_manifest *m
 /* complete: nothing more will be recorded. */
 void session_write_manifest(struct ct_session *session, bool complete);
 void session_refresh_manifest(struct ct_session *session);
+bool session_list_modules(struct ct_session *session);
 struct ct_module_sinks session_sinks(struct ct_session *session);
 /* Informs the drain, before it starts, how sampled hooks are sampled in the image. */
 void session_sample(struct ct_session *session);

@@ -68,28 +68,29 @@ load_end(struct ct_trace *trace)
   }
 }
 
-static int
-load_modules(struct ct_trace *trace)
+int
+ct_manifest_add_modules(struct ct_trace *trace, const json_t *modules)
 {
-  const json_t *modules = json_object_get(trace->manifest, "modules");
-  size_t count = json_array_size(modules);
-  if (count == 0) {
+  size_t count = json_array_size(modules), known = trace->module_count;
+  if (count <= known) {
     return CT_OK;
   }
-  trace->modules = calloc(count, sizeof(*trace->modules));
-  if (trace->modules == NULL || count > UINT32_MAX) {
+  struct ct_trace_module *grown =
+      count <= UINT32_MAX ? reallocarray(trace->modules, count, sizeof(*trace->modules)) : NULL;
+  if (grown == NULL) {
     return CT_ENOMEM;
   }
+  trace->modules = grown;
   trace->module_count = (uint32_t)count;
-  for (uint32_t i = 0; i < count; i++) {
-    trace->modules[i] = (struct ct_trace_module){.index = i, .path = "", .build_id = ""};
+  for (size_t i = known; i < count; i++) {
+    trace->modules[i] = (struct ct_trace_module){.index = (uint32_t)i, .path = "", .build_id = ""};
   }
   size_t position;
   json_t *item;
   json_array_foreach((json_t *)modules, position, item)
   {
     uint64_t index = json_object_get(item, "index") == NULL ? position : get_number(item, "index");
-    if (index >= count) {
+    if (index < known || index >= count) {
       continue;
     }
     trace->modules[index] = (struct ct_trace_module){
@@ -181,7 +182,7 @@ ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag)
   load_kept(trace);
   load_clock(trace);
   load_end(trace);
-  err = load_modules(trace);
+  err = ct_manifest_add_modules(trace, json_object_get(trace->manifest, "modules"));
   if (err != CT_OK) {
     return ct_fail(diag, err, "out of memory for the modules of %s", trace->path);
   }

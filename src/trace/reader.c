@@ -5,6 +5,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/test_point.h"
 #include "trace/atf_internal.h"
 
 #include <dirent.h>
@@ -512,6 +513,7 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   if (err != CT_OK) {
     goto close_trace;
   }
+  ct_test_point("manifest-read");
   ct_stacks_load(trace);
   struct ct_block_file *captures = ct_block_file_open(trace->dir_fd, CT_BLOCK_FILE_NO_THREAD, CT_TRACE_CAPTURES);
   trace->bytes += captures != NULL ? ct_block_file_bytes(captures) : 0;
@@ -523,6 +525,11 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   }
   err = ct_functions_load(trace, diag); /* after the ends of the threads' blocks (ct_trace_end_offset) */
   if (err != CT_OK) {
+    goto close_trace;
+  }
+  err = ct_trace_find_modules(trace);
+  if (err != CT_OK) {
+    ct_fail(diag, err, "out of memory for the modules of %s", dir);
     goto close_trace;
   }
   if (trace->newer_version != 0) {

@@ -128,9 +128,13 @@ int ct_trace_add_threads(struct ct_trace *trace);
 /* refresh.c: before the manifest is read. */
 void ct_trace_see_manifest(struct ct_trace *trace);
 void ct_trace_refresh_free(struct ct_trace *trace);
+/* refresh.c: modules of functions that the manifest did not list when it was read, from a newer one. */
+int ct_trace_find_modules(struct ct_trace *trace);
 
 /* manifest.c: sets manifest, complete, modules, the clock. */
 int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);
+/* Of this list those that lie behind the ones that are known; the list is pointed into. */
+int ct_manifest_add_modules(struct ct_trace *trace, const json_t *modules);
 /* manifest.c: sets crash and stacks, if there are any. */
 void ct_stacks_load(struct ct_trace *trace);
 /* functions.c: one line that ends in a zero byte: id, module, address, size, mode, raw name; false: it is none. */

@@ -249,6 +249,48 @@ refresh_manifest(struct ct_trace *trace, struct ct_diag *diag)
   return code;
 }
 
+/* The paths of the modules that a newer manifest lists and the one that was read does not. */
+static int
+add_modules(struct ct_trace *trace, json_t *manifest)
+{
+  json_t *list = json_object_get(manifest, "modules");
+  uint32_t old_count = trace->module_count;
+  if (json_array_size(list) <= old_count || json_array_size(list) > UINT32_MAX) {
+    return 0;
+  }
+  if (trace->past_count == 0 && keep(trace, trace->manifest) != 0) { /* as before the first refresh */
+    return CT_ENOMEM;
+  }
+  int code = keep(trace, manifest);
+  return code == 0 ? ct_manifest_add_modules(trace, list) : code;
+}
+
+/*
+ * Functions are read last, and may be of modules that have come since the manifest was read. Where whoever records
+ * takes care that somebody looks (session_list_modules), a manifest that lists a module is there before any block with
+ * a call in it. The ends of the blocks have been read by now: so what it lists now is enough.
+ */
+int
+ct_trace_find_modules(struct ct_trace *trace)
+{
+  struct stat now;
+  char *text;
+  size_t size;
+  if (trace->atf != NULL || trace->complete || ct_trace_knows_modules(trace) ||
+      fstatat(trace->dir_fd, CT_TRACE_MANIFEST, &now, 0) != 0 || !is_newer(trace, &now)) {
+    return 0;
+  }
+  int code = ct_trace_read_file(trace, CT_TRACE_MANIFEST, &text, &size);
+  if (code != 0) {
+    return code == CT_ENOMEM ? code : 0;
+  }
+  json_t *manifest = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+  free(text);
+  code = add_modules(trace, manifest);
+  json_decref(manifest);
+  return code;
+}
+
 uint64_t
 ct_trace_thread_bytes(const struct ct_trace *trace, uint32_t thread)
 {
@@ -261,6 +303,13 @@ ct_trace_thread_bytes(const struct ct_trace *trace, uint32_t thread)
 }
 
 /* ---- all ---- */
+
+static int
+refresh_names(struct ct_trace *trace)
+{
+  int code = refresh_functions(trace);
+  return code == 0 ? ct_trace_find_modules(trace) : code;
+}
 
 static int
 refresh_parts(struct ct_trace *trace, struct ct_diag *diag)
@@ -276,7 +325,7 @@ refresh_parts(struct ct_trace *trace, struct ct_diag *diag)
     code = take_threads(trace);
   }
   take_ends(trace);
-  return code == 0 ? refresh_functions(trace) : code; /* after that */
+  return code == 0 ? refresh_names(trace) : code; /* after that */
 }
 
 int
