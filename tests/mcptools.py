@@ -219,6 +219,25 @@ def several(scene):
     expect(os.path.isdir(scene.path("kept")), "a directory that was named is gone")
 
 
+@case
+def two_at_once(scene):
+    """A request that waits does not keep the next one, which has come before the thread that was idle has taken the first: with one
+    processor for both threads it has not."""
+    ticks = scene.own(TICKS, "ticks")
+    for _ in range(4):
+        client = Client(scene)
+        session = client.tool("launch", program=ticks, patterns=["ticks!none"])["session"]
+        for task in os.listdir(f"/proc/{client.server.pid}/task"):
+            os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
+        client.tool("session", action="status")
+        lines = [{"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": {"name": "session", "arguments": arguments}}
+                 for name, arguments in (("wait", {"action": "wait", "session": session, "wait_s": 120}), ("list", {"action": "list"}))]
+        client.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        client.answer("list")
+        client.note("notifications/cancelled", requestId="wait")
+        client.tool("session", action="stop", session=session, end=True)
+
+
 def words_of(pid):
     with open(f"/proc/{pid}/cmdline", "rb") as file:
         return file.read()

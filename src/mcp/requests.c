@@ -207,6 +207,7 @@ take_queued(struct mcp_server *server)
   struct mcp_request *request = server->queue_first;
   if (request != NULL) {
     server->queue_first = request->next_queued;
+    server->queue_count--;
     server->queue_last = server->queue_first != NULL ? server->queue_last : NULL;
   }
   return request;
@@ -228,13 +229,16 @@ worker_main(void *argument)
   return NULL;
 }
 
-/* With the lock. False: none can be started, and there is none. */
+/*
+ * For one more than those in the queue, each of which an idle one may not have taken yet. With the lock. False: none
+ * can be started, and there is none.
+ */
 static bool
 have_worker(struct mcp_server *server)
 {
   pthread_t thread;
   pthread_attr_t attributes;
-  if (server->idle_workers != 0 || server->workers >= WORKERS) {
+  if (server->idle_workers > server->queue_count || server->workers >= WORKERS) {
     return true;
   }
   if (pthread_attr_init(&attributes) == 0) {
@@ -259,6 +263,7 @@ mcp_enqueue(struct mcp_request *request)
       server->queue_first = request;
     }
     server->queue_last = request;
+    server->queue_count++;
     pthread_cond_broadcast(&server->changed);
   }
   pthread_mutex_unlock(&server->lock);

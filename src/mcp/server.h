@@ -111,7 +111,7 @@ struct mcp_server {
   pthread_mutex_t lock;   /* of all that follows */
   pthread_cond_t changed; /* of a session's state, of the number of workers */
   struct mcp_request *requests, *queue_first, *queue_last;
-  size_t request_count, workers, idle_workers;
+  size_t request_count, queue_count, workers, idle_workers;
   struct mcp_held *held; /* the newest first */
   unsigned sessions_made, traces_made, results_made;
   struct mcp_result *results;
