@@ -645,6 +645,41 @@ def crowd(scene):
     equal(scene.calls(trace, "first", "second"), (100000, 3), "calls")
 
 
+@case
+def asked_while_full(scene):
+    """Who has asked is not idle, however long it takes until the server looks (base/test_point.h): one more than there may be waits."""
+    program = scene.start()
+    scene.environment["CONTRAIL_TEST_POINT"] = "control-full"
+    contrail, name, _ = scene.attach(program)
+    clients = [scene.connect(name) for _ in range(64)]
+    streams, stop = [client.makefile("rwb") for client in clients], threading.Event()
+
+    def ask():
+        for stream in streams:
+            stream.write(json.dumps(call("status")).encode() + b"\n")
+            stream.flush()
+
+    def go_on():
+        while not stop.wait(0.005):
+            if state_of(contrail.pid) == "T":
+                contrail.send_signal(signal.SIGCONT)
+
+    with scene.connect(name):
+        wait_for("a full server", lambda: state_of(contrail.pid) == "T")
+        time.sleep(1.1)  # CT_SERVER_QUIET_MS: a duration that counts
+        ask()
+        going = threading.Thread(target=go_on)
+        going.start()
+        try:
+            equal(sum(b'"result"' in stream.readline() for stream in streams), 64, "answers of those that had asked")
+        finally:
+            stop.set()
+            going.join()
+            contrail.send_signal(signal.SIGKILL)
+            for client in clients:
+                client.close()
+
+
 @case("a client that does not read")
 def slow_client(scene):
     """One that asks for much and reads nothing: it keeps nobody, and is kept at no more than a bound."""

@@ -13,6 +13,7 @@
  */
 #include "control/server.h"
 
+#include "base/test_point.h"
 #include "base/worker.h"
 
 #include <errno.h>
@@ -298,6 +299,16 @@ is_quieter(const struct client *a, const struct client *b)
   return a_waits == b_waits ? a->moved_ms < b->moved_ms : b_waits;
 }
 
+/* It waits for its turn: this round, or whatever else kept us, has taken long. One that does not take its answers does
+ * not. */
+static bool
+has_asked(const struct client *client)
+{
+  char byte;
+  return !client->closing && !client->ended && unwritten(client) <= OUT_ENOUGH &&
+         recv(client->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 /* Room for one more, in place of the client that was idle longest, if that is long enough. */
 static bool
 make_room(struct ct_server *server)
@@ -306,12 +317,17 @@ make_room(struct ct_server *server)
   if (server->count < CT_SERVER_CLIENTS_MAX) {
     return true;
   }
+  ct_test_point("control-full");
+  struct pollfd next = {.fd = server->socket, .events = POLLIN};
+  if (poll(&next, 1, 0) != 1) {
+    return false; /* nobody waits */
+  }
   for (size_t i = 1; i < server->count; i++) {
     if (is_quieter(&server->clients[i], &server->clients[quietest])) {
       quietest = i;
     }
   }
-  if (now_ms() - server->clients[quietest].moved_ms < CT_SERVER_QUIET_MS) {
+  if (now_ms() - server->clients[quietest].moved_ms < CT_SERVER_QUIET_MS || has_asked(&server->clients[quietest])) {
     return false;
   }
   drop(server, quietest);
