@@ -680,6 +680,29 @@ def recorder_killed(scene):
 
 
 @case
+def recorder_killed_before_the_events(scene):
+    """The manifest has a mark whose events had not been written when contrail was killed: its window, and the trace, end with it."""
+    scene.start("--on", "call step", "--pre", "50ms", "--post", "1m")
+    scene.do("step", 1)
+    path = scene.path("trace", "manifest.json")
+    wait_for("a window", lambda: os.path.exists(path) and scene.manifest().get("windows"))
+    with open(f"/proc/{scene.process.pid}/task/{scene.process.pid}/children", encoding="ascii") as file:
+        children = file.read().split()
+    scene.process.kill()
+    scene.process.wait()
+    for pid in children:
+        os.kill(int(pid), signal.SIGKILL)
+    manifest = scene.manifest()
+    mark = manifest["clock"]["tsc1"]  # later than what was written: as if all that is there were from long before
+    manifest["windows"][0].update(begin_tsc=mark - 1000, reasons=[dict(manifest["windows"][0]["reasons"][0], tsc=mark)])
+    scene.write("trace/manifest.json", json.dumps(manifest))
+    scene.run(scene.contrail, "recover", scene.trace)
+    manifest = scene.manifest()
+    window, = manifest["windows"]
+    expect((window["begin_tsc"], window["end_tsc"], manifest["end_tsc"]) == (mark - 1000, mark, mark), f"{window}, end {manifest['end_tsc']}, mark {mark}")
+
+
+@case
 def exec_and_children(scene):
     """Rules go on in the program that an exec brings, and are not those of children that are followed."""
     script = "import os, sys\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\n" \

@@ -160,6 +160,27 @@ open_ours(const char *path, struct stat *status, struct ct_diag *diag)
   return fd;
 }
 
+/*
+ * When the recording ended: with its last event, or with a mark that is later. A manifest tells of marks whose events
+ * had not been written yet. No mark is later than the manifest.
+ */
+static uint64_t
+find_end(const json_t *manifest, uint64_t last_tsc)
+{
+  const json_t *windows = json_object_get(manifest, "windows"), *window, *reason;
+  uint64_t written = ct_json_get(json_object_get(manifest, "clock"), "tsc1"), end = last_tsc;
+  size_t i, k;
+  json_array_foreach((json_t *)windows, i, window)
+  {
+    json_array_foreach(json_object_get(window, "reasons"), k, reason)
+    {
+      uint64_t tsc = ct_json_get(reason, "tsc");
+      end = tsc > end && tsc <= written ? tsc : end;
+    }
+  }
+  return end;
+}
+
 /* Windows end where the trace does: what was written of those that were open says when that was written. */
 static void
 clip_windows(json_t *manifest, uint64_t end_tsc)
@@ -188,6 +209,7 @@ put_end(json_t *manifest, const struct ct_kept_sums *sums)
 {
   json_t *clock = json_object_get(manifest, "clock");
   uint64_t tsc0 = ct_json_get(clock, "tsc0"), ns0 = ct_json_get(clock, "ns0");
+  uint64_t end = find_end(manifest, sums->last_tsc);
   if (json_is_object(clock) && sums->put_tsc > tsc0 && sums->put_ns > ns0) {
     uint64_t ns = sums->put_ns - ns0;
     ct_json_put(clock, "tsc1", sums->put_tsc);
@@ -196,8 +218,8 @@ put_end(json_t *manifest, const struct ct_kept_sums *sums)
     ct_json_put(manifest, "end_wall_ns", ct_json_get(manifest, "start_wall_ns") + ns);
     ct_json_put(manifest, "end_boot_ns", ct_json_get(manifest, "start_boot_ns") + ns);
   }
-  ct_json_put(manifest, "end_tsc", sums->last_tsc);
-  clip_windows(manifest, sums->last_tsc);
+  ct_json_put(manifest, "end_tsc", end);
+  clip_windows(manifest, end);
 }
 
 static int
@@ -445,7 +467,7 @@ recover_files(struct recovery *r, const char *directory, struct ct_diag *diag)
   if (r->is_in_pieces) {
     recover_kept(r);
   }
-  uint64_t end = ct_trace_end_tsc(r->trace), end_ns = ct_trace_ns(r->trace, end);
+  uint64_t end = find_end(r->manifest, ct_trace_end_tsc(r->trace)), end_ns = ct_trace_ns(r->trace, end);
   json_object_set_new(r->manifest, "files", r->files);
   ct_json_put(r->manifest, "function_count", ct_trace_function_count(r->trace));
   if (end != 0 && end_ns > ct_trace_start_ns(r->trace)) {
