@@ -253,7 +253,9 @@ def attached(scene):
     other = scene.start(scene.path("ticksnamed"), "one more")
     wait_for("the other one's arguments, which the kernel puts there last", lambda: words_of(other.pid))
     both = wait_for("the other one's name", lambda: (lambda text: text if "processes are named" in text else "")(client.refused("attach", process="ticksnamed")))
-    expect(f"{process.pid} ({scene.path('ticksnamed')})" in both and f"{other.pid} ({scene.path('ticksnamed')} one more)" in both, both)
+    shown = [name if len(name) <= 60 else os.path.basename(scene.path("ticksnamed")) + rest for rest in ("", " one more")
+             for name in [scene.path("ticksnamed") + rest]]
+    expect(f"{process.pid} ({shown[0]})" in both and f"{other.pid} ({shown[1]})" in both, both)
     other.kill()
     other.wait()
     expect("perhaps ticksnamed" in client.refused("attach", process="tiksnamed"), "a name that is nearly one")

@@ -352,20 +352,27 @@ fail_unnamed(struct mcp_call *call, const char *name)
   return false;
 }
 
-/* "12 (nginx: master process), " */
+/* "12 (nginx: master process), ". What tells one from another stands at the end: of a path that is long the folders go.
+ */
 static void
 put_process(FILE *out, pid_t pid)
 {
-  enum { WORDS = 60 };
-  char path[64], words[WORDS + 1];
+  enum { READ = 4096, WORDS = 60 };
+  char path[64], read[READ], *words = read;
   snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
   FILE *file = fopen(path, "re");
-  size_t length = file != NULL ? fread(words, 1, WORDS, file) : 0;
+  size_t length = file != NULL ? fread(read, 1, READ, file) : 0;
   if (file != NULL) {
     fclose(file);
   }
   for (; length != 0 && (words[length - 1] == '\0' || words[length - 1] == ' '); length--) {
   }
+  char *slash = length > WORDS && read[0] == '/' ? memrchr(read, '/', strnlen(read, length)) : NULL;
+  if (slash != NULL) {
+    length -= (size_t)(slash + 1 - read);
+    words = slash + 1;
+  }
+  length = length < WORDS ? length : WORDS;
   for (size_t i = 0; i < length; i++) {
     words[i] = words[i] == '\0' ? ' ' : words[i];
   }
