@@ -142,7 +142,7 @@ begin_one(struct direct *d, enum product product, struct ct_span_tree *const tre
           uint32_t fn, uint64_t tsc, uint64_t now)
 {
   d->id += with_id;
-  d->prediction[slot] = fn + 1;
+  d->prediction[slot] = fn;
   uint32_t node = node_of(&d->plain, tree, fn);
   begin_frame(&d->plain, &d->present[fn < d->fn_count ? fn : d->fn_count], fn, tsc, &d->clock, now, node);
   d->last = fn * 2;
@@ -229,7 +229,7 @@ take_point(struct direct *d, const struct ct_spans *spans, struct ct_stats *stat
     return false;
   }
   d->id += with_id;
-  d->prediction[slot] = fn + 1;
+  d->prediction[slot] = fn;
   d->clock.taken += (uint64_t)d->clock.point;
   ct_span_clock_read(&d->clock, tsc);
   tree->nodes[node].points++;

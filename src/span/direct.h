@@ -15,8 +15,7 @@ struct ct_open_frame ct_direct_frame_at(const void *arg, uint32_t depth);
 static inline __attribute__((always_inline)) uint32_t
 ct_direct_called(const uint32_t *id, uint32_t prediction, uint32_t with_id)
 {
-  uint32_t if_id = 0u - with_id;
-  return (*id & if_id) | ((prediction - 1) & ~if_id);
+  return prediction ^ ((prediction ^ *id) & (0u - with_id));
 }
 
 /* Adds the ops' calls to stats, which are the builder's. 0 or CT_ENOMEM. */

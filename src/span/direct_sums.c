@@ -10,7 +10,10 @@
  *   fresh    the outermost call of a function that was entered here ends as the outermost one. So its fresh time is its
  *            duration, and presence is only counted.
  *   sums     a function's numbers are in one cache line, with counters for a stretch of the histogram's buckets. Calls
- *            outside of that stretch, and the first ones of a function, take the slow way, which makes it longer.
+ *            that are shorter or longer than all before, and the first ones of a function, take the slow way, which
+ *            makes it longer: so one comparison is for the least, the most and the stretch.
+ *   bottom   the frame below the bottom takes what is called from there, so nobody asks whether there is a caller.
+ *   end      the op after the block's last one is none, so the loop ends where it meets it.
  */
 #include "base/error.h"
 #include "span/direct.h"
@@ -25,10 +28,10 @@ enum { SLOW_CALLS = 64 }; /* of a function, before it has counters */
 struct ct_span_sum {
   /* In this order no two that are added to lie side by side: the compiler would add them in a vector, which is slower.
    */
-  uint64_t ticks; /* durations of the calls that ended */
+  uint64_t child; /* time in the calls inside of those that ended: with self, their durations */
   uint64_t least;
   uint64_t self;
-  uint64_t most;
+  uint64_t extent;    /* the longest duration less the least, and 1; 0: there is none */
   uint64_t nested;    /* durations of those that ended in a call of the same function */
   uint64_t calls;     /* that have no place in the counters: the first ones, and what a full one did not count */
   uint32_t *counters; /* of the buckets first .. first + width - 1 */
@@ -36,17 +39,24 @@ struct ct_span_sum {
 };
 static_assert(sizeof(struct ct_span_sum) == 64, "one cache line per function");
 
+/* The clock reading of the last event, and the ordinal of the next call: together in a register that has no other use.
+ */
+typedef uint64_t place __attribute__((vector_size(16)));
+static_assert(offsetof(struct ct_span_frame, ordinal) == offsetof(struct ct_span_frame, enter_tsc) + 8, "one store");
+
 /* In registers. */
 struct loop {
   struct ct_span_frame *bottom, *top, *limit;
   struct ct_span_frame *low; /* frames from there on were entered in the loop */
   uint64_t child;            /* of the innermost frame */
-  uint64_t ordinal, tsc;
+  place at;
   const uint8_t *op, *delta;
   const uint32_t *id;
   const uint8_t *extra;
   uint32_t last, fn_count, values, nears;
-  uint64_t now; /* of the clock; ahead: what it makes of the next reading's ticks */
+  /* Of the clock, since the loop began, in CT_COST_UNIT of whole ticks, as `began` of the frames entered here; ahead:
+   * what it makes of the next reading's ticks. */
+  uint64_t now;
   int64_t ahead, least_ahead;
   struct ct_span_clock clock; /* as it was when the loop began */
   struct ct_span_sum *sums;
@@ -82,7 +92,6 @@ widen(struct ct_spans *spans, struct ct_span_sum *sum, uint32_t bucket)
   } else {
     spans->summed[spans->summed_count++] = (uint32_t)(sum - spans->sums);
     sum->calls = 0;
-    sum->least = UINT64_MAX;
   }
   sum->counters = counters;
   sum->first = begin;
@@ -98,28 +107,35 @@ add_plain(struct ct_stats *stats, uint32_t id, const struct ended *ended)
   return fn != NULL ? add_ended(stats, fn, ended) : CT_ENOMEM;
 }
 
-/* The counters have no place for it. */
+/* It is the shortest or the longest one so far, or the first. */
 static __attribute__((noinline, cold)) void
-add_slowly(struct ct_spans *spans, uint32_t id, uint64_t ticks, uint64_t self, bool is_nested)
+add_slowly(struct ct_spans *spans, uint32_t id, uint64_t ticks, uint64_t child, bool is_nested)
 {
   struct ct_span_sum *sum = &spans->sums[id];
-  bool is_few = sum->width == 0 && ++sum->calls <= SLOW_CALLS;
-  if (!is_few && widen(spans, sum, bucket_of(ticks)) != 0) {
-    is_few = true;
-  }
-  if (!is_few) {
-    sum->counters[bucket_of(ticks) - sum->first]++;
-    sum->ticks += ticks;
-    sum->nested += is_nested ? ticks : 0;
-    sum->self += self;
-    sum->least = ticks < sum->least ? ticks : sum->least;
-    sum->most = ticks > sum->most ? ticks : sum->most;
+  bool is_first = sum->width == 0, is_few = is_first && ++sum->calls <= SLOW_CALLS;
+  uint32_t bucket = bucket_of(ticks);
+  bool is_there = !is_first && bucket >= sum->first && bucket - sum->first < sum->width;
+  if (is_few || (!is_there && widen(spans, sum, bucket) != 0)) {
+    struct ended ended = {.duration = ticks, .self = ticks - child, .fresh = is_nested ? 0 : ticks};
+    if (add_plain(spans->stats, id, &ended) != 0) {
+      spans->stats_code = CT_ENOMEM;
+    }
     return;
   }
-  struct ended ended = {.duration = ticks, .self = self, .fresh = is_nested ? 0 : ticks};
-  if (add_plain(spans->stats, id, &ended) != 0) {
-    spans->stats_code = CT_ENOMEM;
+  uint64_t least = sum->least, most = sum->least + sum->extent - 1;
+  least = is_first || ticks < least ? ticks : least;
+  most = is_first || ticks > most ? ticks : most;
+  sum->least = least;
+  sum->extent = most - least + 1;
+  uint32_t *counter = &sum->counters[bucket - sum->first];
+  if (*counter == UINT32_MAX) {
+    sum->calls++;
+  } else {
+    ++*counter;
   }
+  sum->child += child;
+  sum->self += ticks - child;
+  sum->nested += is_nested ? ticks : 0;
 }
 
 /* The innermost frame is from before the loop. Its duration. */
@@ -158,7 +174,7 @@ next_tsc(struct loop *l)
 {
   uint64_t delta;
   l->delta = ct_ops_delta(l->delta, &delta);
-  l->tsc += delta;
+  l->at += (place){delta, 0};
   l->ahead = (int64_t)((uint64_t)l->ahead + delta * CT_COST_UNIT);
 }
 
@@ -169,9 +185,10 @@ next_tsc(struct loop *l)
 PLAIN_INLINE void
 read_clock(struct loop *l, int64_t ahead)
 {
-  int64_t if_behind = ahead >> 63;
-  l->now += (uint64_t)(ahead & ~if_behind) / CT_COST_UNIT;
-  ahead &= if_behind | (CT_COST_UNIT - 1);
+  int64_t more = ahead & -CT_COST_UNIT;
+  more = more < 0 ? 0 : more;
+  l->now += (uint64_t)more;
+  ahead -= more;
   l->ahead = ahead < l->least_ahead ? l->least_ahead : ahead;
 }
 
@@ -184,39 +201,41 @@ clock_call(struct loop *l, unsigned kind)
   return l->now;
 }
 
+/* child: of the ticks, those in calls inside. around: of the function's calls there are so many. */
 PLAIN_INLINE void
-add(struct loop *l, struct ct_spans *spans, uint32_t fn, uint64_t ticks, uint64_t self, uint64_t around)
+add(struct loop *l, struct ct_spans *spans, uint32_t fn, uint64_t ticks, uint64_t child, uint64_t around)
 {
   struct ct_span_sum *sum = &l->sums[fn];
-  /* As ct_histogram_block and ct_histogram_bucket have it, in one. */
-  unsigned shift = 57u - (unsigned)__builtin_clzll(ticks | 64);
-  uint32_t n = shift * CT_HISTOGRAM_BUCKETS + (uint32_t)(ticks >> shift) - sum->first;
-  if (CT_UNLIKELY(n >= sum->width)) {
-    add_slowly(spans, fn, ticks, self, around != 0);
+  if (CT_UNLIKELY(ticks - sum->least >= sum->extent)) {
+    add_slowly(spans, fn, ticks, child, around != 0);
     return;
   }
+  /* As ct_histogram_block and ct_histogram_bucket have it, in one; the longest and the shortest have counters. */
+  unsigned shift = (63u ^ (unsigned)__builtin_clzll(ticks | 64)) - 6;
+  uint32_t n = shift * CT_HISTOGRAM_BUCKETS + (uint32_t)(ticks >> shift) - sum->first;
   if (CT_UNLIKELY(++sum->counters[n] == 0)) {
     sum->counters[n] = UINT32_MAX;
     sum->calls++;
   }
-  sum->ticks += ticks;
+  sum->child += child;
   if (around != 0) {
     sum->nested += ticks;
   }
-  sum->self += self;
-  if (CT_UNLIKELY(ticks < sum->least)) {
-    sum->least = ticks;
-  }
-  if (CT_UNLIKELY(ticks > sum->most)) {
-    sum->most = ticks;
-  }
+  sum->self += ticks - child;
 }
 
+/* The innermost frame was entered in the loop; if not, it may be as the block has it. */
 PLAIN_INLINE bool
 may_end(const struct loop *l, const struct ct_spans *spans, const struct ct_ops *ops)
 {
   return CT_LIKELY(l->top > l->low) ||
          (l->top != l->bottom && ct_direct_agrees(ops, spans->stacks.current, l->top - 1));
+}
+
+static inline uint64_t
+own_time(const struct loop *l, uint64_t now)
+{
+  return l->clock.now + now / CT_COST_UNIT;
 }
 
 /* Its function. */
@@ -227,27 +246,25 @@ end_one(struct loop *l, struct ct_spans *spans, uint64_t now)
   uint32_t fn = frame->fn;
   uint64_t ticks;
   if (CT_UNLIKELY(l->top <= l->low)) {
-    ticks = end_before(spans, frame, now, l->child, l->clock.off);
+    ticks = end_before(spans, frame, own_time(l, now), l->child, l->clock.off);
     l->low = frame;
   } else {
-    ticks = now - frame->began;
-    add(l, spans, fn, ticks, ticks - l->child, --l->present[fn].frames);
+    ticks = (now - frame->began) / CT_COST_UNIT;
+    add(l, spans, fn, ticks, l->child, --l->present[fn].frames);
   }
   l->top = frame;
-  l->child = (CT_LIKELY(frame != l->bottom) ? frame[-1].child_ticks : 0) + ticks;
+  l->child = frame[-1].child_ticks + ticks;
   return fn;
 }
 
 PLAIN_INLINE void
 begin_one(struct loop *l, uint32_t fn, uint64_t now)
 {
-  if (CT_LIKELY(l->top != l->bottom)) {
-    l->top[-1].child_ticks = l->child;
-  }
   struct ct_span_frame *frame = l->top++;
-  frame->enter_tsc = l->tsc;
+  frame[-1].child_ticks = l->child;
+  memcpy(&frame->enter_tsc, &l->at, sizeof(l->at));
+  l->at += (place){0, 1};
   frame->began = now;
-  frame->ordinal = l->ordinal++;
   frame->fn = fn;
   l->child = 0;
   l->present[fn].frames++;
@@ -273,14 +290,14 @@ take_return(struct loop *l, struct ct_spans *spans, const struct ct_ops *ops)
 }
 
 PLAIN_INLINE bool
-take_enter(struct loop *l, struct ct_spans *spans, const struct ct_ops *ops, uint32_t with_id)
+take_enter(struct loop *l, struct ct_spans *spans, uint32_t with_id)
 {
   uint32_t *slot, fn = called(l, &slot, with_id);
-  bool is_leaf = l->op[1] == CT_TRACE_OP_RETURN && l->op + 1 != ops->end;
+  bool is_leaf = l->op[1] == CT_TRACE_OP_RETURN;
   if (CT_UNLIKELY(fn >= l->fn_count) || (!is_leaf && CT_UNLIKELY(l->top == l->limit))) {
     return false;
   }
-  *slot = fn + 1;
+  *slot = fn;
   l->id += with_id;
   next_tsc(l);
   uint64_t now = clock_call(l, CT_EV_ENTER);
@@ -290,10 +307,10 @@ take_enter(struct loop *l, struct ct_spans *spans, const struct ct_ops *ops, uin
     return true;
   }
   next_tsc(l);
-  uint64_t ticks = clock_call(l, CT_EV_RETURN) - now;
-  add(l, spans, fn, ticks, ticks, l->present[fn].frames);
+  uint64_t ticks = (clock_call(l, CT_EV_RETURN) - now) / CT_COST_UNIT;
+  add(l, spans, fn, ticks, 0, l->present[fn].frames);
   l->child += ticks;
-  l->ordinal++;
+  l->at += (place){0, 1};
   l->last = fn * 2 + 1;
   l->op++;
   return true;
@@ -306,7 +323,7 @@ take_tail(struct loop *l, struct ct_spans *spans, const struct ct_ops *ops, uint
   if (CT_UNLIKELY(fn >= l->fn_count) || !may_end(l, spans, ops)) {
     return false;
   }
-  *slot = fn + 1;
+  *slot = fn;
   l->id += with_id;
   next_tsc(l);
   uint64_t now = clock_call(l, CT_EV_TAIL);
@@ -364,12 +381,12 @@ take_point(struct loop *l, struct ct_spans *spans, uint32_t with_id)
       spans->stats->fns[fn].histogram == NULL) {
     return false;
   }
-  *slot = fn + 1;
+  *slot = fn;
   l->id += with_id;
   next_tsc(l);
   read_clock(l, l->ahead - l->clock.point);
   spans->stats->fns[fn].points++;
-  l->ordinal++;
+  l->at += (place){0, 1};
   l->last = fn * 2;
   return true;
 }
@@ -380,6 +397,7 @@ complete_frames(const struct loop *l)
 {
   for (struct ct_span_frame *frame = l->top; frame-- != l->low;) {
     struct ct_span_presence *present = &l->present[frame->fn];
+    frame->began = own_time(l, frame->began);
     if (--present->frames == 0) {
       present->since = frame->began;
       present->off_since = l->clock.off;
@@ -400,13 +418,14 @@ static int
 leave(struct ct_spans *spans, const struct loop *l, struct ct_ops *ops)
 {
   struct ct_span_stack *stack = spans->stacks.current;
+  uint64_t tsc = l->at[0], now = own_time(l, l->now);
   complete_frames(l);
-  spans->clock.now = l->now;
-  spans->clock.taken = (l->tsc - l->now) * CT_COST_UNIT - (uint64_t)l->ahead;
-  spans->ordinal = l->ordinal;
+  spans->clock.now = now;
+  spans->clock.taken = (tsc - now) * CT_COST_UNIT - (uint64_t)l->ahead;
+  spans->ordinal = l->at[1];
   spans->before = 0;
   spans->total_events += (uint64_t)(l->op - ops->op) - l->values - l->nears;
-  spans->last_tsc = l->op != ops->op ? l->tsc : spans->last_tsc;
+  spans->last_tsc = l->op != ops->op ? tsc : spans->last_tsc;
   stack->count = (uint32_t)(l->top - l->bottom);
   uint32_t kept = stack->base + (uint32_t)(l->low - l->bottom) - ops->base;
   *ops = (struct ct_ops){.op = l->op,
@@ -415,8 +434,8 @@ leave(struct ct_spans *spans, const struct loop *l, struct ct_ops *ops)
                          .extra = l->extra,
                          .has_near = l->nears != 0,
                          .last = l->last,
-                         .tsc = l->tsc,
-                         .ordinal = l->ordinal,
+                         .tsc = tsc,
+                         .ordinal = l->at[1],
                          .count = stack->base + stack->count - ops->base};
   return ct_cursor_took(spans->cursor, ops, kept, ct_direct_frame_at, stack);
 }
@@ -454,29 +473,27 @@ ct_direct_sum(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops
                    .limit = stack->frames + stack->capacity,
                    .low = stack->frames + stack->count,
                    .child = stack->count != 0 ? stack->frames[stack->count - 1].child_ticks : 0,
-                   .ordinal = ops->ordinal,
-                   .tsc = ops->tsc,
+                   .at = {ops->tsc, ops->ordinal},
                    .op = ops->op,
                    .delta = ops->delta,
                    .id = ops->id,
                    .extra = ops->extra,
                    .last = ops->last,
                    .fn_count = spans->fn_count,
-                   .now = spans->clock.now,
                    .ahead = (int64_t)((ops->tsc - spans->clock.now) * CT_COST_UNIT - spans->clock.taken),
                    .least_ahead = -spans->clock.debt_max,
                    .clock = spans->clock,
                    .sums = spans->sums,
                    .present = spans->present,
                    .prediction = ops->prediction};
-  for (const uint8_t *const end = ops->end; l.op != end; l.op++) {
+  for (;; l.op++) {
     uint32_t op = *l.op;
     if (op == CT_TRACE_OP_RETURN) {
       if (!take_return(&l, spans, ops)) {
         break;
       }
     } else if (op <= CT_TRACE_OP_ENTER) {
-      if (!take_enter(&l, spans, ops, op >> 1)) {
+      if (!take_enter(&l, spans, op >> 1)) {
         break;
       }
     } else if (op <= CT_TRACE_OP_TAIL) {
@@ -487,11 +504,11 @@ ct_direct_sum(struct ct_spans *spans, struct ct_stats *stats, struct ct_ops *ops
       if (!take_point(&l, spans, op == CT_TRACE_OP_POINT)) {
         break;
       }
-    } else if (!ct_op_has_time((uint8_t)op)) {
-      if (!take_near(&l, spans, ops, op)) {
+    } else if (op == CT_TRACE_OP_VALUE) {
+      if (!take_value(&l, spans, ops)) {
         break;
       }
-    } else if (op != CT_TRACE_OP_VALUE || !take_value(&l, spans, ops)) {
+    } else if (ct_op_has_time((uint8_t)op) || op >= CT_TRACE_OP_COUNT || !take_near(&l, spans, ops, op)) {
       break;
     }
   }
@@ -509,12 +526,13 @@ hand_over(struct ct_stats *stats, uint32_t id, const struct ct_span_sum *sum)
     code = sum->counters[i] != 0 ? ct_histogram_add_many(fn->histogram, sum->first + i, sum->counters[i]) : 0;
   }
   if (code == 0) {
+    uint64_t ticks = sum->self + sum->child, most = sum->least + sum->extent - 1;
     fn->histogram->count += sum->calls;
-    fn->histogram->sum += sum->ticks;
-    fn->total_ticks += sum->ticks - sum->nested;
+    fn->histogram->sum += ticks;
+    fn->total_ticks += ticks - sum->nested;
     fn->self_ticks += sum->self;
     fn->min_ticks = sum->least < fn->min_ticks ? sum->least : fn->min_ticks;
-    fn->max_ticks = sum->most > fn->max_ticks ? sum->most : fn->max_ticks;
+    fn->max_ticks = most > fn->max_ticks ? most : fn->max_ticks;
   }
   return code;
 }

@@ -21,11 +21,13 @@ ct_span_stack_grow(struct ct_span_stack *stack)
     return CT_ENOMEM;
   }
   uint32_t capacity = stack->capacity == 0 ? FIRST_FRAMES : stack->capacity * 2;
-  struct ct_span_frame *frames = reallocarray(stack->frames, capacity, sizeof(*frames));
+  struct ct_span_frame *old = stack->frames != NULL ? stack->frames - 1 : NULL;
+  struct ct_span_frame *frames = reallocarray(old, (size_t)capacity + 1, sizeof(*frames));
   if (frames == NULL) {
     return CT_ENOMEM;
   }
-  stack->frames = frames;
+  frames[0] = (struct ct_span_frame){0};
+  stack->frames = frames + 1;
   stack->capacity = capacity;
   return 0;
 }
@@ -117,7 +119,7 @@ free_list(struct ct_span_stack *stack)
 {
   while (stack != NULL) {
     struct ct_span_stack *next = stack->next;
-    free(stack->frames);
+    free(stack->frames != NULL ? stack->frames - 1 : NULL);
     free(stack->notes);
     free(stack);
     stack = next;

@@ -18,9 +18,9 @@
 
 struct ct_span_frame {
   uint64_t enter_tsc;
+  uint64_t ordinal; /* of the call; CT_NO_ORDINAL: not known */
   uint64_t began;   /* own time (clock.h) when it was entered ... */
   uint64_t off;     /* ... and how long the thread had been off the processor until then */
-  uint64_t ordinal; /* of the call; CT_NO_ORDINAL: not known */
   union {
     uint64_t child_ticks; /* spans: time in frames directly below */
     struct {
@@ -53,7 +53,7 @@ struct ct_span_landing {
 };
 
 struct ct_span_stack {
-  struct ct_span_frame *frames;
+  struct ct_span_frame *frames; /* there is one below them that nobody looks at, so that it can be written to */
   uint32_t count;
   uint32_t capacity;
   uint32_t base; /* depth of frames[0] */

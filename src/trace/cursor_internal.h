@@ -98,7 +98,7 @@ struct ct_cursor {
   const struct ct_event *single; /* single_count of them are left of a batch, for ct_cursor_next_event */
   size_t single_count;
 
-  uint32_t prediction[CT_PREDICTION_ENTRIES + 1]; /* the last one takes writes that nobody reads */
+  uint32_t prediction[CT_PREDICTION_ENTRIES + 1]; /* functions; the last one takes writes that nobody reads */
   bool has_near;                                  /* the table of values is not empty */
   uint64_t near[CT_NEAR_ENTRIES];
   struct ct_event batch[CT_BATCH_EVENTS];
@@ -108,7 +108,7 @@ struct ct_cursor {
 static inline void
 clear_tables(struct ct_cursor *cursor)
 {
-  memset(cursor->prediction, 0, sizeof(cursor->prediction));
+  memset(cursor->prediction, 0xff, sizeof(cursor->prediction)); /* CT_FUNCTION_NONE */
   if (cursor->has_near) {
     memset(cursor->near, 0, sizeof(cursor->near));
     cursor->has_near = false;

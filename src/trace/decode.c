@@ -136,8 +136,8 @@ static bool
 decode_call(struct ct_cursor *c, bool with_id, struct ct_event *event)
 {
   uint32_t *slot = &c->prediction[ct_prediction_slot(c->last)];
-  event->fn = with_id ? *c->id++ : *slot - 1;
-  *slot = event->fn + 1;
+  event->fn = with_id ? *c->id++ : *slot;
+  *slot = event->fn;
   c->last = event->fn * 2;
   return event->fn != CT_FUNCTION_NONE;
 }
@@ -417,7 +417,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
       uint32_t *slot = &prediction[ct_prediction_slot(last)];
       struct ct_open_frame *frame = top - 1;
       uint32_t with_id = op == CT_TRACE_OP_TAIL, if_id = 0u - with_id;
-      uint32_t fn = (*id & if_id) | ((*slot - 1) & ~if_id);
+      uint32_t fn = (*id & if_id) | (*slot & ~if_id);
       if (CT_UNLIKELY(fn == CT_FUNCTION_NONE)) {
         *damaged = true;
         break;
@@ -429,7 +429,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
       put_pair((char *)event + offsetof(struct ct_event, fn), fn, frame->fn);
       put_pair((char *)event + offsetof(struct ct_event, depth), base + (uint32_t)(top - bottom) - 1,
                CT_EV_TAIL | frame->uncertain << 16);
-      *slot = fn + 1;
+      *slot = fn;
       put_pair(frame, fn, 0);
       frame->enter_tsc = tsc;
       last = fn * 2;
@@ -461,7 +461,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
     uint32_t if_return = 0u - is_return, if_id = 0u - with_id, if_predicted = 0u - (op & 1);
     const struct ct_open_frame *frame = top - 1;
     uint32_t slot = ct_prediction_slot(last);
-    uint32_t fn = (frame->fn & if_return) | (*id & if_id) | ((prediction[slot] - 1) & if_predicted);
+    uint32_t fn = (frame->fn & if_return) | (*id & if_id) | (prediction[slot] & if_predicted);
     if (CT_UNLIKELY(fn == CT_FUNCTION_NONE)) { /* no prediction, or the entry below the bottom of the stack */
       *damaged = true;
       break;
@@ -473,7 +473,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
     put_pair((char *)event + offsetof(struct ct_event, fn), fn, CT_FUNCTION_NONE);
     put_pair((char *)event + offsetof(struct ct_event, depth), base + (uint32_t)(top - bottom) - is_return,
              (is_return ^ 1) | (frame->uncertain & if_return) << 16);
-    prediction[(slot & ~if_return) | (CT_PREDICTION_ENTRIES & if_return)] = fn + 1;
+    prediction[(slot & ~if_return) | (CT_PREDICTION_ENTRIES & if_return)] = fn;
     put_pair(top, fn, 0);
     top->enter_tsc = tsc;
     top += 1 - 2 * (int64_t)is_return;

@@ -15,13 +15,15 @@
 #include <stdbool.h>
 #include <string.h>
 
+#define CT_OPS_NONE 0xffu
+
 /* Unpacking has made sure that there are as many deltas and ids as the ops need. */
 struct ct_ops {
-  const uint8_t *op, *end; /* the next one */
+  const uint8_t *op, *end; /* the next one; the one at the end is CT_OPS_NONE */
   const uint8_t *delta;
   const uint32_t *id;
   const uint8_t *extra, *extra_end;
-  uint32_t *prediction; /* CT_PREDICTION_ENTRIES */
+  uint32_t *prediction; /* CT_PREDICTION_ENTRIES functions, CT_FUNCTION_NONE where there is none */
   uint64_t *near;       /* CT_NEAR_ENTRIES */
   bool has_near;        /* a value was put there */
   uint32_t last;        /* state of ct_prediction_slot */

@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "trace/lanes.h"
+#include "trace/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -191,7 +192,8 @@ unpack(struct ct_cursor *c, struct ct_unpacker *unpacker)
       (deltas_bytes != 0 && deltas[deltas_bytes - 1] > 0x7f) || !decode_ids(ids, ids + ids_bytes, c->ids)) {
     return false;
   }
-  c->ids[with_id] = 0; /* the decoder looks one further than it goes */
+  c->ids[with_id] = 0;                                /* the decoder looks one further than it goes */
+  begin[CT_SECTION_OPS][c->header.ops] = CT_OPS_NONE; /* for who takes ops until there are no more */
   c->ops = begin[CT_SECTION_OPS];
   c->delta = deltas;
   c->deltas_end = deltas + deltas_bytes;
