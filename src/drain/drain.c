@@ -128,7 +128,6 @@ make_thread(struct ct_drain *drain, uint32_t tid)
   thread->totals_fd = -1;
   thread->outside = (uint32_t)ct_thread_ids_outside(&drain->ids, (pid_t)tid);
   thread->since_tsc = drain->alive_tsc;
-  thread->gap_seq = UINT32_MAX;
   thread->polled_seq = NO_SEGMENT_SEQ;
   thread->held_seq = NO_SEGMENT_SEQ;
   thread->stack_length = UINT32_MAX;
@@ -187,7 +186,6 @@ new_thread(struct ct_drain *drain, uint32_t slot)
     drain->kept = NULL;
     kept->generation = drain->slots[slot].generation;
     kept->next_seq = 0;
-    kept->gap_seq = UINT32_MAX;
     kept->polled_seq = NO_SEGMENT_SEQ;
     kept->polled = kept->polled_events = 0;
     kept->held_seq = NO_SEGMENT_SEQ;
@@ -484,7 +482,6 @@ drain_round(struct ct_drain *drain, bool final)
 {
   static _Thread_local struct candidate all[CT_SEGMENT_MAX];
   bool busy = false;
-  drain->round++;
   drain->now = drain_now_ns();
   drain->waits_for_rules = false;
   size_t count = drain_collect(drain, CT_SEG_FULL, all);

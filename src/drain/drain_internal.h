@@ -81,8 +81,7 @@ struct ct_drain {
   uint64_t unknown_since;                /* when a change of a handler was seen that they do not know yet; 0: none */
   bool waits_for_rules;                  /* this round; rule_rounds.c */
   uint64_t samples;                      /* events of sampled hooks encoded */
-  uint64_t round;                        /* how often the table has been looked at ... */
-  size_t full_count;                     /* ... and how many full segments there were then */
+  size_t full_count;                     /* segments, when this round began */
   uint64_t now;                          /* when this round began */
   struct ct_drain_stacks stacks;         /* count 0: none */
   struct early {                         /* of each of these threads */

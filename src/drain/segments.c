@@ -54,15 +54,22 @@ end_of_whole(const struct ct_ring_event *events, uint32_t at, uint32_t end, uint
   return at;
 }
 
-/* relaxed: each field is read once. The target can write to them at any time; what is checked is what is used. */
-static struct ct_segment_entry
-peek(const struct ct_segment_entry *entry)
+/*
+ * What the table says of the segment whose state is `word`, read with acquire. False: it is not any more. A thread may
+ * have taken it meanwhile, and the rest would be of another activation. relaxed: each field is read once. The target
+ * can write to them at any time; what is checked is what is used.
+ */
+static bool
+peek(const struct ct_segment_entry *entry, uint64_t word, struct ct_segment_entry *out)
 {
-  return (struct ct_segment_entry){.state = __atomic_load_n(&entry->state, __ATOMIC_RELAXED),
+  *out = (struct ct_segment_entry){.state = word,
                                    .tag = __atomic_load_n(&entry->tag, __ATOMIC_RELAXED),
                                    .reserved = __atomic_load_n(&entry->reserved, __ATOMIC_RELAXED),
                                    .thread_seq = __atomic_load_n(&entry->thread_seq, __ATOMIC_RELAXED),
                                    .generation = __atomic_load_n(&entry->generation, __ATOMIC_RELAXED)};
+  /* acquire: pairs with the compare-and-swap of who takes it, before the first of these is written */
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return __atomic_load_n(&entry->state, __ATOMIC_RELAXED) == word;
 }
 
 static uint32_t
@@ -225,8 +232,24 @@ finish_segment(struct drain_thread *thread, uint32_t thread_seq)
   thread->held_seq = NO_SEGMENT_SEQ;
 }
 
-/* True when it is this segment's turn. A gap counts only when it is seen a second time, after a fresh look at the
- * table. */
+/* There is a full segment of the slot that was begun before that activation. */
+static bool
+has_earlier(const struct ct_drain *drain, uint32_t slot, uint64_t seq)
+{
+  bool has = false;
+  for (uint32_t i = 0; i < drain->segment_count && !has; i++) {
+    /* relaxed: the later one was seen with acquire, and with it that these were handed over */
+    uint64_t word = __atomic_load_n(&drain->entries[i].state, __ATOMIC_RELAXED);
+    has = CT_SEG_STATE(word) == CT_SEG_FULL && CT_SEG_SLOT(word) == slot && CT_SEG_SEQ(word) < seq;
+  }
+  return has;
+}
+
+/*
+ * True when it is this segment's turn. A look at the table takes a while, and may miss a segment that is handed over
+ * meanwhile but not the one after it. So where some seem to be missing it is looked again, now that this one is there:
+ * what was handed over before it and is not found was taken.
+ */
 static bool
 is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, const struct ct_segment_entry *entry,
         bool final)
@@ -241,11 +264,7 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
                                                 CT_SEG_WORD(CT_SEG_FULL, slot, thread->held_seq)) {
     return false; /* the one before waits for an entry to be written */
   }
-  if (!final && (thread->gap_seq != thread->next_seq || thread->gap_round == drain->round)) {
-    if (thread->gap_seq != thread->next_seq) {
-      thread->gap_seq = thread->next_seq;
-      thread->gap_round = drain->round;
-    }
+  if (!final && has_earlier(drain, slot, CT_SEG_SEQ(entry->state))) {
     return false;
   }
   /* What was read of the stolen segment while it was active is not lost, though the thief has counted it. */
@@ -342,7 +361,10 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
   if (!final && drain_waits_for_rules(drain)) {
     return false;
   }
-  const struct ct_segment_entry seen = peek(entry);
+  struct ct_segment_entry seen;
+  if (!peek(entry, word, &seen)) {
+    return false;
+  }
   uint32_t reserved = seen.reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : seen.reserved;
   struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
   /* A position that has passed: never expected, but a segment must not stay out of use for good. */
@@ -399,7 +421,10 @@ drain_poll_active(struct ct_drain *drain, const struct candidate *candidate)
   if (CT_SEG_STATE(word) != CT_SEG_ACTIVE || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
     return 0;
   }
-  const struct ct_segment_entry seen = peek(entry);
+  struct ct_segment_entry seen;
+  if (!peek(entry, word, &seen)) {
+    return 0;
+  }
   uint32_t tag = seen.tag;
   struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
   if (thread == NULL || (seen.thread_seq != thread->next_seq && drain->full_count != 0)) {
@@ -439,9 +464,10 @@ void
 drain_take_dead(struct ct_drain *drain, const struct candidate *candidate)
 {
   struct ct_segment_entry *entry = &drain->entries[candidate->index];
-  const struct ct_segment_entry seen = peek(entry);
-  uint32_t slot = CT_SEG_SLOT(seen.state);
-  if (slot >= CT_SLOT_COUNT) {
+  uint64_t seen_word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
+  struct ct_segment_entry seen;
+  uint32_t slot = CT_SEG_SLOT(seen_word);
+  if (slot >= CT_SLOT_COUNT || CT_SEG_STATE(seen_word) != CT_SEG_ACTIVE || !peek(entry, seen_word, &seen)) {
     return;
   }
   struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);

@@ -35,8 +35,6 @@ struct drain_thread {
   int totals_fd;       /* its schedstat, see drain_read_totals; -1: not open */
   uint32_t generation; /* of the slot */
   uint32_t next_seq;   /* position of the segment expected next */
-  uint32_t gap_seq;    /* a position expected next that was not there ... */
-  uint64_t gap_round;  /* ... in this round of the drain */
   uint64_t holes;
   uint64_t polled_seq;    /* activation number of the segment that was read in part ... */
   uint32_t polled;        /* ... and how many of its entries ... */
