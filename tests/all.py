@@ -80,7 +80,7 @@ GROUPS = {
     "passover": Group(["passover.py"], parts=3),
     "budget": Group(["budget.py"], "late", marked="alone"),
     "powercut": Group(["powercut.py"]),
-    "triggers": Group(["triggers.py", "triggersdetail.py"], "waits"),
+    "triggers": Group(["triggers.py", "triggersdetail.py", "triggersnumbers.py"], "waits"),
     "lanes": Group(["lanes.py"], "waits", marked="quiet"),
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "late"),

@@ -220,6 +220,9 @@ drain_drop(struct ct_drain *drain, const struct drain_thread *thread, enum ct_dr
   if (thread != NULL) {
     drain->infos[thread->info].dropped += count;
   }
+  if (count != 0 && drain->rules != NULL) {
+    drain_ordinals_lost(&drain->rules->ordinals, thread != NULL ? drain_thread_last(thread) : 0);
+  }
 }
 
 /* Counts what the slot's counters say was lost since they were last looked at; returns how much. */

@@ -51,6 +51,7 @@ ct_rules_free(struct ct_rules *rules)
 {
   if (rules != NULL && rules->masks != NULL) {
     munmap(rules->masks, MASKS_BYTES);
+    drain_ordinals_end(&rules->ordinals);
   }
   free(rules);
 }
@@ -112,6 +113,10 @@ ct_rules_add(struct ct_rules *rules, const struct ct_rule *rule, uint32_t number
     if (masks == MAP_FAILED) {
       return CT_ENOMEM;
     }
+    if (!drain_ordinals_begin(&rules->ordinals)) {
+      munmap(masks, MASKS_BYTES);
+      return CT_ENOMEM;
+    }
     rules->masks = masks;
   }
   struct drain_rule *at = &rules->list[slot];
@@ -138,6 +143,15 @@ ct_rules_watch(struct ct_rules *rules, uint32_t slot, uint32_t fn)
 }
 
 void
+ct_rules_watch_late(struct ct_rules *rules, uint32_t slot, uint32_t fn)
+{
+  if (rules->masks[fn] == 0) {
+    drain_ordinals_late(&rules->ordinals, fn);
+  }
+  ct_rules_watch(rules, slot, fn);
+}
+
+void
 ct_rules_unwatch(struct ct_rules *rules, uint32_t slot)
 {
   for (size_t at = 0; rules->masks != NULL && at <= rules->last_fn; at++) {
@@ -147,9 +161,14 @@ ct_rules_unwatch(struct ct_rules *rules, uint32_t slot)
   }
 }
 
-void
-ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, struct drain_rolls *rolls,
-              uint32_t fn)
+/* The call that a mark is about. */
+struct marked_call {
+  uint64_t number, tsc; /* number 0: not known */
+};
+
+static void
+make_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, struct drain_rolls *rolls, uint32_t fn,
+          struct marked_call call)
 {
   struct drain_rule *at = &rules->list[slot];
   uint64_t now = __builtin_ia32_rdtsc();
@@ -160,6 +179,7 @@ ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thre
     at->refused++;
     return;
   }
+  drain_ordinals_tell(&rules->ordinals, rules->windows, &mark, call.number, call.tsc);
   at->marks++;
   if (at->rule.action != CT_ACTION_MARK) {
     /* release: pairs with the acquire of who does it */
@@ -167,11 +187,26 @@ ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thre
   }
 }
 
+void
+ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, struct drain_rolls *rolls,
+              uint32_t fn)
+{
+  make_mark(rules, slot, tsc, thread, rolls, fn, (struct marked_call){0, 0});
+}
+
 /* ---- by the events ---- */
+
+/* A mark of the call whose frame that is. */
+static void
+mark_frame(const struct drain_thread *thread, uint32_t slot, uint64_t tsc, const struct ct_frame *frame)
+{
+  make_mark(thread->rules, slot, tsc, thread->index, thread->rolls, frame->fn,
+            (struct marked_call){frame->call, frame->enter_tsc});
+}
 
 /* So many calls more at tsc, in the second that ends there. */
 static void
-count_rate(struct drain_thread *thread, uint32_t slot, uint64_t tsc, uint32_t fn, uint64_t calls)
+count_rate(struct drain_thread *thread, uint32_t slot, uint64_t tsc, uint32_t fn, uint64_t calls, uint64_t number)
 {
   struct ct_rules *rules = thread->rules;
   struct drain_rule *at = &rules->list[slot];
@@ -187,22 +222,25 @@ count_rate(struct drain_thread *thread, uint32_t slot, uint64_t tsc, uint32_t fn
   }
   bool is_over = ct_rule_compare(at->rule.op, (int64_t)sum, at->rule.number);
   if (is_over && !at->is_over) {
-    ct_rules_mark(rules, slot, tsc, thread->index, thread->rolls, fn);
+    make_mark(rules, slot, tsc, thread->index, thread->rolls, fn, (struct marked_call){number, tsc});
   }
   at->is_over = is_over;
 }
 
-void
+uint64_t
 rules_call(struct drain_thread *thread, uint32_t mask, uint64_t tsc, uint32_t fn, uint64_t calls)
 {
-  for (; mask != 0; mask &= mask - 1) {
+  struct ct_rules *rules = thread->rules;
+  uint64_t number = drain_ordinals_count(&rules->ordinals, rules->windows, thread->index, fn, tsc, calls);
+  for (mask &= rules->calls; mask != 0; mask &= mask - 1) {
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
-    if (thread->rules->list[slot].rule.kind == CT_RULE_RATE) {
-      count_rate(thread, slot, tsc, fn, calls);
+    if (rules->list[slot].rule.kind == CT_RULE_RATE) {
+      count_rate(thread, slot, tsc, fn, calls, number);
     } else {
-      ct_rules_mark(thread->rules, slot, tsc, thread->index, thread->rolls, fn);
+      make_mark(rules, slot, tsc, thread->index, thread->rolls, fn, (struct marked_call){number, tsc});
     }
   }
+  return number;
 }
 
 static void
@@ -215,7 +253,7 @@ mark_slow(struct drain_thread *thread, struct ct_frame *frame, uint32_t mask, ui
     const struct drain_rule *at = &thread->rules->list[slot];
     if (ct_rule_compare(at->rule.op, (int64_t)took, (int64_t)at->ticks)) {
       frame->flags |= 1u << (RULES_FRAME_SHIFT + slot);
-      ct_rules_mark(thread->rules, slot, frame->enter_tsc + at->ticks, thread->index, thread->rolls, frame->fn);
+      mark_frame(thread, slot, frame->enter_tsc + at->ticks, frame);
     }
   }
 }
@@ -233,7 +271,7 @@ rules_end(struct drain_thread *thread, struct ct_frame *frame, uint32_t mask, ui
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
     const struct drain_rule *at = &thread->rules->list[slot];
     if (ct_rule_compare(at->rule.op, (int64_t)took, (int64_t)at->ticks)) {
-      ct_rules_mark(thread->rules, slot, tsc, thread->index, thread->rolls, frame->fn);
+      mark_frame(thread, slot, tsc, frame);
     }
   }
 }
@@ -249,7 +287,7 @@ rules_result(struct drain_thread *thread, const struct ct_frame *frame, uint64_t
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
     const struct ct_rule *rule = &rules->list[slot].rule;
     if (ct_rule_compare(rule->op, number, rule->number)) {
-      ct_rules_mark(rules, slot, thread->encoder->columns.last_tsc, thread->index, thread->rolls, frame->fn);
+      mark_frame(thread, slot, thread->encoder->columns.last_tsc, frame);
     }
   }
 }
@@ -267,7 +305,7 @@ rules_off(struct drain_thread *thread, uint64_t since, uint64_t until)
       uint32_t slot = (uint32_t)__builtin_ctz(mask);
       const struct drain_rule *at = &rules->list[slot];
       if (ct_rule_compare(at->rule.op, (int64_t)(until - since), (int64_t)at->ticks)) {
-        ct_rules_mark(rules, slot, since + at->ticks, thread->index, thread->rolls, frame->fn);
+        mark_frame(thread, slot, since + at->ticks, frame);
         done |= 1u << slot;
       }
     }

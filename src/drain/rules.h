@@ -6,6 +6,7 @@
 #ifndef CT_DRAIN_RULES_H
 #define CT_DRAIN_RULES_H
 
+#include "drain/ordinals.h"
 #include "drain/windows.h"
 #include "select/rule.h"
 #include "trace/encoder.h"
@@ -44,6 +45,7 @@ struct ct_rules {
   uint64_t least_slow, least_off;       /* ticks, the smallest of them */
   bool any;                             /* there is a rule at all */
   struct drain_rule list[CT_RULES_MAX];
+  struct drain_ordinals ordinals;
   uint32_t handlers_known;  /* the ring's handlers_changes when the rules about signals were last brought up to it */
   _Atomic uint32_t actions; /* rules whose action is to be done; any thread */
 };
@@ -55,14 +57,17 @@ int ct_rules_add(struct ct_rules *rules, const struct ct_rule *rule, uint32_t nu
 void ct_rules_remove(struct ct_rules *rules, uint32_t slot);
 /* The rule is about that function. Without the lock while no event of the function can come. */
 void ct_rules_watch(struct ct_rules *rules, uint32_t slot, uint32_t fn);
+/* Likewise, while events come: the function may have been called before. */
+void ct_rules_watch_late(struct ct_rules *rules, uint32_t slot, uint32_t fn);
 /* The rule is about no function any more. */
 void ct_rules_unwatch(struct ct_rules *rules, uint32_t slot);
 /* Rule `slot` is true at tsc. thread: its index, UINT32_MAX: none; fn likewise. rolls: the thread's, or NULL. */
 void ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, struct drain_rolls *rolls,
                    uint32_t fn);
 
-/* The top frame of the thread is of a call that begins, ends (before it is taken off), or has given its result. */
-void rules_call(struct drain_thread *thread, uint32_t mask, uint64_t tsc, uint32_t fn, uint64_t calls);
+/* A call begins, or so many, of a function with that mask. Which one it is; 0: that is not known. */
+uint64_t rules_call(struct drain_thread *thread, uint32_t mask, uint64_t tsc, uint32_t fn, uint64_t calls);
+/* The top frame of the thread is of a call that ends (before it is taken off), or has given its result. */
 void rules_end(struct drain_thread *thread, struct ct_frame *frame, uint32_t mask, uint64_t tsc);
 void rules_result(struct drain_thread *thread, const struct ct_frame *frame, uint64_t value);
 /* The thread was off the processor; its frames are those of that time. */
@@ -71,6 +76,13 @@ void rules_off(struct drain_thread *thread, uint64_t since, uint64_t until);
 void rules_open_calls(struct drain_thread *thread, uint64_t now_tsc);
 /* Rules about the time alone. */
 void rules_time(struct ct_rules *rules, uint64_t now_tsc);
+
+/* The rules that are about a function. */
+static inline uint32_t
+rules_mask(const struct ct_rules *rules, uint32_t fn)
+{
+  return rules->masks != NULL ? rules->masks[fn] : 0;
+}
 
 /* Those of some rules that are about a function. */
 static inline uint32_t

@@ -194,7 +194,7 @@ recall(struct ct_drain *drain, const struct retired *retired)
       (const struct ct_ring_event *)(drain->segments + (size_t)retired->index * CT_SEGMENT_STRIDE);
   for (uint32_t at = 0; at < CT_SEGMENT_EVENTS; at++) {
     if ((retired->holes[at / 64] >> (at % 64) & 1) != 0 && events[at].word != 0) {
-      drain->stats.dropped_by[CT_DROP_INTERRUPTED]++;
+      drain_drop(drain, NULL, CT_DROP_INTERRUPTED, 1);
       drain->infos[retired->info].dropped++; /* its thread may have ended */
     }
   }

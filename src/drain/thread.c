@@ -73,13 +73,12 @@ end_call(struct drain_thread *thread, struct ct_frame *frame, uint64_t tsc)
   }
 }
 
-static inline void
+/* Which call of the function it is; 0: that is not known. */
+static inline uint64_t
 begin_call(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint64_t calls)
 {
-  uint32_t mask = rules_about(thread->rules, thread->rules->calls, fn);
-  if (CT_UNLIKELY(mask != 0)) {
-    rules_call(thread, mask, tsc, fn, calls);
-  }
+  uint32_t mask = rules_mask(thread->rules, fn);
+  return CT_UNLIKELY(mask != 0) ? rules_call(thread, mask, tsc, fn, calls) : 0;
 }
 
 static inline bool
@@ -127,12 +126,13 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, b
   leave_inside(thread, tsc, ra_slot);
   struct ct_frame *top = ct_encoder_top(encoder);
   bool replaces = top != NULL && top->ra_slot == ra_slot;
+  uint64_t call = 0;
   if (CT_UNLIKELY(has_rules(thread))) {
     if (replaces) {
       end_call(thread, top, tsc);
       top->flags &= (1u << RULES_FRAME_SHIFT) - 1; /* the next call is another one */
     }
-    begin_call(thread, tsc, fn, 1);
+    call = begin_call(thread, tsc, fn, 1);
   }
   if (enter_only) {
     thread->hook_events[CT_HOOK_EVENT_POINT]++;
@@ -145,8 +145,11 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, b
   } else if (replaces) {
     ct_encode_tail(encoder, tsc, fn);
     top->flags &= ~DRAIN_FRAME_VALUES;
+    top->call = call;
   } else if (!is_full(encoder, thread->max_depth)) {
-    ct_encode_enter(encoder, tsc, fn, ra_slot)->root_fn = UINT32_MAX; /* what jumped here is not in the trace */
+    struct ct_frame *frame = ct_encode_enter(encoder, tsc, fn, ra_slot);
+    frame->root_fn = UINT32_MAX; /* what jumped here is not in the trace */
+    frame->call = call;
   }
 }
 
@@ -478,6 +481,7 @@ take_events(struct drain_thread *thread, const struct ct_ring_event *events, siz
     uint32_t ra_slot = (uint32_t)(word >> 32);
     uint32_t fn = (uint32_t)word >> CT_WORD_FN_SHIFT;
     unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
+    uint64_t call;
     if (CT_UNLIKELY(fn >= function_count) &&
         (kind != CT_KIND_OTHER || ((fn & CT_FN_POINT_BIT) != 0 && (fn & CT_FN_MAX) >= function_count))) {
       continue; /* scribbled over by the target */
@@ -491,11 +495,12 @@ take_events(struct drain_thread *thread, const struct ct_ring_event *events, siz
     switch (kind) {
     case CT_KIND_ENTER:
       leave_inside_or_at(thread, tsc, ra_slot);
-      if (ruled) {
-        begin_call(thread, tsc, fn, 1);
-      }
+      call = ruled ? begin_call(thread, tsc, fn, 1) : 0;
       if (CT_LIKELY(!is_full(encoder, thread->max_depth))) {
-        ct_encode_enter(encoder, tsc, fn, ra_slot);
+        struct ct_frame *frame = ct_encode_enter(encoder, tsc, fn, ra_slot);
+        if (ruled) {
+          frame->call = call;
+        }
       }
       take_detail(thread, tsc, ra_slot);
       break;

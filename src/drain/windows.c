@@ -225,6 +225,58 @@ find(const struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc)
   return low < windows->count && windows->list[low].begin <= to_tsc ? &windows->list[low] : NULL;
 }
 
+/* The mark among those that its window tells of; NULL: it is not one of them. */
+static struct ct_mark *
+find_told(const struct ct_windows *windows, const struct ct_mark *mark)
+{
+  struct ct_marked_window *window = find(windows, mark->tsc, mark->tsc);
+  struct ct_mark *found = NULL;
+  for (uint32_t i = 0; window != NULL && i < window->reason_count; i++) {
+    struct ct_mark *at = &window->reasons[i];
+    bool is_it = at->tsc == mark->tsc && at->rule == mark->rule && at->thread == mark->thread &&
+                 at->function == mark->function && at->call == 0;
+    found = is_it ? at : found;
+  }
+  return found;
+}
+
+bool
+ct_windows_tell_of(struct ct_windows *windows, const struct ct_mark *mark)
+{
+  pthread_mutex_lock(&windows->lock);
+  bool tells = find_told(windows, mark) != NULL;
+  pthread_mutex_unlock(&windows->lock);
+  return tells;
+}
+
+void
+ct_windows_tell_call(struct ct_windows *windows, const struct ct_mark *mark)
+{
+  pthread_mutex_lock(&windows->lock);
+  struct ct_mark *found = find_told(windows, mark);
+  if (found != NULL) {
+    found->call = mark->call;
+    found->call_tsc = mark->call_tsc;
+    found->call_is = mark->call_is;
+  }
+  pthread_mutex_unlock(&windows->lock);
+}
+
+void
+ct_windows_call_comes_late(struct ct_windows *windows, uint32_t function, uint64_t tsc, uint64_t calls)
+{
+  pthread_mutex_lock(&windows->lock);
+  /* A window ends no earlier than its marks, and these are no earlier than the calls that they are about. */
+  for (size_t at = windows->count; at > 0 && windows->list[at - 1].end > tsc; at--) {
+    struct ct_marked_window *window = &windows->list[at - 1];
+    for (uint32_t i = 0; i < window->reason_count; i++) {
+      struct ct_mark *reason = &window->reasons[i];
+      reason->call += reason->call != 0 && reason->function == function && reason->call_tsc > tsc ? calls : 0;
+    }
+  }
+  pthread_mutex_unlock(&windows->lock);
+}
+
 void
 ct_windows_close(struct ct_windows *windows, uint64_t mark_tsc, uint64_t end_tsc)
 {

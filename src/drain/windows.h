@@ -33,6 +33,9 @@ struct ct_mark {
   uint32_t function;  /* id, UINT32_MAX: none */
   uint64_t begin_tsc; /* of its window; 0: by the pre-roll */
   bool is_open;       /* ct_windows_close says when it ends */
+  /* Which call of the function it is about, 0: not known; when that began. By ct_windows_tell_call. */
+  uint64_t call, call_tsc;
+  enum ct_call_is { CT_CALL_EXACT = 0, CT_CALL_LEAST = 1, CT_CALL_ABOUT = 2 } call_is;
 };
 
 struct ct_marked_window {
@@ -56,6 +59,12 @@ void ct_windows_destroy(struct ct_windows *windows); /* accepts NULL */
 
 /* False: it would open a window over the limit, and was counted as refused. A mark in or beside one is always taken. */
 bool ct_windows_mark(struct ct_windows *windows, const struct ct_mark *mark);
+/* Is the mark, which was taken, one of those that its window tells of? */
+bool ct_windows_tell_of(struct ct_windows *windows, const struct ct_mark *mark);
+/* ... then its window tells which call it is about. */
+void ct_windows_tell_call(struct ct_windows *windows, const struct ct_mark *mark);
+/* So many calls of the function at tsc come after that: later ones have a higher number. */
+void ct_windows_call_comes_late(struct ct_windows *windows, uint32_t function, uint64_t tsc, uint64_t calls);
 /* The window of an open mark of that time ends no later than at end_tsc, if no other one is open in it. */
 void ct_windows_close(struct ct_windows *windows, uint64_t mark_tsc, uint64_t end_tsc);
 /* The window of a mark of that time, if it begins at begin_tsc for it, begins later: at new_tsc. */

@@ -7,6 +7,7 @@ struct watching {
   const struct ct_plan *plan;
   uint32_t slot, fn; /* fn: the next id, of the first function with one from `at` on */
   size_t at;
+  void (*watch)(struct ct_rules *rules, uint32_t slot, uint32_t fn);
 };
 
 static void
@@ -21,28 +22,36 @@ watch_function(void *context, size_t function)
     watching->fn += functions[watching->at].refusal == CT_REFUSED_NOT;
   }
   if (functions[function].refusal == CT_REFUSED_NOT) {
-    ct_rules_watch(watching->modules->rules, watching->slot, watching->fn);
+    watching->watch(watching->modules->rules, watching->slot, watching->fn);
     watching->modules->watched[watching->slot]++;
   }
+}
+
+static int
+watch_module(struct watching watching, const struct ct_module *module, bool is_program)
+{
+  watching.plan = module->plan;
+  watching.fn = module->first_fn;
+  return ct_select_each_watched(watching.modules->selection, watching.slot, module->plan, module->path, is_program,
+                                watch_function, &watching);
 }
 
 int
 ct_module_watch(struct ct_modules *modules, const struct ct_module *module, uint32_t slot, bool is_program)
 {
-  struct watching watching = {modules, module->plan, slot, module->first_fn, 0};
-  return ct_select_each_watched(modules->selection, slot, module->plan, module->path, is_program, watch_function,
-                                &watching);
+  return watch_module((struct watching){.modules = modules, .slot = slot, .watch = ct_rules_watch}, module, is_program);
 }
 
 int
 ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid)
 {
   const struct ct_plan *program = ct_modules_program(modules, pid);
+  const struct watching watching = {.modules = modules, .slot = slot, .watch = ct_rules_watch_late};
   int code = 0;
   modules->watched[slot] = 0;
   for (size_t i = 0; i < modules->count && code == 0; i++) {
     if (modules->items[i].plan != NULL && modules->items[i].why_not == NULL) {
-      code = ct_module_watch(modules, &modules->items[i], slot, modules->items[i].plan == program);
+      code = watch_module(watching, &modules->items[i], modules->items[i].plan == program);
     }
   }
   return code;

@@ -296,7 +296,7 @@ watch_handlers_of(struct ct_session *session, uint32_t slot, const uint32_t *han
   ct_rules_unwatch(rules, slot);
   for (int number = 1; number < CT_HANDLED_SIGNALS; number++) {
     if (handlers[number] != UINT32_MAX && (wanted == 0 || wanted == number)) {
-      ct_rules_watch(rules, slot, handlers[number]);
+      ct_rules_watch_late(rules, slot, handlers[number]);
       session->recording.modules.watched[slot]++;
     }
   }
@@ -387,6 +387,13 @@ reason_json(const struct session_triggers *triggers, const struct ct_mark *mark,
   }
   if (mark->function != UINT32_MAX) {
     json_object_set_new(json, "function", json_integer(mark->function));
+  }
+  if (mark->call != 0) {
+    bool is_least = mark->call_is == CT_CALL_LEAST || mark->call_tsc > triggers->rules->ordinals.lost_tsc;
+    json_object_set_new(json, "call", json_integer((json_int_t)mark->call));
+    if (mark->call_is == CT_CALL_ABOUT || is_least) {
+      json_object_set_new(json, "call_is", json_string(mark->call_is == CT_CALL_ABOUT ? "about" : "least"));
+    }
   }
   return json;
 }

@@ -430,6 +430,19 @@ has_window(struct ct_sql_source *source, uint64_t row)
          (window.begin_tsc <= to && window.end_tsc >= from);
 }
 
+/* Which call of its function the first mark of window n is about, or (is) what that number is. */
+static void
+put_call(struct ct_sql_source *source, uint64_t n, bool is, sqlite3_context *out)
+{
+  const json_t *window = json_array_get(json_object_get(ct_trace_manifest(source->trace), "windows"), n);
+  const json_t *reason = json_array_get(json_object_get(window, "reasons"), 0);
+  if (is) {
+    put_text(out, json_string_value(json_object_get(reason, "call_is")));
+  } else if (json_object_get(reason, "call") != NULL) {
+    put_number(out, ct_json_get(reason, "call"));
+  }
+}
+
 static void
 column_windows(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
 {
@@ -453,6 +466,10 @@ column_windows(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, i
     break;
   case 5:
     put_text(out, window.reason);
+    break;
+  case 7:
+  case 8:
+    put_call(source, row, column == 8, out);
     break;
   default:
     put_number(out, source->pid);
@@ -591,7 +608,8 @@ const struct ct_sql_rows ct_sql_rows_tables[] = {
      "lost INTEGER, start INTEGER, \"end\" INTEGER, bytes INTEGER, file TEXT",
      ct_sql_count_blocks, ct_sql_column_blocks},
     {"windows",
-     "id INTEGER, number INTEGER, start INTEGER, \"end\" INTEGER, marks INTEGER, reason TEXT, process INTEGER",
+     "id INTEGER, number INTEGER, start INTEGER, \"end\" INTEGER, marks INTEGER, reason TEXT, process INTEGER, call "
+     "INTEGER, call_is TEXT",
      count_windows, column_windows, has_window},
     {"output", "id INTEGER, time INTEGER, tid INTEGER, process INTEGER, fd INTEGER, bytes INTEGER, text TEXT",
      count_output, column_output, has_output},

@@ -34,8 +34,9 @@ struct ct_frame {
   uint32_t ra_slot; /* the caller's: low half of the address of the return-address slot */
   uint32_t fn;
   uint32_t flags;
+  uint64_t call; /* the drain's: which call of its function it is, 0: not known */
 };
-static_assert(sizeof(struct ct_frame) == 24, "frames of deep recursions are many");
+static_assert(sizeof(struct ct_frame) == 32, "frames of deep recursions are many");
 
 struct ct_trace_writer;
 struct ct_buffers; /* writer_internal.h: the columns of one block in progress */

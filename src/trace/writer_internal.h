@@ -24,7 +24,7 @@
 #define FUNCTIONS_BUFFER (256u << 10)
 #define CAPTURES_BUFFER  (256u << 10)
 #define FRAMES_AT_START  64u
-#define FRAMES_HELD_MAX  (3ull << 25) /* of all threads: 2.25 GiB */
+#define FRAMES_HELD_MAX  (9ull << 23) /* of all threads: 2.25 GiB */
 #define QUEUE_BYTES_MIN  (1u << 20)   /* more than the largest piece of output needs */
 #define QUEUE_WAKE_BYTES (256u << 10) /* as much ends the nap of the writer thread */
 #define QUEUE_NAP_NS     (10u * 1000 * 1000)

@@ -20,24 +20,36 @@ since_start_ns(const struct ct_trace *trace, uint64_t tsc)
 /* Why the window n is there: the first mark of each rule, and of each name that was given by hand. Borrowed, "": none.
  */
 struct reason {
-  const char *rule, *name;
+  const char *rule, *name, *function;
   uint64_t ns;
+  uint64_t call;  /* which one of the function, 0: not known ... */
+  const char *is; /* ... "": that one; "least": or a later one; "about" */
 };
 
 static bool
-reason_at(const struct ct_trace *trace, size_t n, size_t i, struct reason *reason)
+reason_at(struct ct_trace *trace, size_t n, size_t i, struct reason *reason)
 {
   const json_t *window = json_array_get(json_object_get(ct_trace_manifest(trace), "windows"), n);
   const json_t *item = json_array_get(json_object_get(window, "reasons"), i);
   const char *rule = json_string_value(json_object_get(item, "rule")),
-             *name = json_string_value(json_object_get(item, "name"));
-  *reason = (struct reason){rule != NULL ? rule : "?", name != NULL ? name : "",
-                            since_start_ns(trace, ct_json_get(item, "tsc"))};
+             *name = json_string_value(json_object_get(item, "name")),
+             *is = json_string_value(json_object_get(item, "call_is"));
+  const json_t *id = json_object_get(item, "function");
+  const struct ct_trace_function *function =
+      json_is_integer(id) && (uint64_t)json_integer_value(id) < ct_trace_function_count(trace)
+          ? ct_trace_function(trace, (uint32_t)json_integer_value(id))
+          : NULL;
+  *reason = (struct reason){.rule = rule != NULL ? rule : "?",
+                            .name = name != NULL ? name : "",
+                            .function = function != NULL && function->name != NULL ? function->name : "",
+                            .ns = since_start_ns(trace, ct_json_get(item, "tsc")),
+                            .call = ct_json_get(item, "call"),
+                            .is = is != NULL ? is : ""};
   return item != NULL;
 }
 
 static bool
-is_new(const struct ct_trace *trace, size_t n, size_t i, const struct reason *reason)
+is_new(struct ct_trace *trace, size_t n, size_t i, const struct reason *reason)
 {
   struct reason other;
   bool is_known = false;
@@ -47,9 +59,25 @@ is_new(const struct ct_trace *trace, size_t n, size_t i, const struct reason *re
   return !is_known;
 }
 
-/* "by hand (NAME) at 1.200000 s, F > 1ms at 1.300000 s and 3 more marks" */
+/* " (call 7,123,456 of F, or a later one)" */
 static void
-write_reasons(const struct ct_trace *trace, size_t n, uint64_t marks, FILE *out)
+write_call(const struct reason *reason, FILE *out)
+{
+  char count[CT_COUNT_CHARS];
+  if (reason->call == 0) {
+    return;
+  }
+  fprintf(out, " (%scall %s", strcmp(reason->is, "about") == 0 ? "about " : "", ct_format_count(count, reason->call));
+  if (reason->function[0] != '\0') {
+    fputs(" of ", out);
+    ct_put_printable(out, reason->function, 200);
+  }
+  fputs(strcmp(reason->is, "least") == 0 ? ", or a later one)" : ")", out);
+}
+
+/* "by hand (NAME) at 1.200000 s, F > 1ms at 1.300000 s (call 7 of F) and 3 more marks" */
+static void
+write_reasons(struct ct_trace *trace, size_t n, uint64_t marks, FILE *out)
 {
   char more[CT_COUNT_CHARS];
   struct reason reason;
@@ -66,6 +94,7 @@ write_reasons(const struct ct_trace *trace, size_t n, uint64_t marks, FILE *out)
       putc(')', out);
     }
     fprintf(out, " at %.6f s", (double)reason.ns / 1e9);
+    write_call(&reason, out);
   }
   if (marks > shown) {
     fprintf(out, "%s%s more mark%s", shown != 0 ? " and " : "", ct_format_count(more, marks - shown),
@@ -74,7 +103,7 @@ write_reasons(const struct ct_trace *trace, size_t n, uint64_t marks, FILE *out)
 }
 
 static json_t *
-reasons_json(const struct ct_trace *trace, size_t n)
+reasons_json(struct ct_trace *trace, size_t n)
 {
   json_t *list = json_array();
   struct reason reason;
@@ -83,13 +112,16 @@ reasons_json(const struct ct_trace *trace, size_t n)
     json_object_set_new(item, "reason", ct_json_string(reason.rule));
     json_object_set_new(item, "name", reason.name[0] != '\0' ? ct_json_string(reason.name) : json_null());
     ct_json_put(item, "ns", reason.ns);
+    json_object_set_new(item, "function", reason.function[0] != '\0' ? ct_json_string(reason.function) : json_null());
+    json_object_set_new(item, "call", reason.call != 0 ? json_integer((json_int_t)reason.call) : json_null());
+    json_object_set_new(item, "call_is", reason.is[0] != '\0' ? ct_json_string(reason.is) : json_null());
     json_array_append_new(list, item);
   }
   return list;
 }
 
 void
-ct_windows_write(const struct ct_trace *trace, const char *label, int label_columns, FILE *out)
+ct_windows_write(struct ct_trace *trace, const char *label, int label_columns, FILE *out)
 {
   size_t count = ct_trace_window_count(trace);
   char length[CT_DURATION_CHARS];
@@ -111,7 +143,7 @@ ct_windows_write(const struct ct_trace *trace, const char *label, int label_colu
 }
 
 json_t *
-ct_windows_json(const struct ct_trace *trace)
+ct_windows_json(struct ct_trace *trace)
 {
   size_t count = ct_trace_window_count(trace);
   json_t *list = count != 0 ? json_array() : NULL;
