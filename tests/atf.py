@@ -247,7 +247,7 @@ def every_event(scene):
 @case
 def coroutines(scene):
     scene.record(*EXCLUDED, "--",
-                 scene.compile("fixtures/coroutines.c", "-O2", "-w", "-pthread"))
+                 scene.compile("fixtures/coroutines.c", "-O2", "-w", "-pthread", f"-DTURNS={scene.rounds(300, 1000)}"))
     said = scene.export()
     scene.compare(Process(only_process(scene)), scene.replay())
     expect("stack switches left out" in said, f"said {said!r}")

@@ -73,7 +73,7 @@ def threads(scene):
 
 @case
 def coroutines(scene):
-    scene.record(*NO_LOADER, "--", scene.compile("fixtures/coroutines.c", "-O2", "-w", "-pthread"))
+    scene.record(*NO_LOADER, "--", scene.compile("fixtures/coroutines.c", "-O2", "-w", "-pthread", f"-DTURNS={scene.rounds(300, 1000)}"))
     for low, high in scene.edges(3):
         scene.check_piece(low, high)
 

@@ -14,7 +14,6 @@ import random
 import re
 import xml.etree.ElementTree
 
-import fixture as fx
 import harness
 from export import (FILTERS, FORMATS, HOSTILE, Scene, Span, chrome, clean, compare_sums, csv_rows,
                    folded, jsonl_rows, leaves, message, near, packed, perfetto, replayed, row_spans)
@@ -204,8 +203,7 @@ def firefox_calls(scene):
 @case
 def coroutines(scene):
     """What is on other stacks: tracks and threads of its own, where it nests; for formats of one stack what runs."""
-    program = fx.build(fx.Fixture(os.path.join(fx.FIXTURES, "coroutines.c")), "gcc-O2", os.path.join(scene.build_dir, "tests", "fixtures"))
-    scene.environment = dict(os.environ, CT_COUNTS=scene.path("counts"))
+    program = scene.compile("fixtures/coroutines.c", "-O2", "-g", "-w", "-pthread", f"-DTURNS={scene.rounds(300, 1000)}")
     scene.record("-q", *(() if scene.options.long else NO_LOADER), "--", program)
     lines, pid = scene.lines(), scene.manifest()["pid"]
     stacks = {line["stack"] for line in lines if line.get("stack")}

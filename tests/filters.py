@@ -13,7 +13,6 @@ import os
 import random
 import shutil
 
-import fixture as fx
 import harness
 from harness import NO_LOADER, case, expect, main, parse_lines
 
@@ -68,11 +67,6 @@ class Scene(harness.Scene):
         program = self.compile(self.write("own.c", OWN), "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra",
                                "-foptimize-sibling-calls", "-w", "-pthread")
         self.record("-q", *(() if loader or self.options.long else NO_LOADER), *options, "--", program, *arguments)
-
-    def fixture(self, name, *options):
-        program = fx.build(fx.Fixture(os.path.join(fx.FIXTURES, name)), "gcc-O2", os.path.join(self.build_dir, "tests", "fixtures"))
-        self.environment = dict(os.environ, CT_COUNTS=self.path("counts"))
-        self.execute(self.contrail, "record", "-q", "-o", self.trace, *(() if self.options.long else NO_LOADER), *options, "--", program, timeout=300)
 
     def lines(self, *options, trace=None):
         return lines_of(self.run(self.contrail, "replay", "--json", *options, trace or self.trace))
@@ -211,7 +205,8 @@ def threads_and_jumps(scene):
 
 @case
 def coroutines(scene):
-    scene.fixture("coroutines.c")
+    program = scene.compile("fixtures/coroutines.c", "-O2", "-g", "-w", "-pthread", f"-DTURNS={scene.rounds(300, 1000)}")
+    scene.record("-q", *(() if scene.options.long else NO_LOADER), "--", program)
     return compare(scene)
 
 
