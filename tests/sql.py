@@ -20,7 +20,6 @@ import time
 
 import harness
 from filters import OWN, THROWS
-from fixture import FIXTURES
 from harness import NO_LOADER, Running, Skip, case, expect, main, need, need_root, wait_for
 from processes import state_of
 from sqlqueries import ANSWERED, BOUNDED, COLUMNS, COUNTED, query
@@ -40,7 +39,7 @@ __attribute__((noinline)) void deep(long n) { if (n > 0) deep(n - 1); leaf5(n); 
 __attribute__((noinline)) void chunk(long from, long to) { for (long i = from; i < to; i++) mid(i); deep(from % 300); }
 int main(int c, char **v) {
   long n = atol(v[1]);
-  for (long i = 0; i < n; i += 10000) { chunk(i, i + 10000); if (c > 2) { fflush(stdout); } }
+  for (long i = 0; i < n; i += 10000) { chunk(i, i + 10000 < n ? i + 10000 : n); if (c > 2) { fflush(stdout); } }
   return 0;
 }
 """
@@ -189,10 +188,7 @@ def exceptions(scene):
 
 @case
 def coroutines(scene):
-    with open(os.path.join(FIXTURES, "coroutines.c"), encoding="utf-8") as file:
-        text = file.read()
-    program = scene.path("coroutines")
-    subprocess.run(["gcc", "-O1", "-fno-inline", "-I", FIXTURES, "-pthread", "-o", program, scene.write("coroutines.c", text)], check=True)
+    program = scene.compile("fixtures/coroutines.c", "-O1", "-fno-inline", "-pthread", f"-DTURNS={scene.rounds(300, 1000)}")
     scene.record("-q", "--", program)
     rows = scene.spans()
     expect(len({row["stack"] for row in rows}) > 2, "all on one stack")
@@ -754,9 +750,8 @@ def overtaken(scene):
 @case(some=("dear", 2))
 def cut(scene):
     """A trace of which a thread's file was cut anywhere, with an index of the whole beside it: what the replay has of it."""
-    program, said = scene.path("loop"), []
-    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
-    scene.record("-q", "--", program, str(scene.rounds(20000, 50000)))
+    program, said = scene.compile(scene.write("loop.c", LOOP), "-O1"), []
+    scene.record("-q", "--", program, str(scene.rounds(9000, 50000)))
     scene.sql("SELECT count(*) FROM spans")
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     for _ in range(scene.rounds(2, 5)):
