@@ -99,12 +99,12 @@ def recorder_slow(scene):
 @case(some=("disk", 1))
 def full_at_the_end(scene):
     """One line says where the events are; with room they come from there."""
-    disk = scene.disk(2)
+    disk = scene.disk(1)
     try:
         scene.trace = os.path.join(disk, "trace")
         program = scene.build(COUNT)
-        result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--last", "4M", "--args", "--trace", "step", "--",
-                               program, "500")
+        result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--last", "2M", "--args", "--trace", "step", "--",
+                               program, "250")
         lines = [line for line in result.stderr.splitlines() if "No space left" in line]
         expect(result.returncode == 125 and len(lines) == 1 and "contrail recover" in lines[0], f"{result.returncode}: {result.stderr}")
         expect(len(scene.stores()) == 1, "the memory is gone")
@@ -116,7 +116,7 @@ def full_at_the_end(scene):
         result = scene.execute(scene.contrail, "recover", scene.trace)
         expect(result.returncode == 0 and scene.stores() == [], result.stderr)
         steps = scene.steps()
-        expect(consecutive(steps) and (scene.info()["dropped"] or (steps[-1] == 499999 and len(steps) > 125000)), f"{len(steps)} calls")
+        expect(consecutive(steps) and (scene.info()["dropped"] or (steps[-1] == 249999 and len(steps) > 125000)), f"{len(steps)} calls")
     finally:
         scene.run("umount", disk)
     return f"{len(steps)} calls"

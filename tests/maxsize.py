@@ -250,8 +250,8 @@ def damaged(scene):
     expect(info["missing_events"] if "missing_events" in info else info["warnings"], "no word about it")
     text = " ".join(info["warnings"])
     expect("is missing" in text and "events are gone" in text, text)
-    steps = [line for line in scene.lines() if line["kind"] == "enter"]
-    expect(0 < len(steps) < events // 2, "nothing can be read")
+    entered = scene.run(scene.contrail, "replay", "--json", scene.trace).count('"kind":"enter"')
+    expect(0 < entered < events // 2, "nothing can be read")
     with open(pieces[-1], "r+b") as file:
         file.truncate(os.path.getsize(pieces[-1]) - 100)
     expect("shorter" in " ".join(scene.info()["warnings"]), "the cut is not said")
@@ -271,9 +271,9 @@ def full_disk(scene):
     try:
         scene.trace = os.path.join(disk, "trace")
         program = scene.build(COUNT)
-        scene.bounded("100M", "--args", "--trace", "step", "--", program, "2000")
+        scene.bounded("100M", "--args", "--trace", "step", "--", program, "1000")
         steps = scene.steps()
-        expect(steps[-1] == 1999999 and consecutive(steps) and len(steps) > 50000, f"{len(steps)} calls")
+        expect(steps[-1] == 999999 and consecutive(steps) and len(steps) > 50000, f"{len(steps)} calls")
         expect(scene.info()["complete"] and scene.not_kept(scene.trace) > 0, "not complete")
     finally:
         scene.run("umount", disk)
@@ -286,7 +286,7 @@ def children(scene):
     program = scene.build("#include <sys/wait.h>\n#include <unistd.h>\n"
                           'long step(long n) { __asm__ volatile("" ::: "memory"); return n; }\n'
                           "int main(void) { for (int i = 0; i < 2; i++) if (fork() == 0) { "
-                          "for (long n = 0; n < 500000; n++) step(n); _exit(0); }\n"
+                          "for (long n = 0; n < 300000; n++) step(n); _exit(0); }\n"
                           "while (wait(0) > 0) ; return 0; }\n")
     scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--follow", "--max-size", "4M", "--trace", "step", "--args", "--",
               program)
@@ -295,7 +295,7 @@ def children(scene):
     for name in names:
         child = os.path.join(scene.trace, name)
         steps = scene.steps(child)
-        expect(steps[-1] == 499999 and consecutive(steps) and 10000 < len(steps) < 450000, f"{len(steps)} calls")
+        expect(steps[-1] == 299999 and consecutive(steps) and 10000 < len(steps) < 280000, f"{len(steps)} calls")
         total = sum(os.path.getsize(path) for path in glob.glob(os.path.join(child, "thread_*", "*-*")))
         expect(total <= 1 << 20, f"{total} bytes")
 
@@ -318,7 +318,9 @@ def attached(scene):
 def flat(scene):
     """Neither disk nor descriptors nor memory grow."""
     program = scene.build(COUNT)
-    process = scene.start_bounded("2M", "--trace", "step", "--", program, "300000000")
+    # With arguments two MiB are full after some 600,000 events.
+    process = scene.start_bounded("2M", "--args", "--trace", "step", "--", program, "300000000")
+    stretch_events = scene.rounds(400000, 1000000)
 
     def resident():
         with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
@@ -326,7 +328,7 @@ def flat(scene):
 
     def events():
         return json.loads(scene.run(scene.contrail, "status", "--json"))["events"]
-    wait_for("the oldest to be removed", lambda: events() > scene.rounds(8000000, 20000000) and scene.bytes() > 1 << 20)
+    wait_for("the oldest to be removed", lambda: events() > scene.rounds(2000000, 20000000) and scene.bytes() > 1 << 20)
     begin, descriptors = resident(), len(os.listdir(f"/proc/{process.pid}/fd"))
     # A buffer of the queue to the disk is made when it is first needed (some MiB, once); what grows does so all the time.
     grown = []
@@ -334,10 +336,10 @@ def flat(scene):
         stretch = resident()
         for _ in range(scene.rounds(4, 8)):
             before = events()
-            wait_for("more events", lambda: process.poll() is not None or events() > before + 1000000)
+            wait_for("more events", lambda: process.poll() is not None or events() > before + stretch_events)
             expect(scene.bytes() <= 2 << 20, f"{scene.bytes()} bytes")
         grown.append(resident() - stretch)
-    expect(grown[-1] <= 256 and resident() < begin + (16 << 10), f"it grows: {grown} KiB in stretches of 4 or 8 million events")
+    expect(grown[-1] <= 256 and resident() < begin + (16 << 10), f"it grows: {grown} KiB in stretches of {scene.rounds(4, 8) * stretch_events} events")
     expect(len(os.listdir(f"/proc/{process.pid}/fd")) <= descriptors + 2, "descriptors")
     scene.run(scene.contrail, "stop", "--end")
     process.wait(60)

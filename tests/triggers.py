@@ -576,11 +576,11 @@ def what_is_not_kept(scene):
     """With --last windows are cut to what there is, and those before that are gone."""
     for pre in ("100s", "1ms"):
         shutil.rmtree(scene.trace, ignore_errors=True)
-        scene.start("--last", "1M", "--on", "call other", "--on", "call nap", "--pre", pre, "--post", "1ms")
+        scene.start("--last", "1M", "--args", "--on", "call other", "--on", "call nap", "--pre", pre, "--post", "1ms")
         scene.do("other", 1)
-        scene.do("step", scene.rounds(4000000, 20000000))
+        scene.do("step", scene.rounds(400000, 20000000))
         scene.do("nap", 20)
-        scene.do("step", scene.rounds(4000000, 20000000))
+        scene.do("step", scene.rounds(400000, 20000000))
         scene.do("nap", 1)
         scene.finish()
         begin, windows = scene.manifest()["kept"]["begin_tsc"], scene.manifest()["windows"]
