@@ -102,6 +102,8 @@ RARE = (("--min-duration", "1ms"), ("--min-duration", "20us", "--json"), ("--min
         ("--min-duration", "30us", "--module", "own", "--json"), ("--min-duration", "10us", "--depth", "2..5"), ("--min-duration", "10us", "--depth", "4"),
         ("--min-duration", "20us", "--reason", "returned,longjmp"), ("--min-duration", "1s"), ("--reason", "killed,exit,still-open"), ("--type", "lost"),
         ("--type", "output,crash", "--json"), ("--type", "output"), ("--type", "lost,crash", "--json"), ("--min-duration", "50us", "--type", "call", "--json"))
+PLACES = (("--module", "libc*"), ("--module", "ld-linux*", "--json"), ("--module", "own", "--limit", "3000"), ("--file", "own.cc", "--limit", "3000"),
+          ("--function", "rare", "--module", "libc*"), ("--function", "says", "--module", "libc*"))
 LONG = ("main", "coroutine", "held", "tailed", "switches", "leaf2", "leaf", "mid")  # of which there are many lines
 
 
@@ -154,8 +156,7 @@ def compare(scene, trace=None, functions=FUNCTIONS):
         selected = [lots.choice(MORE)] if not scene.options.long else MORE
         for words in selected:
             lines += same(scene, index, "--function", function, *(words if "--limit" in words else (*limit, *words)), trace)
-    for words in (("--module", "libc*"), ("--module", "ld-linux*", "--json"), ("--module", "own", "--limit", "3000"), ("--file", "own.cc", "--limit", "3000"),
-                  ("--function", "rare", "--module", "libc*"), ("--function", "says", "--module", "libc*")):
+    for words in PLACES if scene.options.long else lots.sample(PLACES, 3):
         lines += same(scene, index, *(words if "--limit" in words else (*words, "--limit", "0")), trace)
     for words in RARE if scene.options.long else lots.sample(RARE, 3):
         lines += same(scene, index, *words, "--limit", "20000", trace)
@@ -255,7 +256,7 @@ def children(scene):
 @case
 def lost(scene):
     """Losses are shown whatever is asked for."""
-    scene.make("--ring-size", "1", "--no-wait", "--no-args", size=20000)
+    scene.make("--ring-size", "1", "--no-wait", "--no-args", size=12000)
     dropped = scene.info()["dropped"]
     if dropped == 0:
         raise Skip("contrail was fast enough: nothing was lost")
