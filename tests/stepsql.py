@@ -52,12 +52,12 @@ def signed(text):
     return value - (1 << 64) if value >> 63 else value
 
 
-def make(scene, name):
+def make(scene, name, steps=24000):
     if name == "signals":
         return scene.stepped(scene.compile("steps/signals.c", "-O1", "-g", "-w", "-static"), steps=36000, segment=4000)
     words = {"ls": ("ls", "-l", "/usr"), "sort": ("sort", "-n", "/proc/self/maps")}[name]
     need(words[0])
-    return scene.stepped(*words, steps=40000 if name == "sort" else 20000)
+    return scene.stepped(*words, steps=steps if name == "sort" else 12000)
 
 
 def each(*names):
@@ -291,7 +291,7 @@ def either(scene, name):
 @each("sort", "signals")
 def old_bytes(scene, name):
     """What many rows replaced, which is followed from the first step on; against each row alone, late enough to be looked for by the index."""
-    make(scene, name)
+    make(scene, name, 36000)
     every = "SELECT step, address, size, bytes, old_bytes, old_value FROM writes WHERE"
     rows = scene.sql(f"{every} true ORDER BY step")
     late = [row for row in rows if row["step"] > 30000 and row["size"] <= 64]
