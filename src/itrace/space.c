@@ -163,8 +163,9 @@ choose_syscalls(struct ct_itrace_space *space)
                                   SYS_execveat,      SYS_munmap, SYS_mmap,       SYS_mprotect, SYS_mremap, SYS_shmat,
                                   SYS_pkey_mprotect, SYS_shmdt,  SYS_arch_prctl, SYS_rseq,     SYS_prctl,  SYS_seccomp};
   uint8_t *bytes = (uint8_t *)space->slots + CT_ITRACE_SYSCALLS_AT;
-  for (uint32_t i = 0; i < CT_ITRACE_SYSCALLS; i++) {
-    bytes[i] = space->block_bytes != 0 && ct_writes_memory(i) ? CT_ITRACE_CALL_WRITES : CT_ITRACE_CALL_QUIET;
+  memset(bytes, CT_ITRACE_CALL_QUIET, CT_ITRACE_SYSCALLS);
+  if (space->block_bytes != 0) {
+    ct_mark_writing_calls(bytes, CT_ITRACE_SYSCALLS, CT_ITRACE_CALL_WRITES);
   }
   for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++) {
     bytes[seen[i]] = CT_ITRACE_CALL_SEEN;

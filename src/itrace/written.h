@@ -28,6 +28,8 @@ struct ct_written {
 
 /* Is there something to be looked at after such a call? */
 bool ct_writes_memory(uint64_t number);
+/* The same of all at once: marks those below count. */
+void ct_mark_writing_calls(uint8_t *bytes, uint64_t count, uint8_t mark);
 /* Those stretches, at most CT_WRITTEN_MAX. How many. Pointers that the call was given are followed by reading process.
  */
 enum { CT_WRITTEN_MAX = 64 };

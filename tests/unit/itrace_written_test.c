@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -63,10 +64,30 @@ looks_at_no_more_than_a_call_takes(void **state)
   close(process.mem_fd);
 }
 
+static void
+marks_those_that_write(void **state)
+{
+  enum { COUNT = 1000 };
+  (void)state;
+  uint8_t bytes[COUNT + 1] = {0};
+  ct_mark_writing_calls(bytes, COUNT, 3);
+  for (uint64_t number = 0; number < COUNT; number++) {
+    assert_int_equal(bytes[number], ct_writes_memory(number) ? 3 : 0);
+  }
+  assert_int_equal(bytes[SYS_read], 3);
+  assert_int_equal(bytes[SYS_ioctl], 3);
+  assert_int_equal(bytes[SYS_write], 0);
+  assert_int_equal(bytes[COUNT], 0);
+  memset(bytes, 0, sizeof(bytes));
+  ct_mark_writing_calls(bytes, SYS_ioctl, 3); /* those beyond are left alone */
+  assert_int_equal(bytes[SYS_read], 3);
+  assert_int_equal(bytes[SYS_ioctl], 0);
+}
+
 int
 main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(says_the_pieces),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(says_the_pieces), cmocka_unit_test(marks_those_that_write),
                                      cmocka_unit_test(looks_at_no_more_than_a_call_takes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
