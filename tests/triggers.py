@@ -357,19 +357,18 @@ def crash(scene):
 @case
 def in_every_command(scene):
     """A window is the same piece in all commands: by --window, or in the trace's name where a command takes several or none."""
-    scene.start("--pre", "50ms", "--post", "50ms")
-    for name in ("first", "second"):
+    scene.start("--on", "call other", "--pre", "100ms", "--post", "100ms")
+    for calls in (2000, 3000):
         scene.do("step", 1000)
-        scene.run(scene.contrail, "mark", name)
-        scene.do("other", 2000 if name == "first" else 3000)
-        scene.do("nap", 200)
+        scene.do("other", calls)
+        scene.do("nap", 300)
     scene.finish()
     scene.windows(2)
-    for number in "1", "2":
+    for number, calls in ("1", 2000), ("2", 3000):
         named = f"{scene.trace}@window:{number}"
         rows = {row["name"]: row["calls"] for row in json.loads(scene.run(scene.contrail, "report", "--json", "--window", number, scene.trace))["functions"]}
         same = {row["name"]: row["calls"] for row in json.loads(scene.run(scene.contrail, "report", "--json", named))["functions"]}
-        expect(rows == same and rows["other"] > 0, f"{rows} {same}")
+        expect(rows == same and rows["other"] == calls, f"{rows} {same}")
         found, = json.loads(scene.run(scene.contrail, "sql", "--json", named, "select count(*) n from spans where function = 'other'"))
         expect(found["n"] == rows["other"], f"{found}, {rows}")
     expect("other" in scene.run(scene.contrail, "diff", "--all", "--limit", "0", f"{scene.trace}@window:1", f"{scene.trace}@window:2"), "diff")
