@@ -738,6 +738,8 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
   }
   uint64_t at = ct_granule_of_ordinal(part, ordinal);
   const struct ct_granule *g = &part->granules[at];
+  struct ct_block_place blocks[CT_GRANULE_BLOCKS_MAX];
+  size_t count = 0;
   if (ct_granule_fetch(index, part, at) != 0) {
     return CT_EFORMAT;
   }
@@ -746,7 +748,13 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
     return code;
   }
   code = ct_spans_restore(spans, g->offset, part->blob + g->blob, g->state_bytes);
-  code = code == 0 ? ct_spans_clock_at(spans, ordinal, clock) : code;
+  if (code == 0 && g->state_bytes != 0 && !ct_trace_is_atf(index->trace)) { /* the stream's begin may enter frames */
+    ct_trace_block_places(index->trace, thread, g->offset, blocks, CT_GRANULE_BLOCKS_MAX, &count);
+  }
+  if (code == 0 && ct_spans_clock_in(spans, blocks, count, ordinal, clock) != 0) {
+    code = ct_spans_restore(spans, g->offset, part->blob + g->blob, g->state_bytes);
+    code = code == 0 ? ct_spans_clock_at(spans, ordinal, clock) : code;
+  }
   ct_spans_close(spans);
   return code;
 }

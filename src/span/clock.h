@@ -92,6 +92,14 @@ ct_span_clock_goes_on(const struct ct_event *event)
 /* The first event after lost ones: the time since is nobody's, for nobody knows what the thread called in it. */
 void ct_span_clock_end_gap(struct ct_span_clock *clock, uint64_t tsc);
 
+/*
+ * clock_ops.c. The events of a block's ops, up to and with the call with this ordinal. 0: it is there; CT_EFORMAT: it
+ * is not among them, the ops are at their end; CT_ENOENT: there is something else that only events tell, and the clock
+ * is undefined.
+ */
+struct ct_ops;
+int ct_span_clock_ops(struct ct_span_clock *clock, struct ct_ops *ops, uint64_t ordinal);
+
 /* Any event. */
 uint64_t ct_span_clock_event(struct ct_span_clock *clock, const struct ct_event *event);
 

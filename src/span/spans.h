@@ -192,9 +192,12 @@ int ct_spans_restore(struct ct_spans *spans, uint64_t offset, const uint8_t *byt
 int ct_span_state_take(const uint8_t *bytes, size_t size, struct ct_span_stacks *stacks, struct ct_span_clock *clock);
 
 /*
- * The clock right after the call with this ordinal was entered, which comes after where the builder was restored. The
- * builder gives no spans any more. CT_ENOENT: there is no such call.
+ * The clock right after the call with this ordinal was entered, which comes after where the builder was restored, in
+ * one of these blocks, of which the first one begins there. The builder gives no spans any more. CT_ENOENT: it is not
+ * known in this way. ct_spans_clock_at finds it in any block, by events, which takes longer.
  */
+int ct_spans_clock_in(struct ct_spans *spans, const struct ct_block_place *blocks, size_t count, uint64_t ordinal,
+                      struct ct_span_clock *clock);
 int ct_spans_clock_at(struct ct_spans *spans, uint64_t ordinal, struct ct_span_clock *clock);
 
 /* At the end of bytes: as many as are needed, or CT_ENOMEM. */

@@ -17,6 +17,7 @@
 #include "span/spans_internal.h"
 
 #include "trace/format.h"
+#include "trace/ops.h"
 
 #include <stdlib.h>
 
@@ -393,6 +394,34 @@ reset_spans:
   reset(spans);
   spans->ended = spans->drained = true;
   return code;
+}
+
+int
+ct_spans_clock_in(struct ct_spans *spans, const struct ct_block_place *blocks, size_t count, uint64_t ordinal,
+                  struct ct_span_clock *clock)
+{
+  struct ct_span_clock at = spans->clock;
+  uint64_t next = spans->ordinal;
+  spans->ended = spans->drained = true;
+  for (size_t i = 0; i < count; i++) {
+    struct ct_ops ops;
+    if (ct_cursor_seek(spans->cursor, blocks[i].offset) != 0) {
+      return CT_ENOENT;
+    }
+    ct_cursor_set_ordinal(spans->cursor, next);
+    if (!ct_cursor_ops(spans->cursor, 0, &ops)) {
+      return CT_ENOENT;
+    }
+    int code = ct_span_clock_ops(&at, &ops, ordinal);
+    if (code == 0) {
+      *clock = at;
+    }
+    if (code != CT_EFORMAT) {
+      return code;
+    }
+    next = ops.ordinal;
+  }
+  return CT_ENOENT;
 }
 
 int

@@ -26,6 +26,11 @@ bool ct_trace_range(const struct ct_trace *trace, uint64_t *from_tsc, uint64_t *
 /* The same piece of time as of another trace of its process tree, whose clock is another; none if that has none. 0 or
  * CT_ENOMEM. */
 int ct_trace_set_same_range(struct ct_trace *trace, const struct ct_trace *other);
+/*
+ * Who reads ranges of the trace does not ask which calls they are that are open where a range begins: that is not
+ * looked for in the blocks before it, and they are known by their depth.
+ */
+void ct_trace_skip_begun(struct ct_trace *trace);
 /* Its format is another than ours (ATF V2): there are no blocks of it. */
 bool ct_trace_is_atf(const struct ct_trace *trace);
 

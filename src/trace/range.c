@@ -32,6 +32,12 @@ ct_trace_set_range(struct ct_trace *trace, uint64_t from_tsc, uint64_t to_tsc)
   return CT_OK;
 }
 
+void
+ct_trace_skip_begun(struct ct_trace *trace)
+{
+  trace->skips_begun = true;
+}
+
 bool
 ct_trace_has_range(const struct ct_trace *trace)
 {

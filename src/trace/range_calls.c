@@ -196,7 +196,8 @@ ct_range_find_calls(struct ct_cursor *c)
 {
   struct search search = {.c = c};
   struct ct_cursor *reader = NULL;
-  if (collect(&search) && ct_cursor_open(c->trace, c->thread_position, 0, &reader, NULL) == CT_OK) {
+  if (collect(&search) && !c->trace->skips_begun &&
+      ct_cursor_open(c->trace, c->thread_position, 0, &reader, NULL) == CT_OK) {
     reader->before_range = false;
     if (c->atf != NULL) {
       search_events(&search, reader);

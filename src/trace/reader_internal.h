@@ -79,7 +79,8 @@ struct ct_trace {
   struct ct_functions_text *more_functions;
   json_t **past; /* texts of manifests before that are pointed to */
   size_t past_count;
-  bool has_range; /* cursors give the events of [range_from, range_to] only, see range.c */
+  bool skips_begun; /* of a range: which calls are open where it begins */
+  bool has_range;   /* cursors give the events of [range_from, range_to] only, see range.c */
   uint64_t range_from, range_to;
   bool *goes_on; /* each thread, after the range */
   struct ct_trace_places {

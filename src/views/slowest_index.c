@@ -198,6 +198,7 @@ ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call
     code = ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
     goto free_pieces;
   }
+  ct_trace_skip_begun(own); /* what is shown begins in a piece: nobody asks what is open around it */
   for (size_t i = 0; i < count; i++) {
     pieces[i] = (struct piece){calls[i].enter_tsc, calls[i].end_tsc, calls[i].thread};
   }
