@@ -194,6 +194,23 @@ def while_it_goes_on(scene):
 
 
 @case
+def a_late_recorder(scene):
+    """Where the recorder is late, calls that have returned long ago are no slow ones: no more are marked than there are."""
+    scene.start("--on", "step > 50ms", "--no-wait", "--pre", "0", "--post", "0", "--max-windows", "10000", "-q")
+    scene.do("step", 10000)
+    for _ in range(3):
+        os.kill(scene.process.pid, signal.SIGSTOP)
+        scene.do("step", 6000000)  # more than there is room for
+        scene.say("step", 1000000)
+        os.kill(scene.process.pid, signal.SIGCONT)
+        scene.process.stdout.readline()
+    scene.finish()
+    result = scene.execute(scene.contrail, "report", "--json", "--function", "step", "--min-duration", "50ms", scene.trace)
+    slow = json.loads(result.stdout)["functions"] if result.returncode == 0 else []  # else there is none
+    expect(scene.rule("step > 50ms")["marks"] <= sum(row["calls"] for row in slow), f"{scene.rule('step > 50ms')}, truly {slow}")
+
+
+@case
 def calls(scene):
     """As many marks as the program counts calls; in one window, of whose reasons the first 16 are told."""
     scene.start("--on", "call step", "--on", "call main", "--on", "call nothing_such")

@@ -209,6 +209,8 @@ size_t drain_collect(const struct ct_drain *drain, unsigned state, struct candid
 bool drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool final);
 /* What an active segment holds so far. Returns the number of events. */
 size_t drain_poll_active(struct ct_drain *drain, const struct candidate *candidate);
+/* The slot's thread has written events that have not been read. */
+bool drain_has_unread(const struct ct_drain *drain, uint32_t slot);
 /* The rest of the active segment of a thread that is dead, up to the last whole event. */
 void drain_take_dead(struct ct_drain *drain, const struct candidate *candidate);
 /* True when threads, perhaps dead ones, hold so many segments that the next ones may find none. */

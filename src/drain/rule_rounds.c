@@ -33,8 +33,10 @@ drain_check_rules(struct ct_drain *drain, uint64_t now)
     return;
   }
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->rules->slow != 0; slot++) {
-    if (drain->threads[slot] != NULL) {
-      rules_open_calls(drain->threads[slot], now);
+    struct drain_thread *thread = drain->threads[slot];
+    /* Where events have not been read yet a call that seems to go on may have returned long ago. */
+    if (thread != NULL && (!rules_have_open_call(thread, now) || !drain_has_unread(drain, slot))) {
+      rules_open_calls(thread, now);
     }
   }
   for (size_t n = 0; n < drain->stacks.count && drain->rules->slow != 0; n++) {

@@ -314,26 +314,70 @@ rules_off(struct drain_thread *thread, uint64_t since, uint64_t until)
 
 /* ---- by the clock ---- */
 
+/* Of the rules about calls that go on those that are true of this one by now, and have not been before. */
+static uint32_t
+true_of_open(const struct ct_rules *rules, const struct ct_frame *frame, uint64_t now_tsc)
+{
+  uint64_t took = now_tsc - frame->enter_tsc;
+  uint32_t mask = (frame->flags & CT_FRAME_UNCERTAIN) != 0 ? 0 : rules_about(rules, rules->slow, frame->fn), found = 0;
+  for (mask &= ~(frame->flags >> RULES_FRAME_SHIFT); mask != 0; mask &= mask - 1) {
+    const struct drain_rule *at = &rules->list[__builtin_ctz(mask)];
+    found |= ct_rule_compare(at->rule.op, (int64_t)took, (int64_t)at->ticks) ? mask & -mask : 0;
+  }
+  return found;
+}
+
 /*
  * Frames further in began later. So the outermost ones are looked at, up to the first that is too young; and where the
  * thread has not left the innermost of those that were checked before, these need no second check.
  */
+static size_t
+first_unchecked(const struct drain_thread *thread)
+{
+  size_t at = thread->rules_checked;
+  bool holds = at != 0 && at <= ct_encoder_depth(thread->encoder) &&
+               thread->encoder->columns.frames[at - 1].enter_tsc == thread->rules_checked_tsc &&
+               thread->rules_context == ct_encoder_context(thread->encoder);
+  return holds ? at : 0;
+}
+
+/* The end of those that are looked at, from `at` on. */
+static size_t
+end_of_old(const struct drain_thread *thread, size_t at, uint64_t now_tsc)
+{
+  size_t depth = ct_encoder_depth(thread->encoder), most = depth - at < OPEN_MAX ? depth : at + OPEN_MAX;
+  const struct ct_frame *frames = thread->encoder->columns.frames;
+  while (at < most && frames[at].enter_tsc <= now_tsc - thread->rules->least_slow) {
+    at++;
+  }
+  return at;
+}
+
+bool
+rules_have_open_call(const struct drain_thread *thread, uint64_t now_tsc)
+{
+  const struct ct_rules *rules = thread->rules;
+  if (rules->slow == 0 || now_tsc < rules->least_slow) {
+    return false;
+  }
+  size_t at = first_unchecked(thread), end = end_of_old(thread, at, now_tsc);
+  while (at < end && true_of_open(rules, &thread->encoder->columns.frames[at], now_tsc) == 0) {
+    at++;
+  }
+  return at < end;
+}
+
 void
 rules_open_calls(struct drain_thread *thread, uint64_t now_tsc)
 {
   struct ct_rules *rules = thread->rules;
   struct ct_frame *frames = thread->encoder->columns.frames;
-  size_t depth = ct_encoder_depth(thread->encoder), at = thread->rules_checked;
   if (rules->slow == 0 || now_tsc < rules->least_slow) {
     return;
   }
-  if (at > depth || at == 0 || frames[at - 1].enter_tsc != thread->rules_checked_tsc ||
-      thread->rules_context != ct_encoder_context(thread->encoder)) {
-    at = 0;
-  }
-  size_t marked = at, begin = at;
+  size_t at = first_unchecked(thread), end = end_of_old(thread, at, now_tsc), marked = at;
   bool all_marked = true;
-  for (; at < depth && at - begin < OPEN_MAX && frames[at].enter_tsc <= now_tsc - rules->least_slow; at++) {
+  for (; at < end; at++) {
     uint32_t mask = (frames[at].flags & CT_FRAME_UNCERTAIN) != 0 ? 0 : rules_about(rules, rules->slow, frames[at].fn);
     if (mask != 0) {
       mark_slow(thread, &frames[at], mask, now_tsc);

@@ -72,6 +72,8 @@ void rules_end(struct drain_thread *thread, struct ct_frame *frame, uint32_t mas
 void rules_result(struct drain_thread *thread, const struct ct_frame *frame, uint64_t value);
 /* The thread was off the processor; its frames are those of that time. */
 void rules_off(struct drain_thread *thread, uint64_t since, uint64_t until);
+/* A call that goes on, if it does, has taken too long by now_tsc, and is not marked yet. */
+bool rules_have_open_call(const struct drain_thread *thread, uint64_t now_tsc);
 /* Calls that go on: those that have taken too long by now_tsc. */
 void rules_open_calls(struct drain_thread *thread, uint64_t now_tsc);
 /* Rules about the time alone. */

@@ -459,6 +459,26 @@ drain_poll_active(struct ct_drain *drain, const struct candidate *candidate)
   return count;
 }
 
+bool
+drain_has_unread(const struct ct_drain *drain, uint32_t slot)
+{
+  const struct drain_thread *thread = drain->threads[slot];
+  bool has = false;
+  for (uint32_t i = 0; i < drain->segment_count && !has; i++) {
+    uint64_t word = __atomic_load_n(&drain->entries[i].state, __ATOMIC_ACQUIRE), event;
+    struct ct_segment_entry seen;
+    if (CT_SEG_SLOT(word) != slot || CT_SEG_STATE(word) == CT_SEG_FREE) {
+      continue;
+    }
+    const struct ct_ring_event *events =
+        (const struct ct_ring_event *)(drain->segments + (size_t)i * CT_SEGMENT_STRIDE);
+    uint32_t at = thread->polled_seq == CT_SEG_SEQ(word) ? thread->polled : 0;
+    has = CT_SEG_STATE(word) != CT_SEG_ACTIVE || !peek(&drain->entries[i], word, &seen) ||
+          seen.thread_seq != thread->next_seq || (at < CT_SEGMENT_EVENTS && is_whole(&events[at], seen.tag, &event));
+  }
+  return has;
+}
+
 /* The target is dead (or the thread is): the rest of its active segment, up to the last whole event. */
 void
 drain_take_dead(struct ct_drain *drain, const struct candidate *candidate)
