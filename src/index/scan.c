@@ -727,6 +727,19 @@ ct_scan_next(struct ct_index_scan *scan, const struct ct_span **span)
   }
 }
 
+/* Along the ops of the granule, where they tell it; the stream's begin may enter frames. */
+static int
+clock_in(const struct ct_index *index, struct ct_spans *spans, uint32_t thread, const struct ct_granule *g,
+         uint64_t ordinal, struct ct_span_clock *clock)
+{
+  struct ct_block_place blocks[CT_GRANULE_BLOCKS_MAX];
+  size_t count = 0;
+  if (g->state_bytes != 0 && !ct_trace_is_atf(index->trace)) {
+    ct_trace_block_places(index->trace, thread, g->offset, blocks, CT_GRANULE_BLOCKS_MAX, &count);
+  }
+  return ct_spans_clock_in(spans, blocks, count, ordinal, clock);
+}
+
 /* From a granule before the call's: what is reported after its enter of the time before it is in the piece too. */
 int
 ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock)
@@ -738,8 +751,6 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
   }
   uint64_t at = ct_granule_of_ordinal(part, ordinal);
   const struct ct_granule *g = &part->granules[at];
-  struct ct_block_place blocks[CT_GRANULE_BLOCKS_MAX];
-  size_t count = 0;
   if (ct_granule_fetch(index, part, at) != 0) {
     return CT_EFORMAT;
   }
@@ -748,13 +759,14 @@ ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordina
     return code;
   }
   code = ct_spans_restore(spans, g->offset, part->blob + g->blob, g->state_bytes);
-  if (code == 0 && g->state_bytes != 0 && !ct_trace_is_atf(index->trace)) { /* the stream's begin may enter frames */
-    ct_trace_block_places(index->trace, thread, g->offset, blocks, CT_GRANULE_BLOCKS_MAX, &count);
+  if (code != 0 || clock_in(index, spans, thread, g, ordinal, clock) == 0) {
+    goto close_spans;
   }
-  if (code == 0 && ct_spans_clock_in(spans, blocks, count, ordinal, clock) != 0) {
-    code = ct_spans_restore(spans, g->offset, part->blob + g->blob, g->state_bytes);
-    code = code == 0 ? ct_spans_clock_at(spans, ordinal, clock) : code;
+  code = ct_spans_restore(spans, g->offset, part->blob + g->blob, g->state_bytes);
+  if (code == 0) {
+    code = ct_spans_clock_at(spans, ordinal, clock);
   }
+close_spans:
   ct_spans_close(spans);
   return code;
 }
