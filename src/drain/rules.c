@@ -201,7 +201,7 @@ static void
 mark_frame(const struct drain_thread *thread, uint32_t slot, uint64_t tsc, const struct ct_frame *frame)
 {
   make_mark(thread->rules, slot, tsc, thread->index, thread->rolls, frame->fn,
-            (struct marked_call){frame->call, frame->enter_tsc});
+            (struct marked_call){(frame->flags & DRAIN_FRAME_NUMBERED) != 0 ? frame->call : 0, frame->enter_tsc});
 }
 
 /* So many calls more at tsc, in the second that ends there. */

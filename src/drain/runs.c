@@ -171,7 +171,7 @@ open_frame(struct ct_columns *columns, const struct ct_frame *full, uint64_t tsc
     return false;
   }
   *id = ct_columns_note_call(columns, fn, CT_TRACE_OP_ENTER_PREDICTED, *id);
-  *top = (struct ct_frame){.enter_tsc = tsc, .root_fn = fn, .ra_slot = ra_slot, .fn = fn, .flags = 0};
+  ct_frame_open(top, tsc, fn, ra_slot);
   columns->top = top + 1;
   return true;
 }

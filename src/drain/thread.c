@@ -81,6 +81,14 @@ begin_call(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint64_t call
   return CT_UNLIKELY(mask != 0) ? rules_call(thread, mask, tsc, fn, calls) : 0;
 }
 
+/* The frame's call is that one of its function; 0: that is not known. */
+static inline void
+number_frame(struct ct_frame *frame, uint64_t call)
+{
+  frame->call = call;
+  frame->flags = call != 0 ? frame->flags | DRAIN_FRAME_NUMBERED : frame->flags & ~DRAIN_FRAME_NUMBERED;
+}
+
 static inline bool
 has_rules(const struct drain_thread *thread)
 {
@@ -145,11 +153,11 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, b
   } else if (replaces) {
     ct_encode_tail(encoder, tsc, fn);
     top->flags &= ~DRAIN_FRAME_VALUES;
-    top->call = call;
+    number_frame(top, call);
   } else if (!is_full(encoder, thread->max_depth)) {
     struct ct_frame *frame = ct_encode_enter(encoder, tsc, fn, ra_slot);
     frame->root_fn = UINT32_MAX; /* what jumped here is not in the trace */
-    frame->call = call;
+    number_frame(frame, call);
   }
 }
 
@@ -499,7 +507,7 @@ take_events(struct drain_thread *thread, const struct ct_ring_event *events, siz
       if (CT_LIKELY(!is_full(encoder, thread->max_depth))) {
         struct ct_frame *frame = ct_encode_enter(encoder, tsc, fn, ra_slot);
         if (ruled) {
-          frame->call = call;
+          number_frame(frame, call);
         }
       }
       take_detail(thread, tsc, ra_slot);

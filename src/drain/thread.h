@@ -18,6 +18,8 @@
 #define DRAIN_FRAME_BEFORE 2u
 /* It is noted that its function has values. */
 #define DRAIN_FRAME_VALUES 4u
+/* It has the number of its call. */
+#define DRAIN_FRAME_NUMBERED 8u
 
 /* A stack of the thread: what its events' slots lie in. */
 struct drain_stack {

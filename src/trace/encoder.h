@@ -34,7 +34,7 @@ struct ct_frame {
   uint32_t ra_slot; /* the caller's: low half of the address of the return-address slot */
   uint32_t fn;
   uint32_t flags;
-  uint64_t call; /* the drain's: which call of its function it is, 0: not known */
+  uint64_t call; /* the drain's, which sets it where flags say that it holds */
 };
 static_assert(sizeof(struct ct_frame) == 32, "frames of deep recursions are many");
 
@@ -280,13 +280,24 @@ ct_columns_call(struct ct_columns *columns, uint32_t fn, uint8_t predicted)
   ct_columns_id(columns, fn, missed);
 }
 
+/* All of it but what flags say nothing about. */
+static inline void
+ct_frame_open(struct ct_frame *frame, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
+{
+  frame->enter_tsc = tsc;
+  frame->root_fn = fn;
+  frame->ra_slot = ra_slot;
+  frame->fn = fn;
+  frame->flags = 0;
+}
+
 static inline struct ct_frame *
 ct_columns_enter(struct ct_columns *columns, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
   ct_columns_call(columns, fn, CT_TRACE_OP_ENTER_PREDICTED);
   uint64_t now = ct_columns_time(columns, tsc);
   struct ct_frame *frame = columns->top++;
-  *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = ra_slot, .root_fn = fn, .flags = 0};
+  ct_frame_open(frame, now, fn, ra_slot);
   return frame;
 }
 
