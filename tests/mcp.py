@@ -400,7 +400,7 @@ def asked_at_once(scene):
     """What is added is asked for in the same moment: its functions have their modules, which may have been loaded just before."""
     client = Client(scene)
     for _ in range(scene.rounds(2, 6)):
-        session = client.tool("launch", program="/usr/bin/perl", args=["-e", "use POSIX; for (my $i = 0;; $i++) { $n += strtol($i) }"], patterns=[])["session"]
+        session = client.tool("launch", program="/usr/bin/perl", args=["-e", "use POSIX; for (my $i = 0;; $i++) { $n += strtol($i); select(undef, undef, undef, 0.001) if $i % 500 == 0 }"], patterns=[])["session"]
         client.tool("trace", session=session, action="add", patterns=["perl!Perl_sv*", "malloc"])
         wait_for("calls", lambda: (rows := client.tool("query", trace=session, sql="SELECT DISTINCT module FROM functions WHERE calls > 0")["rows"])  # pylint: disable=cell-var-from-loop
                  and (expect(["?"] not in rows, f"{rows}") or True))

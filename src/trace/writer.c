@@ -490,6 +490,8 @@ manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final
   struct ct_diag why = {""};
   json_t *whole = (writer->store != NULL || writer->pieces != NULL) && final ? json_deep_copy(manifest)
                                                                              : json_copy((json_t *)manifest);
+  /* Their lines first, which else come with the next block: it counts none that stay unnamed for as long. */
+  ct_trace_writer_flush_functions(writer);
   json_object_set_new(whole, "function_count", json_integer(ct_function_lines_count(writer)));
   if (final) {
     ct_trace_writer_sync(writer);
