@@ -17,6 +17,22 @@ import sys
 import harness
 from harness import case, expect, main, need, wait_for
 from itrace import SECONDS, Scene, each, files_of
+from processes import state_of
+
+
+@case
+def killed_in_exec(scene):
+    """The process is killed in an exec, when the first memory of its new space is there (base/test_point.h): it has ended by that."""
+    tracer = scene.start("env", "CONTRAIL_TEST_POINT=space-begun", scene.contrail, "itrace", "-q", "-o", scene.path("steps"), "--",
+                         scene.made("rough", "-static"), "self")
+    wait_for("its first space", lambda: state_of(tracer.pid) == "T")
+    tracer.send_signal(signal.SIGCONT)
+    pid = int(tracer.stdout.readline())
+    wait_for("that of the exec", lambda: state_of(tracer.pid) == "T")
+    os.kill(pid, signal.SIGKILL)
+    tracer.send_signal(signal.SIGCONT)
+    got = tracer.stdout.read()
+    expect(tracer.wait(SECONDS) == 128 + signal.SIGKILL and got == "", f"{tracer.returncode} {got!r}")
 
 
 class Ends:

@@ -336,6 +336,7 @@ ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_ve
     close_memory(space);
     return code;
   }
+  ct_test_point("space-begun");
   code = ct_process_mappings(process->pid, &mappings);
   if (code == 0) {
     code = fill_space(space, &place, log, &mappings, diag);

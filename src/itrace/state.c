@@ -151,7 +151,7 @@ ct_tracer_find_state(const struct ct_tracer *tracer, struct user_regs_struct *re
   struct ct_recovery recovery;
   bool found;
   *out = (struct ct_found_state){.is_spoilt = false};
-  if (slots == NULL || !ct_code_cache_recovery(tracer->space->cache, regs->rip, &recovery, &found)) {
+  if (tracer->space->cache == NULL || !ct_code_cache_recovery(tracer->space->cache, regs->rip, &recovery, &found)) {
     return false;
   }
   out->is_spoilt = !found;
