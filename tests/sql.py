@@ -751,7 +751,7 @@ def overtaken(scene):
 def cut(scene):
     """A trace of which a thread's file was cut anywhere, with an index of the whole beside it: what the replay has of it."""
     program, said = scene.compile(scene.write("loop.c", LOOP), "-O1"), []
-    scene.record("-q", "--", program, str(scene.rounds(9000, 50000)))
+    scene.record("-q", "--", program, str(scene.rounds(20000, 50000)))
     scene.sql("SELECT count(*) FROM spans")
     path = os.path.join(scene.trace, "thread_0", "index.ctb")
     for _ in range(scene.rounds(2, 5)):
