@@ -455,8 +455,8 @@ leave_agent(struct ct_backtracer *tracer)
                             : enter_function(tracer, desc.function, top[TOP_SLOT]);
 }
 
-/* Fills in the frames; false: where the thread stands in code of ours is not known. */
-static bool
+/* Fills in the frames. Why there are no more of them, NULL: libdwfl knows that, or the last one is the outermost. */
+static const char *
 unwind(struct ct_backtracer *tracer)
 {
   for (int turn = 0; turn < RESTARTS_MAX && tracer->count < tracer->max; turn++) {
@@ -466,7 +466,7 @@ unwind(struct ct_backtracer *tracer)
     if (region != NULL || is_agent(tracer, pc)) {
       tracer->again = true;
       if (!(region != NULL ? leave_trampoline(tracer, region) : leave_agent(tracer))) {
-        return false;
+        return "where it stands in contrail's own code is not known";
       }
     } else if (turn == 0 && dwfl_addrmodule(tracer->dwfl, pc) == NULL) {
       add_frame(tracer, pc, tracer->start.values[CT_REGISTER_RSP],
@@ -482,10 +482,10 @@ unwind(struct ct_backtracer *tracer)
       tracer->again |= tracer->is_shown;
     }
     if (!tracer->again) {
-      break;
+      return NULL;
     }
   }
-  return true;
+  return tracer->count < tracer->max ? "the unwinding had to begin anew too often" : NULL;
 }
 
 size_t
@@ -499,12 +499,10 @@ ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers,
   tracer->copy = copy;
   tracer->result = 0;
   tracer->after_call = tracer->is_shown = false;
-  bool is_known = unwind(tracer);
+  const char *ends = unwind(tracer);
   tracer->copy = NULL;
-  *why = tracer->count == max ? NULL
-         : !is_known          ? "where it stands in contrail's own code is not known"
-         : tracer->result < 0 ? dwfl_errmsg(-1)
-                              : NULL;
+  ends = ends == NULL && tracer->result < 0 ? dwfl_errmsg(-1) : ends;
+  *why = tracer->count < max ? ends : NULL;
   return tracer->count;
 }
 
