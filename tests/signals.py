@@ -179,6 +179,11 @@ def has_accounted_for(pid, number):
     return not is_pending(pid, number) and serving_thread(pid) is not None
 
 
+def witness_of(pid):
+    """Its process that counts what the group is sent, once it has its name: it gives itself that."""
+    return wait_for("the witness", lambda: children_by_name(pid).get("group-witness"))
+
+
 def has_taken(pid, number):
     """No such signal is pending for the process, and all of its threads sleep."""
     states = [stat_of(f"{pid}/task/{tid}")[:1] for tid in os.listdir(f"/proc/{pid}/task")]
@@ -234,7 +239,7 @@ def witness_late(scene):
     alone, while the witness still has none and when it has counted."""
     process = scene.start(*scene.words(True, scene.job, "count", "3"))
     scene.ready(process, True)
-    witness = children_by_name(process.pid)["group-witness"]
+    witness = witness_of(process.pid)
     wait_for("the thread that takes signals", lambda: serving_thread(process.pid))
     with held(witness):
         os.killpg(process.pid, signal.SIGUSR1)
@@ -257,7 +262,7 @@ def witness_between(scene):
     for is_taken, alone, said in ((False, signal.SIGUSR1, "10:2 12:1"), (True, signal.SIGUSR2, "10:1 12:2")):
         process = scene.start(*scene.words(True, scene.job, "count", "3"))
         scene.ready(process, True)
-        witness = children_by_name(process.pid)["group-witness"]
+        witness = witness_of(process.pid)
         wait_for("the thread that takes signals", lambda process=process: serving_thread(process.pid))
         with held_at(witness, SIGTIMEDWAIT, is_taken, lambda process=process: os.killpg(process.pid, signal.SIGUSR1)):
             scene.heard(1)
