@@ -200,7 +200,7 @@ def full_disk(scene):
     """The disk is full: the program does not notice, contrail says it, and so does whatever reads the trace."""
     disk = os.path.join(scene.folder, "disk")
     os.mkdir(disk)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode != 0:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode != 0:
         raise Skip("no right to mount a small disk")
     try:
         scene.trace = os.path.join(disk, "trace")

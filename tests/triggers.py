@@ -594,9 +594,9 @@ def what_is_not_kept(scene):
         shutil.rmtree(scene.trace, ignore_errors=True)
         scene.start("--last", "1M", "--args", "--on", "call other", "--on", "call nap", "--pre", pre, "--post", "1ms")
         scene.do("other", 1)
-        scene.do("step", scene.rounds(400000, 20000000))
+        scene.do("step", scene.rounds(1200000, 20000000))
         scene.do("nap", 20)
-        scene.do("step", scene.rounds(400000, 20000000))
+        scene.do("step", scene.rounds(1200000, 20000000))
         scene.do("nap", 1)
         scene.finish()
         begin, windows = scene.manifest()["kept"]["begin_tsc"], scene.manifest()["windows"]

@@ -163,10 +163,14 @@ note_memory(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operan
 }
 
 /* Zydis has what is pushed at the stack pointer as it is after the push; an address of pop's, as it is before the pop.
+ * What stores at the stack pointer and leaves it alone (movdir64b %rsp) pushes nothing.
  */
 static void
 put_stack_right(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands, struct ct_effects *out)
 {
+  if ((out->writes & 1u << CT_RSP) == 0) {
+    return;
+  }
   for (unsigned i = in->operand_count_visible, n = 0; i < in->operand_count; i++) {
     const ZydisDecodedOperand *operand = &operands[i];
     if (operand->type != ZYDIS_OPERAND_TYPE_MEMORY || operand->mem.base != ZYDIS_REGISTER_RSP) {

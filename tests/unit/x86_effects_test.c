@@ -109,6 +109,10 @@ accesses(void **state)
   e = EFFECTS("\x8f\x44\x24\x08"); /* pop 8(%rsp) */
   check_access(&e.access[0], CT_RSP, CT_NO_REG, 16, 8, WR);
   check_access(&e.access[1], CT_RSP, CT_NO_REG, 0, 8, RD);
+  e = EFFECTS("\x66\x0f\x38\xf8\x65\x08"); /* movdir64b 8(%rbp), %rsp: to where rsp points, and pushes nothing */
+  assert_int_equal(e.access_count, 2);
+  check_access(&e.access[0], CT_RBP, CT_NO_REG, 8, 64, RD);
+  check_access(&e.access[1], CT_RSP, CT_NO_REG, 0, 64, WR);
   e = EFFECTS("\x64\x48\x8b\x04\x25\x28\x00\x00\x00"); /* mov %fs:40, %rax */
   check_access(&e.access[0], CT_NO_REG, CT_NO_REG, 40, 8, RD);
   assert_int_equal(e.access[0].segment, CT_SEGMENT_FS);
