@@ -17,7 +17,7 @@ import sys
 import harness
 from harness import case, expect, main, need, wait_for
 from itrace import SECONDS, Scene, each, files_of
-from processes import state_of
+from processes import all_stopped, state_of
 
 
 @case
@@ -330,14 +330,6 @@ def live(scene):
     with open(scene.path("lines"), encoding="ascii") as file:
         expect(file.read() == scene.run(scene.contrail, "steps", "-F", "busy", directory), "lines")
     return f"{len(whole)} bytes by a stream and by a ring of 65,536"
-
-
-def all_stopped(pid):
-    states = []
-    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
-        with open(path, encoding="ascii", errors="replace") as file:
-            states.append(file.read().rpartition(")")[2].split()[0])
-    return set(states) == {"T"}
 
 
 def while_stopped(scene, before, after):

@@ -13,6 +13,7 @@ import time
 
 import triggers
 from harness import case, expect, main, wait_for
+from processes import all_stopped
 
 EVENTS = 4096  # of a segment
 
@@ -86,6 +87,7 @@ def detail_without_room(scene):
     """Records that were written over before the recorder came to them are counted; no call has another one's."""
     scene.start("--trace", "step", "--detail", "step", "--detail-size", "1", "--no-wait")
     scene.process.send_signal(signal.SIGSTOP)
+    wait_for("the recorder to stand still", lambda: all_stopped(scene.process.pid))
     scene.do("step", 200000)
     scene.process.send_signal(signal.SIGCONT)
     scene.finish()
@@ -108,6 +110,7 @@ def stopped_for_ten_seconds(scene):
         scene.start("--trace", "step", "--ring-size", "4", "--pre", "0", "--post", "1m", *options)
         scene.do("step", 1000)
         scene.process.send_signal(signal.SIGSTOP)
+        wait_for("the recorder to stand still", lambda: all_stopped(scene.process.pid))
         begin = time.monotonic()
         count = scene.do("step", 3000000)
         took = time.monotonic() - begin

@@ -54,6 +54,11 @@ def state_of(pid):
     return (stat_of(pid) + [""])[0]
 
 
+def all_stopped(pid):
+    """By SIGSTOP, each of its threads: the last one is so some time after the signal was sent."""
+    return {(stat_of(f"{pid}/task/{tid}") + [""])[0] for tid in threads_of(pid)} == {"T"}
+
+
 def ticks_of(pid):
     """How long it has run, in ticks of the clock."""
     words = stat_of(pid)
