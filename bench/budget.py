@@ -166,6 +166,9 @@ class Redis(Counter):
 
 class Nginx(Counter):
     def __init__(self, folder):
+        for tool in ("nginx", "ab"):  # what starts them, taskset, does not tell
+            if shutil.which(tool) is None:
+                raise FileNotFoundError(2, "no such program", tool)
         self.port = free_port()
         self.log = os.path.join(folder, "access.log")
         config = os.path.join(folder, "nginx.conf")
