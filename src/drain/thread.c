@@ -151,9 +151,9 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, b
       ct_encode_point(encoder, tsc, fn);
     }
   } else if (replaces) {
-    ct_encode_tail(encoder, tsc, fn);
-    top->flags &= ~DRAIN_FRAME_VALUES;
-    number_frame(top, call);
+    struct ct_frame *frame = ct_encode_tail(encoder, tsc, fn);
+    frame->flags &= ~DRAIN_FRAME_VALUES;
+    number_frame(frame, call);
   } else if (!is_full(encoder, thread->max_depth)) {
     struct ct_frame *frame = ct_encode_enter(encoder, tsc, fn, ra_slot);
     frame->root_fn = UINT32_MAX; /* what jumped here is not in the trace */

@@ -329,16 +329,19 @@ ct_encode_enter(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t 
   return ct_columns_enter(&encoder->columns, tsc, fn, ra_slot);
 }
 
-/* The top frame, if any, ends here and fn takes its place; ra_slot, root_fn and the drain's flags stay as they are. */
-static inline void
+/*
+ * The top frame, if any, ends here and fn takes its place; ra_slot, root_fn and the drain's flags stay as they are.
+ * Returns the frame, which may be elsewhere than before.
+ */
+static inline struct ct_frame *
 ct_encode_tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
   ct_encoder_room(encoder, tsc);
   ct_columns_call(&encoder->columns, fn, CT_TRACE_OP_TAIL_PREDICTED);
   uint64_t now = ct_columns_time(&encoder->columns, tsc);
   if (CT_UNLIKELY(encoder->columns.top == encoder->columns.frames)) {
-    *encoder->columns.top++ = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
-    return;
+    *encoder->columns.top = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
+    return encoder->columns.top++;
   }
   struct ct_frame *frame = encoder->columns.top - 1;
   frame->enter_tsc = now;
@@ -347,6 +350,7 @@ ct_encode_tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
   if (frame < encoder->columns.floor) {
     encoder->columns.floor = frame;
   }
+  return frame;
 }
 
 /* A function of which only the enter is recorded. */
