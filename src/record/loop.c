@@ -13,6 +13,7 @@
 #define IDLE_MS   200
 #define COUNT_NS  200000000 /* between looks at the numbers */
 #define CHECK_MS  50        /* where no loader reports libraries */
+#define TICKS_MS  500       /* under a budget, whose ticks wake this thread in any case */
 #define LINGER_MS 5
 
 /* What children need, and the first session for them. */
@@ -29,6 +30,21 @@ serve_tree(struct ct_session *session)
   } else if (session->sync.finished && !session->node.image_lingers && !session->node.over) {
     tree_child_is_over(session);
   }
+}
+
+/* How long it may wait when nobody rings. */
+static int
+idle_ms(struct ct_session *session, bool is_running)
+{
+  if (session->node.image_lingers || session->node.handshake_queue.later != 0) {
+    return LINGER_MS;
+  }
+  if (is_running && !ct_modules_have_rendezvous(&session->recording.modules)) {
+    return CHECK_MS;
+  }
+  bool has_ticks = is_running && session->budget != NULL && session->node.tree == NULL &&
+                   session->triggers.rules == NULL && ct_plans_are_stored(session->recording.modules.plans);
+  return has_ticks ? TICKS_MS : IDLE_MS;
 }
 
 void *
@@ -76,9 +92,7 @@ session_main(void *context)
     if (running && ct_now_ns() - session->recording.counted_ns >= COUNT_NS) {
       session_count_roughly(session);
     }
-    int wait_ms = session->node.image_lingers || session->node.handshake_queue.later != 0 ? LINGER_MS
-                  : ct_modules_have_rendezvous(&session->recording.modules) || !running   ? IDLE_MS
-                                                                                          : CHECK_MS;
+    int wait_ms = idle_ms(session, running);
     if (session->recording.image_live && running) {
       wait_ms = session_serve_budget(session, session_serve_triggers(session, wait_ms));
     }

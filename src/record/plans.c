@@ -28,6 +28,7 @@ struct ct_plans {
   bool fetch;             /* debug files, from debuginfod */
   int fetch_failure;      /* errno of the first file that no server could say anything of; 0: none */
   struct ct_cache *cache; /* NULL: none */
+  bool has_new;           /* there may be plans that are to be stored */
 };
 
 struct ct_plans *
@@ -74,6 +75,16 @@ ct_plans_store(struct ct_plans *plans)
 {
   ct_plans_lock(plans);
   bool stored = ct_cache_store(plans->cache);
+  plans->has_new = stored;
+  ct_plans_unlock(plans);
+  return stored;
+}
+
+bool
+ct_plans_are_stored(struct ct_plans *plans)
+{
+  ct_plans_lock(plans);
+  bool stored = !plans->has_new;
   ct_plans_unlock(plans);
   return stored;
 }
@@ -139,6 +150,7 @@ get_locked(struct ct_plans *plans, int fd, const char *path, const struct stat *
     plans->fetch_failure = plans->fetch_failure != 0 ? plans->fetch_failure : failure;
   }
   int code = ct_cache_plan_fd(plans->cache, fd, path, &plan, diag);
+  plans->has_new = true;
   if (code == 0) {
     if (plans->use_int3) {
       ct_plan_use_int3(plan);

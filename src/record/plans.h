@@ -32,6 +32,8 @@ bool ct_plans_unwinds(struct ct_plans *plans, const struct ct_plan *plan);
 void ct_plans_suggest(struct ct_plans *plans, struct ct_selection *selection, struct ct_exclude *exclude);
 /* Stores a plan in the cache, if there is one to store; false: none. */
 bool ct_plans_store(struct ct_plans *plans);
+/* There is none to store. */
+bool ct_plans_are_stored(struct ct_plans *plans);
 const struct ct_cache *ct_plans_cache(const struct ct_plans *plans);
 void ct_plans_free(struct ct_plans *plans); /* accepts NULL */
 
