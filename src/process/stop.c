@@ -34,7 +34,7 @@
 #define LATE_MS       2000  /* for threads that did not stop in time, before others see to them */
 #define REST_SHARE    8     /* of the time that a stop has taken so far, between two looks ... */
 #define REST_MIN_NS   50000 /* ... within these */
-#define REST_MAX_NS   500000
+#define REST_MAX_NS   4000000
 #define SLICE_MS      100   /* of the first attempt to stop all threads; further ones take twice as long ... */
 #define SLICE_MAX_MS  400   /* ... up to that */
 #define FIND_MS       10000 /* to look at all stacks ... */
