@@ -23,11 +23,12 @@
 #define MANIFEST_NS  200000000ull
 
 /* The counts in the manifest of a running recording, which recover needs: not older than so, or than this part of the
- * recording; and this share of a processor, at most, is taken for writing them. */
+ * recording; and this share of a processor, at most, is taken for writing them, or this part of a budget. */
 #define COUNTS_MIN_NS 1000000000ull
 #define COUNTS_MAX_NS 30000000000ull
 #define COUNTS_PART   8
 #define COUNTS_SHARE  100
+#define COUNTS_BUDGET 50
 
 /* Detail is written around marks only. */
 static bool
@@ -156,7 +157,10 @@ counts_are_old(const struct ct_session *session, uint64_t now)
 {
   uint64_t age = now - session->recording.manifest.ns0, between = age / COUNTS_PART;
   between = between < COUNTS_MIN_NS ? COUNTS_MIN_NS : between > COUNTS_MAX_NS ? COUNTS_MAX_NS : between;
-  uint64_t least = COUNTS_SHARE * session->recording.manifest_took_ns;
+  double limit = session->budget != NULL ? session->options.budget / COUNTS_BUDGET : 1;
+  double share = limit * COUNTS_SHARE < 1 ? 1 / limit : COUNTS_SHARE;
+  uint64_t least = (uint64_t)(share * (double)session->recording.manifest_took_ns);
+  least = least < COUNTS_MAX_NS ? least : COUNTS_MAX_NS;
   return now - session->recording.manifest_ns > (between > least ? between : least) &&
          session->sync.status.events != session->recording.manifest_events;
 }
