@@ -67,6 +67,28 @@ int main(int argc, char **argv) {
 """
 
 
+# A library of eight functions and nothing else. Each other one is called all the time.
+FEW = "#define F(n) __attribute__((noinline)) long few##n(long x) { return (x ^ n) * 7 + n * 13; }\n" + "".join(f"F({n})\n" for n in range(8))
+
+OTHER = "int other(void) { return 42; }\n"
+
+LOADS = r"""
+#include <dlfcn.h>
+#include <poll.h>
+#include <stdio.h>
+long few0(long), few1(long), few2(long), few3(long), few4(long), few5(long), few6(long), few7(long);
+int main(int argc, char **argv) {
+  struct pollfd input = {0, POLLIN, 0};
+  long x = 1;
+  while (poll(&input, 1, 0) == 0) for (int i = 0; i < 20000; i++) x = few6(few4(few2(few0(x))));
+  void *other = dlopen(argv[1], RTLD_NOW);
+  int (*function)(void) = (int (*)(void))dlsym(other, "other");
+  printf("%ld %d\n", few7(few5(few3(few1(few6(few4(few2(few0(1)))))))), function());
+  return x == 42;
+}
+"""
+
+
 class Scene(harness.Scene):
     def __init__(self, options, folder):
         super().__init__(options, folder)
@@ -241,6 +263,40 @@ def killed_in_a_step(scene):
     truth = {name: int(number) for name, number in (line.split() for line in out.splitlines())}
     rows = scene.rows()
     expect(all(rows[name]["calls"] <= truth[name] for name in NAMES if name in rows), f"{rows}, {truth}")
+
+
+@case
+def few_functions(scene):
+    """A library whose patches are mostly out is not taken for one that was mapped anew when another one comes."""
+    few, other = scene.path("libfew.so"), scene.path("libother.so")
+    for source, library, text in (("few.c", few, FEW), ("other.c", other, OTHER)):
+        subprocess.run(["gcc", "-O1", "-fno-toplevel-reorder", "-nostdlib", "-shared", "-fPIC", "-o", library, scene.write(source, text)], check=True)
+    program = scene.compile(scene.write("loads.c", LOADS), "-O1", few, "-Wl,-rpath," + scene.folder, "-ldl", name="loads")
+    plain = subprocess.run([program, other], input="\n", capture_output=True, text=True, check=True)
+    with open(few, "rb") as file:
+        clean = file.read()
+    symbols = {line.split()[2]: int(line.split()[0], 16) for line in scene.run("nm", few).splitlines() if " T few" in line}
+    expect(sorted(symbols) == [f"few{n}" for n in range(8)], f"{symbols}")
+    recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--budget", "1%", "--", program, other],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def is_clean(pid, base, name):
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            memory.seek(base + symbols[name])
+            return memory.read(5) == clean[symbols[name]:symbols[name] + 5]  # its text lies in the file as in memory
+
+    def are_out():
+        for pid in children_of(recorder.pid):
+            with open(f"/proc/{pid}/maps", encoding="ascii") as maps:
+                bases = [int(line.split("-")[0], 16) for line in maps if line.rstrip().endswith(few)]
+            if bases and not is_clean(pid, bases[0], "few1"):
+                return all(is_clean(pid, bases[0], f"few{n}") for n in (0, 2, 4, 6))
+        return False
+    wait_for("patches that are out", are_out)
+    out, err = recorder.communicate("\n", timeout=60)
+    expect(recorder.returncode == 0 and out == plain.stdout, f"{recorder.returncode} {out!r} {err}, without contrail {plain.stdout!r}")
+    loads = {os.path.basename(module["path"]): module["loads"] for module in scene.manifest()["modules"]}
+    expect(loads["libfew.so"] == loads["libother.so"] == 1, f"{loads}")
 
 
 RATE = r"""

@@ -49,7 +49,7 @@ find_place(const struct session_budget *budget, const struct ct_module *module,
 
 /* switches: as many as the plan has functions, all CT_SWITCH_LEAVE, before and after. */
 static bool
-switch_installed(const struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module,
+switch_installed(const struct session_budget *budget, const struct ct_remote *remote, struct ct_module *module,
                  size_t which, const struct switches *wanted, uint8_t *switches)
 {
   const struct ct_installed *installed = ct_module_installed(module, which);
@@ -72,6 +72,7 @@ switch_installed(const struct session_budget *budget, const struct ct_remote *re
     if (find_place(budget, module, function, &i)) {
       bool is_done = ok && (switches[i] == CT_SWITCH_OFF || switches[i] == CT_SWITCH_ON); /* BUSY: the next time */
       function->is_unpatched = is_done ? switches[i] == CT_SWITCH_OFF : function->is_unpatched;
+      module->without_patch[i] = function->is_unpatched;
       ct_budget_note_return(function);
       switches[i] = CT_SWITCH_LEAVE;
     }
@@ -81,7 +82,7 @@ switch_installed(const struct session_budget *budget, const struct ct_remote *re
 
 /* Patches of functions that are out are taken out, and those of functions that are not are put back. */
 static void
-switch_module(const struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module,
+switch_module(const struct session_budget *budget, const struct ct_remote *remote, struct ct_module *module,
               const struct switches *wanted)
 {
   size_t place;
@@ -90,6 +91,10 @@ switch_module(const struct session_budget *budget, const struct ct_remote *remot
     ok = find_place(budget, module, wanted->functions[n], &place);
   }
   uint8_t *switches = ok ? calloc(module->plan->count + 1, 1) : NULL;
+  if (switches != NULL && module->without_patch == NULL) {
+    module->without_patch = calloc(module->plan->count + 1, 1);
+    ok = module->without_patch != NULL;
+  }
   for (size_t which = 1; which < module->layer_count + 2 && switches != NULL && ok; which++) {
     ok = switch_installed(budget, remote, module, which, wanted, switches);
   }
@@ -113,12 +118,12 @@ static void
 switch_modules(struct ct_session *session, size_t count)
 {
   struct session_budget *budget = session->budget;
-  const struct ct_modules *modules = &session->recording.modules;
+  struct ct_modules *modules = &session->recording.modules;
   struct ct_remote remote = session_stopped_remote(session);
   struct switches wanted = {.functions = malloc((count + 1) * sizeof(*wanted.functions))};
   wanted.count = wanted.functions != NULL ? find_switches(budget, count, wanted.functions) : 0;
   for (size_t i = 0; i < modules->count && wanted.count != 0; i++) {
-    const struct ct_module *module = &modules->items[i];
+    struct ct_module *module = &modules->items[i];
     if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
         module->installed.first_fn + module->plan->hooked <= budget->function_count) {
       switch_module(budget, &remote, module, &wanted);

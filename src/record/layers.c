@@ -16,6 +16,8 @@ ct_module_drop_layers(struct ct_module *module)
   free(module->layers);
   free(module->active);
   free(module->modes);
+  free(module->without_patch);
+  module->without_patch = NULL;
   module->layers = NULL;
   module->layer_count = 0;
   module->active = NULL;
@@ -32,7 +34,9 @@ ct_module_installed(const struct ct_module *module, size_t which)
 static bool
 is_active(const struct ct_module *module, size_t which, const struct ct_patch *patch)
 {
-  return !ct_patch_is_relay(patch) && (module->active == NULL ? which == 1 : module->active[patch->function] == which);
+  bool is_out = module->without_patch != NULL && module->without_patch[patch->function] != 0;
+  return !is_out && !ct_patch_is_relay(patch) &&
+         (module->active == NULL ? which == 1 : module->active[patch->function] == which);
 }
 
 bool

@@ -242,6 +242,8 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
     modules->next_fn += (uint32_t)plan->hooked;
   } else if (module->installed.region != 0 && module->installed.base == module->base && module->active == NULL &&
              ct_install_again(remote, layout, plan, &module->installed) == 0) {
+    free(module->without_patch); /* all have theirs */
+    module->without_patch = NULL;
     return 0;
   } else {
     ct_install_remove(remote, layout, &module->installed);

@@ -40,6 +40,7 @@ struct ct_module {
   size_t layer_count;
   uint16_t *active; /* for each function which trampoline its entry goes to: 0 none, 1 that of installed, from 2 on that
                        of a layer; NULL: nothing has been changed since it was installed */
+  uint8_t *without_patch; /* for each function, not 0: a budget has taken its patch out; NULL: of none */
   size_t functions, hooked;
   size_t refused[CT_REFUSED_COUNT];
   uint64_t code_bytes, known_bytes;      /* text, and what of it belongs to known functions */
