@@ -9,11 +9,13 @@ import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 
 from follow import Scene
-from harness import case, main, wait_for
+from harness import case, expect, main, wait_for
+from processes import all_stopped
 
 
 class Live:
@@ -237,6 +239,33 @@ def live_stream(scene, live):
     assert set(counts[9]) == {109}, counts
     for marks in counts.keys() - {0, 9}:  # the next change may have come while the last of them ran
         assert (100 + marks if marks % 2 else 0) in counts[marks], counts
+
+
+@case
+def unanswered(scene):
+    """A recorder that stands still for as long as a program waits for it: the children that go on without an answer meanwhile, also
+    those that no longer wait as their parent has done so in vain, are counted."""
+    recorder = subprocess.Popen([scene.contrail, "record", "--follow", "-o", scene.trace, scene.compile("follow/unanswered.c", "-O2"), scene.folder],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def leave(name):
+        with open(scene.path(name), "w", encoding="utf-8"):
+            pass
+    try:
+        wait_for("the program", lambda: os.path.exists(scene.path("ready")))
+        recorder.send_signal(signal.SIGSTOP)
+        wait_for("a recorder that stands still", lambda: all_stopped(recorder.pid))
+        leave("begin")
+        wait_for("the children", lambda: os.path.exists(scene.path("done")))
+    finally:
+        recorder.send_signal(signal.SIGCONT)
+        leave("begin")
+        leave("end")
+        said = recorder.communicate(timeout=60)[1]
+    expect(recorder.returncode == 0, f"status {recorder.returncode}: {said}")
+    manifest = scene.manifest()
+    expect(manifest["children"] == [] and manifest["children_lost"] == 3, f"{manifest['children']}, lost {manifest['children_lost']}")
+    expect("3 child" in said, f"it is not said: {said}")
 
 
 if __name__ == "__main__":

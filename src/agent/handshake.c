@@ -42,10 +42,15 @@ is_welcome(void)
          __atomic_load_n(&r->handshakes_end, __ATOMIC_SEQ_CST) == 0 && controller_answers();
 }
 
+/* A child goes on without an answer. When nobody is followed any more it is none of ours. */
 static void
 count_lost(void)
 {
-  __atomic_fetch_add(&agent_ring()->handshakes_lost, 1, __ATOMIC_RELAXED);
+  struct ct_ring_header *r = agent_ring();
+  if (__atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0 &&
+      __atomic_load_n(&r->handshakes_end, __ATOMIC_SEQ_CST) == 0) {
+    __atomic_fetch_add(&r->handshakes_lost, 1, __ATOMIC_RELAXED);
+  }
 }
 
 struct ct_handshake *
@@ -67,7 +72,7 @@ agent_take_handshake_page(uint32_t pid)
     }
     __atomic_fetch_sub(&r->handshakes_waiting, 1, __ATOMIC_SEQ_CST);
   }
-  if (handshake == 0 && is_welcome()) {
+  if (handshake == 0) {
     count_lost();
   }
   return handshake;
@@ -88,7 +93,11 @@ agent_child_handshake(struct ct_handshake *handshake, uint64_t sp, const struct 
 {
   struct ct_ring_header *r = agent_ring();
   int forked = *(const uint64_t *)(agent_config.controls + CT_CONTROL_OWN) == 0;
-  if (!is_welcome() || (!forked && !may_exec(desc))) {
+  if (!forked && !may_exec(desc)) {
+    return 0;
+  }
+  if (!is_welcome()) {
+    count_lost();
     return 0;
   }
   handshake->kind = forked ? CT_HANDSHAKE_FORK : CT_HANDSHAKE_EXEC;
@@ -112,7 +121,7 @@ agent_child_handshake(struct ct_handshake *handshake, uint64_t sp, const struct 
     step += (uint32_t)agent_wait(&handshake->state, CT_HANDSHAKE_PENDING, WAIT_STEP_NS, &patience);
   }
   uint32_t state = __atomic_exchange_n(&handshake->state, CT_HANDSHAKE_NONE, __ATOMIC_ACQ_REL);
-  if (state == CT_HANDSHAKE_PENDING && r->closed == 0) {
+  if (state == CT_HANDSHAKE_PENDING) {
     count_lost();
   }
   return forked && state == CT_HANDSHAKE_DONE;
