@@ -46,6 +46,7 @@ class Scene(harness.Scene):
         with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
             first = json.load(file)
         assert first["state"] == "complete" and first["dropped_total"] == 0, (first["state"], first["dropped_total"])
+        assert first.get("children_lost", 0) == 0, ("children that are not in the list", first["children_lost"], len(first["children"]))
         first["path"] = trace
         processes = [first]
         for child in first["children"]:
