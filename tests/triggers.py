@@ -17,7 +17,7 @@ import time
 
 import harness
 from harness import Running, Skip, case, expect, main, wait_for
-from processes import NANOSLEEP, children_of, system_call_of, ticks_of
+from processes import NANOSLEEP, all_stopped, children_of, system_call_of, ticks_of
 
 LATE = 'void late(long i) { static volatile long seen; seen = i; }\n'
 
@@ -285,6 +285,27 @@ def every(scene):
     for one, next_one in zip(windows, windows[1:]):
         apart = next_one["reasons"][0]["ns"] - one["reasons"][0]["ns"]
         expect(abs(apart - 200000000) < 2000000, f"{apart} ns apart")
+
+
+@case
+def every_from_the_beginning(scene):
+    """Time that contrail takes until the program runs does not count: it stands for a second (base/test_point.h)."""
+    rule = ("-o", scene.trace, "--on", "every 200ms", "--pre", "0", "--post", "0")
+    for point in ("trace-opened", "attach-planned"):
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        with Running(["/bin/sleep", "100"]) as other:
+            words = ("attach", *rule, "--for", "500ms", str(other.pid)) if point == "attach-planned" else ("record", *rule, "--", "/bin/sleep", "0.5")
+            with Running([scene.contrail, *words], env=dict(scene.environment, CONTRAIL_TEST_POINT=point), stderr=subprocess.PIPE) as recorder:
+                wait_for("the test point", lambda: all_stopped(recorder.pid))  # pylint: disable=cell-var-from-loop
+                time.sleep(1)  # that is the time
+                recorder.send_signal(signal.SIGCONT)
+                said = recorder.communicate(timeout=60)[1]
+            other.kill()
+        manifest, marks = scene.manifest(), scene.rule("every 200ms")["marks"]
+        took = manifest["end_ns"] - manifest["start_ns"]
+        expect(1 <= marks <= took / 2e8, f"{point}: {marks} marks in {took} ns: {said}")
+        first = manifest["windows"][0]["reasons"][0]["ns"] - manifest["start_ns"]
+        expect(abs(first - 200000000) < 2000000, f"{point}: the first one at {first} ns")
 
 
 @case

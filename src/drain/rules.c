@@ -127,6 +127,14 @@ ct_rules_add(struct ct_rules *rules, const struct ct_rule *rule, uint32_t number
 }
 
 void
+ct_rules_begin(struct ct_rules *rules, uint64_t tsc)
+{
+  for (uint32_t slot = 0; slot < CT_RULES_MAX; slot++) {
+    rules->list[slot].next_tsc = tsc + rules->list[slot].ticks;
+  }
+}
+
+void
 ct_rules_remove(struct ct_rules *rules, uint32_t slot)
 {
   rules->list[slot].used = false;

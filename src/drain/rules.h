@@ -55,6 +55,8 @@ void ct_rules_free(struct ct_rules *rules);                                     
 /* The slot of a new one; CT_ERANGE: there are CT_RULES_MAX, or CT_ENOMEM. number: of the session's list of texts. */
 int ct_rules_add(struct ct_rules *rules, const struct ct_rule *rule, uint32_t number, uint64_t now_tsc);
 void ct_rules_remove(struct ct_rules *rules, uint32_t slot);
+/* The recording begins: what goes by the clock is counted from then on. Before the drain is started. */
+void ct_rules_begin(struct ct_rules *rules, uint64_t tsc);
 /* The rule is about that function. Without the lock while no event of the function can come. */
 void ct_rules_watch(struct ct_rules *rules, uint32_t slot, uint32_t fn);
 /* Likewise, while events come: the function may have been called before. */

@@ -426,6 +426,7 @@ hook_stopped(struct ct_session *session, const struct ct_injected_options *optio
     ct_stacks_copy(stacks, &session->target.stopped);
   }
   ct_manifest_attach(&session->recording.manifest, &session->options, pid);
+  session_clock_rules(session);
   int code = put_in(session, options, crashes, diag);
   if (code != 0) {
     goto take_out;

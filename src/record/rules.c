@@ -167,6 +167,14 @@ session_add_rule(struct ct_session *session, const char *text, struct ct_diag *d
   return code != 0 ? code : slot;
 }
 
+void
+session_clock_rules(struct ct_session *session)
+{
+  if (session->triggers.rules != NULL) {
+    ct_rules_begin(session->triggers.rules, session->recording.manifest.tsc0);
+  }
+}
+
 int
 session_begin_triggers(struct ct_session *session, struct ct_diag *diag)
 {

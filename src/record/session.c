@@ -172,6 +172,7 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (code == 0) {
     code = session_open_trace(session, diag);
   }
+  ct_test_point("trace-opened");
   if (code == 0) {
     code = ct_process_spawn(spawn->argv, &spawn->setup, &session->target.process, spawn->exec_errno, diag);
     if (code != 0) {
@@ -184,6 +185,7 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
     return code;
   }
   ct_manifest_start(&session->recording.manifest, &session->options, spawn->argv, session->target.process.pid);
+  session_clock_rules(session);
   pthread_mutex_lock(&session->sync.guard);
   session->sync.status.pid = session->target.process.pid;
   pthread_mutex_unlock(&session->sync.guard);

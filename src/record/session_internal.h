@@ -179,6 +179,8 @@ int session_dump_aside(struct ct_session *session, struct ct_diag *diag);
 #define SESSION_REASONS_MAX 10000u /* rules that have been there, and names of marks: nobody fills the memory */
 /* With the trace: the rules of the options. */
 int session_begin_triggers(struct ct_session *session, struct ct_diag *diag);
+/* The recording begins: rules that go by the clock are counted from then on. */
+void session_clock_rules(struct ct_session *session);
 void session_end_triggers(struct ct_session *session); /* the trace is closed */
 /* Its slot; negative: an error, with a line. */
 int session_add_rule(struct ct_session *session, const char *text, struct ct_diag *diag);
