@@ -445,9 +445,12 @@ def filtered(scene):
         trace = scene.path(f"filtered{len(prefix)}")
         parent = subprocess.Popen([*prefix, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         try:
+            # Until then it is setpriv, which another user may not attach to.
+            wait_for("the program", lambda: os.readlink(f"/proc/{parent.pid}/exe") == program)  # pylint: disable=cell-var-from-loop
             recorder = subprocess.Popen([*prefix, contrail, "attach", "--follow", "-o", trace, str(parent.pid)], cwd=scene.folder,
                                         stderr=subprocess.PIPE, text=True)
-            assert "attached" in recorder.stderr.readline()
+            said = recorder.stderr.readline()
+            assert "attached" in said, said
             parent.stdin.write(b"x")
             child = int(parent.stdout.readline())
             recorder.send_signal(signal.SIGINT)
