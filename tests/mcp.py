@@ -402,8 +402,9 @@ def asked_at_once(scene):
     for _ in range(scene.rounds(2, 6)):
         session = client.tool("launch", program="/usr/bin/perl", args=["-e", "use POSIX; for (my $i = 0;; $i++) { $n += strtol($i); select(undef, undef, undef, 0.001) if $i % 500 == 0 }"], patterns=[])["session"]
         client.tool("trace", session=session, action="add", patterns=["perl!Perl_sv*", "malloc"])
-        wait_for("calls", lambda: (rows := client.tool("query", trace=session, sql="SELECT DISTINCT module FROM functions WHERE calls > 0")["rows"])  # pylint: disable=cell-var-from-loop
-                 and (expect(["?"] not in rows, f"{rows}") or True))
+        asked = "SELECT module, count(*), group_concat(DISTINCT name), min(id), max(id) FROM functions WHERE calls > 0 GROUP BY module"
+        wait_for("calls", lambda: (rows := client.tool("query", trace=session, sql=asked)["rows"])  # pylint: disable=cell-var-from-loop
+                 and (expect("?" not in [row[0] for row in rows], f"{rows}, and then {client.tool('query', trace=session, sql=asked)['rows']}") or True))
         client.tool("session", session=session, action="stop", end=True)
 
 
