@@ -70,6 +70,12 @@ class Scene(harness.Scene):
         expect(self.process.returncode == status, f"status {self.process.returncode}, not {status}: {said[-1000:]}")
         return said
 
+    def long_calls(self, function, ns):
+        """The durations of its calls that took longer, and of the times between two of them that did."""
+        between = f"SELECT start - lag(start + duration) OVER (ORDER BY start) duration FROM spans WHERE function = '{function}'"
+        asked = (f"SELECT duration FROM spans WHERE function = '{function}' AND duration > {ns}", f"SELECT duration FROM ({between}) WHERE duration > {ns}")
+        return [[row["duration"] for row in json.loads(self.run(self.contrail, "sql", "--json", self.trace, one))] for one in asked]
+
     def ask(self, *words):
         return json.loads(self.run(self.contrail, *words, "--json"))
 
@@ -103,7 +109,11 @@ def slow_among_millions(scene):
     said = scene.finish()
     expect(slow == 1, f"{slow} slow calls")
     rule = scene.rule("work > 500ms")
-    expect((rule["marks"], rule["functions"]) == (1, 1), f"{rule}")
+    # One that is taken off the processor between the clock of its return and the event is marked, too (docs/limits.md).
+    took, between = scene.long_calls("work", 500000000)
+    expect(len(took) <= rule["marks"] <= len(took) + len(between) and rule["functions"] == 1, f"{rule}, but so long took {took}, and between {between}")
+    if rule["marks"] > 1:
+        return f"{rule['marks']} marks, {len(took)} slow calls: the program had to wait for a processor"
     window, = scene.windows(1)
     reason, = window["reasons"]
     expect(abs(reason["ns"] - window["begin_ns"] - 100000000) < 2000000, f"pre-roll: {window}")
