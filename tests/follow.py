@@ -37,8 +37,15 @@ class Scene(harness.Scene):
         status = alone.returncode if alone.returncode >= 0 else 128 - alone.returncode
         assert told.returncode == status, (told.returncode, alone.returncode, told.stderr)
         assert sorted(told.stdout.splitlines()) == sorted(alone.stdout.splitlines()), (told.stdout, alone.stdout)
-        assert told.stderr == alone.stderr, told.stderr
+        assert told.stderr == alone.stderr, (told.stderr, self.not_recorded(trace))
         return self.tree(trace)
+
+    @staticmethod
+    def not_recorded(trace):
+        """Children that are not, and why; how many are not in the list."""
+        with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
+            manifest = json.load(file)
+        return [child for child in manifest["children"] if "not_recorded_because" in child], manifest["children_lost"]
 
     @staticmethod
     def tree(trace, few=False):
