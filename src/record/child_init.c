@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STOP_MS 2000
+#define STOP_MS 30000 /* it waits for us, a minute; where it finds no processor it does not stop until it has one */
 
 /* ---- by the child's session ---- */
 
