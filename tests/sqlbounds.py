@@ -174,6 +174,28 @@ def percentiles(scene):
     expect(said.returncode == 1 and "4,000,000 different values" in said.stderr, str(said))
 
 
+@case
+def ranges(scene):
+    """A clock of three ticks a nanosecond: each range of durations is one row of histogram, with the calls that are in it."""
+    program = scene.compile(scene.write("loop.c", LOOP), "-O1")
+    scene.record("-q", *NO_LOADER, "--", program, "3000")
+    told = scene.manifest()
+    told["clock"]["ns1"] = told["clock"]["ns0"] + (told["clock"]["tsc1"] - told["clock"]["tsc0"]) // 3
+    with open(os.path.join(scene.trace, "manifest.json"), "w", encoding="ascii") as file:
+        json.dump(told, file)
+    rows = scene.sql("SELECT function_id AS f, least, most, calls FROM histogram")
+    expect(rows and len({(row["f"], row["least"], row["most"]) for row in rows}) == len(rows), f"a range twice: {rows}")
+    spans = scene.sql("SELECT function_id AS f, duration FROM spans WHERE duration IS NOT NULL AND flags IS NULL")
+    bounds = [(row["f"], ns) for row in rows for ns in {row["least"], row["most"]}]
+    exact = 0
+    for row in rows:
+        if all(bounds.count((row["f"], row[bound])) == 1 for bound in ("least", "most")):
+            within = sum(span["f"] == row["f"] and row["least"] <= span["duration"] <= row["most"] for span in spans)
+            expect(within == row["calls"], f"{row}, but {within} calls")
+            exact += 1
+    expect(exact >= 10, f"{exact} of {len(rows)} ranges compared")
+
+
 @case(some=("dear", 2))
 def grouped(scene):
     """Rows by functions and modules as they come out of the table, with room for all of them, for some, and for none: as SQLite sorts them."""

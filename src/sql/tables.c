@@ -352,11 +352,26 @@ count_bucket(void *arg, unsigned bucket, uint64_t count)
   ++*(uint64_t *)arg;
 }
 
+/* Buckets are of ticks, of which a nanosecond may have several: such buckets are one row. */
+static bool
+is_same_range(const struct ct_trace *trace, unsigned one, unsigned other)
+{
+  uint64_t width, other_width;
+  uint64_t least = ct_histogram_bucket_least(one, &width), other_least = ct_histogram_bucket_least(other, &other_width);
+  return ct_trace_ticks_ns(trace, least) == ct_trace_ticks_ns(trace, other_least) &&
+         ct_trace_ticks_ns(trace, least + width - 1) == ct_trace_ticks_ns(trace, other_least + other_width - 1);
+}
+
 static void
 add_bucket(void *arg, unsigned number, uint64_t count)
 {
   struct filling *filling = arg;
   struct ct_sql_source *source = filling->source;
+  struct ct_sql_bucket *before = source->bucket_count == 0 ? NULL : &source->buckets[source->bucket_count - 1];
+  if (before != NULL && before->fn == filling->fn && is_same_range(source->trace, before->number, number)) {
+    before->calls += count;
+    return;
+  }
   source->buckets[source->bucket_count++] = (struct ct_sql_bucket){count, filling->fn, number};
 }
 
