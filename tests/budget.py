@@ -192,6 +192,11 @@ def shown(scene):
     lines = [json.loads(line) for line in scene.ask("replay", "--json", "--function", "hot", scene.trace).splitlines()]
     counted = sum(line["calls"] for line in lines if line["kind"] == "counted")
     expect(counted == rows["hot"]["counted"], f"replay: {counted} counted, report: {rows['hot']['counted']}")
+    expect(counted > 0, "no call of hot was counted")
+    for depths in ("0..", "9999"):
+        expect(not any(row["counted"] for row in scene.rows("--depth", depths).values()), f"calls that were counted have a depth in {depths}")
+        shown = scene.ask("replay", "--json", "--depth", depths, scene.trace)
+        expect('"enter"' in shown and '"counted"' not in shown, f"replay --depth {depths}: calls that were counted have a depth")
 
 
 @case

@@ -140,6 +140,9 @@ ct_filter_call_passes(const struct ct_filter *filter, uint64_t ns, uint32_t dept
   if ((filter->min_ns != 0 || filter->max_ns != 0) && !has_duration) {
     return false;
   }
+  if ((filter->levels != 0 || filter->has_depths) && end == CT_SPAN_COUNTED) {
+    return false; /* its depth is of the place where the number stands */
+  }
   return ns >= filter->min_ns && (filter->max_ns == 0 || ns <= filter->max_ns) &&
          (filter->levels == 0 || depth < filter->levels) &&
          (!filter->has_depths || (depth >= filter->first_depth && depth <= filter->last_depth)) &&

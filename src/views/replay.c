@@ -375,6 +375,10 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
   if (label == NULL) {
     return CT_ENOMEM;
   }
+  const struct ct_filter *o = r->options->filter;
+  if (event->kind == CT_EV_COUNTED && (o->levels != 0 || o->has_depths)) {
+    return 0; /* these calls were at any depth */
+  }
   struct ct_span_frame frame = {.ordinal = CT_NO_ORDINAL};
   if (event->kind == CT_EV_POINT) {
     ct_unwind_reason_point(&r->unwind_reason, lane->stacks.current, event->fn);

@@ -337,6 +337,9 @@ test_calls(void **state)
   assert_false(ct_filter_call_passes(&filter, 0, 1, CT_SPAN_RETURNED));
   assert_true(ct_filter_call_passes(&filter, 0, 2, CT_SPAN_POINT));
   assert_false(ct_filter_call_passes(&filter, 0, 3, CT_SPAN_RETURNED)); /* on the fourth level */
+  assert_false(ct_filter_call_passes(&filter, 0, 2, CT_SPAN_COUNTED));  /* at which depths is not known */
+  filter = (struct ct_filter){.levels = 3};
+  assert_false(ct_filter_call_passes(&filter, 0, 0, CT_SPAN_COUNTED));
   filter = (struct ct_filter){.reasons = 1u << CT_SPAN_LOST | 1u << CT_SPAN_POINT};
   assert_true(ct_filter_call_passes(&filter, 0, 0, CT_SPAN_LOST));
   assert_true(ct_filter_call_passes(&filter, 0, 0, CT_SPAN_POINT));
