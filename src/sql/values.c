@@ -241,7 +241,9 @@ static void
 add_result(struct values_cursor *c, const struct ct_prototype *prototype, const struct ct_value_context *context)
 {
   if (prototype == NULL) {
-    add_number(c, RESULT, 0, NULL, c->call->registers.results[0]);
+    if ((c->call->registers.results_known & 1) != 0) { /* a floating point result alone is in xmm0 */
+      add_number(c, RESULT, 0, NULL, c->call->registers.results[0]);
+    }
     return;
   }
   c->result = ct_values_json_result(prototype, &c->call->registers, context);
