@@ -115,7 +115,9 @@ random_bytes(struct rng *rng, uint8_t code[CT_INSN_BYTES_MAX])
   } else if (kind < 40) {
     code[n++] = 0x0f;
     code[n++] = 0x38;
-    code[n++] = rng_chance(rng, 60) ? 0xf6 : (uint8_t)(0xf0 + rng_below(rng, 2));
+    code[n++] = rng_chance(rng, 60)
+                    ? 0xf6
+                    : (uint8_t)(rng_chance(rng, 60) ? 0xf0 + rng_below(rng, 2) : 0xf8 + rng_below(rng, 2));
   } else {
     code[n++] = rng_chance(rng, 30) ? random_group_opcode(rng) : (uint8_t)rng_next(rng);
   }
@@ -326,6 +328,34 @@ place(struct rng *rng, struct trial *t, uint16_t barred)
          put_constants(rng, t) && may_run(t->code, &t->effects, barred) && put_state(rng, t);
 }
 
+/* What writes, reads or moves masks: few encodings are valid, so that hardly any would come by chance. */
+static void
+random_mask_bytes(struct rng *rng, uint8_t *code)
+{
+  static const uint8_t among_masks[] = {0x41, 0x42, 0x44, 0x45, 0x46, 0x47, 0x4a,
+                                        0x4b, 0x90, 0x91, 0x92, 0x93, 0x98, 0x99};
+  static const uint8_t to_masks[][2] = {{1, 0x64}, {1, 0x65}, {1, 0x66}, {1, 0x74}, {1, 0x75}, {1, 0x76}, {1, 0xc2},
+                                        {2, 0x26}, {2, 0x27}, {2, 0x28}, {2, 0x29}, {2, 0x2a}, {2, 0x38}, {2, 0x39},
+                                        {2, 0x3a}, {2, 0x68}, {2, 0x68}, {2, 0x68}, {2, 0x8f}, {3, 0x1e}, {3, 0x1f},
+                                        {3, 0x3e}, {3, 0x3f}, {3, 0x66}, {3, 0x67}, {3, 0xc2}};
+  bool shifts = rng_chance(rng, 20);
+  if (rng_chance(rng, 50)) {
+    code[0] = 0xc4;
+    code[1] = (uint8_t)(0xe0 | (shifts ? 3 : 1));
+    code[2] = (uint8_t)(code[2] | (rng_chance(rng, 50) ? 0x78 : 0x40));
+    code[3] = shifts ? (uint8_t)(0x30 + rng_below(rng, 4)) : among_masks[rng_below(rng, sizeof(among_masks))];
+  } else {
+    const uint8_t *chosen = to_masks[rng_below(rng, sizeof(to_masks) / sizeof(to_masks[0]))];
+    bool moves = (chosen[1] & 0xe8) == 0x28; /* between a mask and a vector register: without any other operand */
+    code[0] = 0x62;
+    code[1] = (uint8_t)((code[1] & 0x60) | 0x90 | chosen[0]);
+    code[2] = (uint8_t)(code[2] | 4 | (moves ? 0x78 : 0));
+    code[3] = (uint8_t)((code[3] & 0x7f) | 8); /* no zeroing */
+    code[3] &= moves ? 0xe8 : chosen[1] == 0x68 ? 0xf8 : 0xff;
+    code[4] = chosen[1];
+  }
+}
+
 /* Legacy, VEX or EVEX, any opcode of the maps that have vector instructions. */
 static void
 random_vector_bytes(struct rng *rng, uint8_t *code)
@@ -333,6 +363,10 @@ random_vector_bytes(struct rng *rng, uint8_t *code)
   static const uint8_t prefixes[] = {0x66, 0xf2, 0xf3};
   size_t n = 0;
   rng_fill(rng, code, CT_INSN_BYTES_MAX);
+  if (rng_chance(rng, 15)) {
+    random_mask_bytes(rng, code);
+    return;
+  }
   switch (rng_below(rng, 4)) {
   case 0:
     if (rng_chance(rng, 70)) {
