@@ -220,6 +220,15 @@ def raised_signals(scene):
 
 
 @case(some=("signals", 1))
+def recent(scene):
+    """Instructions that few processors have, and the signals of those that this one has not."""
+    program = scene.compile("itrace/recent.c", "-O2", "-w", "-D_GNU_SOURCE")
+    text, numbers = scene.same((program, "stepped"), LONG, least=200000)
+    expect(numbers["signals"] > 15 and numbers["signals sent"] == 0 and numbers["with unknown vector registers"] == 0, text)
+    return text
+
+
+@case(some=("signals", 1))
 def timers_and_faults(scene):
     """A timer's signals, wherever they came; the handler may be left by siglongjmp."""
     program = scene.compile("steps/signals.c", "-O2", "-w")

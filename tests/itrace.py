@@ -97,6 +97,12 @@ def faults(scene, name):
     expect(lines[0].startswith("load: signal 11 code 1 ") and " addr=10 rip=at+0 " in lines[0], lines[0])
 
 
+@case
+def recent(scene):
+    """Instructions that few processors have, that the kernel executes, or that there are none of here."""
+    scene.same(scene.made("recent"))
+
+
 @each(("registers", "strings", "nested", "overflow", "calls", "changes", "stops", "masked"))
 def signals(scene, name):
     scene.well(scene.made("signals"), name)
