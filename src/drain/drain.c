@@ -535,15 +535,6 @@ ticks_in(uint64_t ns)
   return per_ms * (ns / 1000000);
 }
 
-/* True: at once again. Who writes much wakes us, if it may. */
-static bool
-take_texts(struct ct_drain *drain)
-{
-  bool any = drain_take_captures(drain);
-  drain->idle_rounds = any ? 0 : drain->idle_rounds;
-  return any && __atomic_load_n(&drain->ring->unwoken, __ATOMIC_RELAXED) != 0;
-}
-
 static void *
 drain_main(void *context)
 {
@@ -559,6 +550,7 @@ drain_main(void *context)
     drain_see_late(drain);
     drain->idle_rounds++;
     bool busy = drain_round(drain, false);
+    busy |= drain_take_captures(drain);
     drain->idle_rounds = busy ? 0 : drain->idle_rounds;
     drain_serve_detail(drain);
     uint64_t now = drain_now_ns();
@@ -574,7 +566,6 @@ drain_main(void *context)
       flush_old(drain, ticks_old);
       flushed = now;
     }
-    busy |= take_texts(drain); /* after blocks: the writer is woken once for both */
     if (drain_reap_is_due(drain, now) && !drain->waits_for_rules) {
       reap(drain);
       drain->reap.at_ns = now;
