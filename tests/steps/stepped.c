@@ -642,9 +642,10 @@ compare(const char *path, const char *states_path)
   /* Any place, from any other. */
   uint64_t at = 0, wrong = 0;
   for (int i = 0; i < 300 && count != 0; i++) {
-    at = i % 3 == 0 ? (at * 6364136223846793005ull + 1442695040888963407ull) % count : at != 0 ? at - 1 : 0;
+    bool is_first = at == 0;
+    at = i % 3 == 0 ? (at * 6364136223846793005ull + 1442695040888963407ull) % count : is_first ? 0 : at - 1;
     fseek(states, (long)(at * sizeof(witness)), SEEK_SET);
-    bool there = i % 3 == 0 ? ct_steps_cursor_seek(cursor, at) : at == 0 || ct_steps_cursor_back(cursor);
+    bool there = i % 3 == 0 ? ct_steps_cursor_seek(cursor, at) : is_first || ct_steps_cursor_back(cursor);
     wrong += !there || ct_steps_cursor_at(cursor) != at || (step = ct_steps_cursor_next(cursor)) == NULL ||
              step->number != at || fread(&witness, sizeof(witness), 1, states) != 1 ||
              difference(ct_steps_cursor_state(cursor), &witness, vectors) != NULL;
