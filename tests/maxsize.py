@@ -73,7 +73,7 @@ def exact(scene):
 def large_enough(scene):
     """Nothing goes, and nothing is said to have."""
     program = scene.build(COUNT)
-    scene.bounded("100M", "--args", "--trace", "step", "--", program, "300")
+    scene.bounded("20M", "--args", "--trace", "step", "--", program, "300")
     expect(scene.steps() == list(range(300000)) or scene.info()["dropped"], "not all calls")
     expect(scene.info()["warnings"] == [] or scene.info()["dropped"], f"{scene.info()['warnings']}")
     expect(len(scene.pieces()) > 1, "one file")
