@@ -538,6 +538,37 @@ def patches_that_stay(scene):
     return found[0].strip()
 
 
+RULED = """__attribute__((noinline)) int often(int n) { return n & 1; }
+__attribute__((noinline)) int rare(int n) { return n == 900 ? -1 : 0; }
+int main(void) {
+  int sum = 0;
+  for (int n = 0; n < 1500; n++) {
+    sum += rare(n);
+    for (int k = 0; k < 20000; k++) sum += often(k);
+  }
+  return sum == 14999999 ? 0 : 1;
+}
+"""
+
+
+@case
+def ruled(scene):
+    """What a rule is about is recorded from the first call on while it fits; where it does not, calls are told that the rule did not see."""
+    program = scene.compile(scene.write("ruled.c", RULED), "-O1", name="ruled")
+    rules = ("rare returns < 0", "often returns < 0", "rate often > 1000000/s")
+    scene.execute(scene.contrail, "record", "-q", "-o", scene.trace, "--budget", "1%", "--trace", "often", "--trace", "rare",
+                  *(word for rule in rules for word in ("--on", rule)), "--", program)
+    with open(os.path.join(scene.trace, "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    rare, often, rate = manifest["rules"]
+    expect((rare["marks"], rare["unseen_calls"], rare["unseen_functions"]) == (1, 0, 0) and rate["marks"] >= 1, f"{manifest['rules']}")
+    calls = {row["name"]: row["calls"] for row in json.loads(scene.ask("report", "--json", scene.trace))["functions"]}
+    unseen = often["unseen_calls"]
+    expect(calls["rare"] == 1500 and (unseen > 10000000 or often["unseen_functions"] == 1) and unseen <= calls["often"], f"{often} {calls}")
+    expect("rule 'often returns < 0' did not see" in scene.run(scene.contrail, "info", scene.trace), "nothing says what the rule did not see")
+    return f"1 of 1 failure seen beside {unseen:,} calls that were counted only"
+
+
 GO = """package main
 import "fmt"
 //go:noinline

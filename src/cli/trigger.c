@@ -19,6 +19,20 @@ static const struct ct_option options[] = {
     CT_OPTIONS_END,
 };
 
+/* What a budget has kept from it. */
+static void
+print_unseen(const json_t *rule)
+{
+  uint64_t calls = ct_number_of(rule, "unseen_calls"), functions = ct_number_of(rule, "unseen_functions");
+  char text[CT_COUNT_CHARS];
+  if (calls != 0) {
+    printf(", %s calls only counted (budget)", ct_format_count(text, calls));
+  }
+  if (functions != 0) {
+    printf(", %s of the functions out for a time (budget)", ct_format_count(text, functions));
+  }
+}
+
 static void
 print_rules(const json_t *rules)
 {
@@ -32,9 +46,11 @@ print_rules(const json_t *rules)
     char functions[CT_COUNT_CHARS], marks[CT_COUNT_CHARS], refused[CT_COUNT_CHARS];
     fputs("  ", stdout);
     ct_put_printable(stdout, ct_text_of(rule, "rule"), SIZE_MAX);
-    printf("  (functions: %s): %s marks, %s refused\n", ct_format_count(functions, ct_number_of(rule, "functions")),
+    printf("  (functions: %s): %s marks, %s refused", ct_format_count(functions, ct_number_of(rule, "functions")),
            ct_format_count(marks, ct_number_of(rule, "marks")),
            ct_format_count(refused, ct_number_of(rule, "refused")));
+    print_unseen(rule);
+    putchar('\n');
   }
 }
 

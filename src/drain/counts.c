@@ -117,8 +117,8 @@ take_one(struct ct_drain *drain, struct drain_thread *thread, struct counters no
   }
   ct_encode_counted(thread->encoder, drain_thread_last(thread), fn, passed);
   drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] += passed;
-  if (drain->rules != NULL && fn <= CT_FN_MAX && rules_mask(drain->rules, fn) != 0) {
-    drain_ordinals_counted(&drain->rules->ordinals, fn, passed);
+  if (thread->rules != NULL && fn <= CT_FN_MAX && rules_mask(thread->rules, fn) != 0) {
+    rules_counted(thread, rules_mask(thread->rules, fn), fn, passed);
   }
   if (drain->counts.tallies != NULL && fn < CT_DRAIN_TALLIES) {
     add(&drain->counts, fn, &drain->counts.tallies[fn].counted, passed);

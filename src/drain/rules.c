@@ -251,6 +251,24 @@ rules_call(struct drain_thread *thread, uint32_t mask, uint64_t tsc, uint32_t fn
   return number;
 }
 
+void
+rules_counted(struct drain_thread *thread, uint32_t mask, uint32_t fn, uint64_t calls)
+{
+  struct ct_rules *rules = thread->rules;
+  uint64_t now = __builtin_ia32_rdtsc();
+  drain_ordinals_counted(&rules->ordinals, fn, calls);
+  for (; mask != 0; mask &= mask - 1) {
+    uint32_t slot = (uint32_t)__builtin_ctz(mask);
+    if ((rules->calls >> slot & 1) == 0) {
+      rules->list[slot].unseen += calls;
+    } else if (rules->list[slot].rule.kind == CT_RULE_RATE) {
+      count_rate(thread, slot, now, fn, calls, 0);
+    } else {
+      make_mark(rules, slot, now, thread->index, thread->rolls, fn, (struct marked_call){0, now});
+    }
+  }
+}
+
 static void
 mark_slow(struct drain_thread *thread, struct ct_frame *frame, uint32_t mask, uint64_t now_tsc)
 {

@@ -26,6 +26,7 @@ struct drain_rule {
   uint32_t number; /* of the session's list of texts */
   uint64_t ticks;  /* rule.ns */
   uint64_t marks, refused;
+  uint64_t unseen;   /* calls that were counted only, of a rule that needs more of a call than that there is one */
   uint64_t next_tsc; /* of EVERY */
   bool is_over;      /* of RATE: it is over the limit, and has been marked for that */
   struct {
@@ -69,6 +70,8 @@ void ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t
 
 /* A call begins, or so many, of a function with that mask. Which one it is; 0: that is not known. */
 uint64_t rules_call(struct drain_thread *thread, uint32_t mask, uint64_t tsc, uint32_t fn, uint64_t calls);
+/* So many calls of a function with that mask were counted only, since the last look at the counts. */
+void rules_counted(struct drain_thread *thread, uint32_t mask, uint32_t fn, uint64_t calls);
 /* The top frame of the thread is of a call that ends (before it is taken off), or has given its result. */
 void rules_end(struct drain_thread *thread, struct ct_frame *frame, uint32_t mask, uint64_t tsc);
 void rules_result(struct drain_thread *thread, const struct ct_frame *frame, uint64_t value);

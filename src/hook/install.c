@@ -394,10 +394,12 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
   }
   uint32_t number = fn - build->layout->first_counted;
   bool is_counted = number < CT_COUNTERS_BY_ID && !planned->self_branch;
+  const uint8_t *ruled = build->filter_result != NULL ? build->filter_result->ruled : NULL;
+  bool is_ruled = ruled != NULL && ruled[planned - build->plan->functions] != 0;
   struct ct_trampoline_spec spec = {
       .has_gate = build->layout->has_gates,
       .gate = {.mask = CT_LEVEL_MASK_FIRST,
-               .level = is_counted ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
+               .level = is_counted && !is_ruled ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
                .pad = {ct_int3_byte, ct_int3_byte, ct_int3_byte}},
       .counter = is_counted ? number : CT_COUNTERS - 1, /* nobody's */
       .moves_counter = !is_counted && !planned->self_branch,

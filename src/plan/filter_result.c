@@ -26,6 +26,7 @@ ct_filter_result_free(struct ct_filter_result *filter_result)
   free(filter_result->more);
   free(filter_result->reasons);
   free(filter_result->itrace);
+  free(filter_result->ruled);
   *filter_result = (struct ct_filter_result){0};
 }
 

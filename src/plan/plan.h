@@ -106,6 +106,9 @@ enum ct_requested_mode {
   CT_REQUESTED_DETAIL,      /* likewise, with records in the detail lane */
 };
 
+/* Functions of a module that a rule is about: with more of them, a budget sees them as it does others. */
+#define CT_RULED_MOST 100u
+
 /* All zero: every hook of the plan. */
 struct ct_filter_result {
   uint8_t *requested_modes; /* enum ct_requested_mode for each function of the plan; of no meaning for those without a
@@ -115,6 +118,7 @@ struct ct_filter_result {
                                ct_values_form. NULL: all 0 */
   uint8_t *reasons;         /* enum ct_refusal for what is not wanted; NULL: CT_REFUSED_EXCLUDED */
   uint8_t *itrace;    /* for each: the probe that its calls are recorded as instructions for, plus 1; NULL: all 0 */
+  uint8_t *ruled;     /* for each: 1: under a budget it is recorded from its first call on, for a rule; NULL: all 0 */
   size_t excluded;    /* hooks that are not wanted ... */
   size_t passthrough; /* ... and those of them that keep a trampoline ... */
   size_t unselected;  /* ... and those for which the reason is CT_REFUSED_UNSELECTED */

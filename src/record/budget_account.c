@@ -14,6 +14,7 @@
 #define OUT_NS_LEAST     0.7
 #define OWN_LEAST        0.1    /* of a process's time: without hooks, whatever these are said to cost */
 #define LEFT_LEAST       0.25   /* of the limit: for hooks, whatever all else takes */
+#define RULED_MOST       0.5    /* of the limit: for what rules are about, even if all else has to go for that */
 #define SWITCH_NS        3000.0 /* that a thread goes and comes again, and both are reported */
 #define SWITCH_MOST      0.25   /* of the limit, for such reports */
 #define SWITCH_TICKS     8u
@@ -44,6 +45,7 @@ ct_budget_costs_here(const struct ct_session *session)
   costs.full = costs.full * factor + 2 * ct_budget_drain_event_ns(&session->budget->drain);
   costs.counted *= factor;
   costs.out *= factor;
+  costs.ruled = RULED_MOST * session->options.budget * 1e9;
   return costs;
 }
 

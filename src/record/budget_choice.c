@@ -21,6 +21,10 @@
  * of 20 ns: counted 40 ms for 10 %, which never fits. `find`, 500,000 of 200 ns: counted 2 ms for 5 %. By what a ms
  * tells: write counted (56 %), write in full (4.0), find counted (2.5), hash counted (0.25). The first three fit: 8 ms.
  *
+ * Before all that, what a rule is about is taken in full, the rarest first, as long as it fits into a part of the
+ * limit: of a call that is only counted nobody knows whether it took long or failed, and finding the one that did is
+ * what the rule is for.
+ *
  * For the order a step's place is found at once, by the first bits of the number: eight for each factor of two are
  * enough, and a program has thousands of functions ten times a second.
  */
@@ -186,6 +190,23 @@ put_steps(struct bag *bag, size_t at)
   }
 }
 
+/* What rules are about; the least called functions are the first. What that costs. */
+static double
+pack_ruled(const struct bag *bag, double most)
+{
+  double sum = 0;
+  for (size_t i = 0; i < bag->count; i++) {
+    struct ct_budget_function *function = bag->functions[i];
+    double cost = function->is_ruled ? function->rate * step_price(bag, function, CT_SEEN_OUT, CT_SEEN_FULL) : 0;
+    if (function->is_ruled && sum + cost <= most) {
+      function->packed = CT_SEEN_FULL;
+      function->packed_sure = sum + SURE * cost <= most ? CT_SEEN_FULL : CT_SEEN_OUT;
+      sum += cost;
+    }
+  }
+  return sum;
+}
+
 /* From the dearest place on, what fits. */
 static void
 pack(const struct bag *bag, double rest)
@@ -193,13 +214,15 @@ pack(const struct bag *bag, double rest)
   for (size_t i = 0; i < bag->count; i++) {
     bag->functions[i]->packed = bag->functions[i]->packed_sure = CT_SEEN_OUT;
   }
+  rest -= pack_ruled(bag, bag->costs->ruled);
   for (unsigned place = PLACES; place-- > 0;) {
     for (uint32_t step = bag->first[place]; step != 0;) {
       struct ct_budget_function *function = bag->functions[(step - 1) / BETTER];
       uint8_t to = (uint8_t)((step - 1) % BETTER);
+      bool is_full = function->packed == CT_SEEN_FULL; /* for a rule */
       double cost = function->rate * step_price(bag, function, function->packed, to);
       cost *= ct_budget_is_stale(function) ? bag->stale_part : 1;
-      if (cost <= rest) {
+      if (!is_full && cost <= rest) {
         bool is_sure = function->packed_sure == function->packed && SURE * cost <= rest;
         function->packed_sure = is_sure ? to : function->packed_sure;
         function->packed = to;

@@ -56,6 +56,7 @@ struct ct_budget_function {
   uint32_t next_step[CT_SEEN_OUT];    /* budget_choice.c: after the step to this level; 0: none */
   uint16_t counter;                   /* which one it has, counted from 1 */
   bool takes_counter;                 /* it may get one, and give it back (budget_moved.c) */
+  bool is_ruled;                      /* a rule is about it (budget_rules.c) */
   uint64_t out_until_ns, out_from_ns; /* what was out of it lies in this time; UINT64_MAX: it still is */
   double before, apart;               /* calls a ns of processor time, of an experiment (budget_factor.c) */
   uint64_t own_calls, own_ticks;      /* what own_ns is of, so far */
@@ -69,6 +70,7 @@ _Static_assert(sizeof(struct ct_budget_function) % CT_BUDGET_FUNCTION_LINE == 0,
 
 struct ct_budget_costs {
   double full, counted, out; /* ns of a call; full: with what the recorder does for its events */
+  double ruled;              /* ns a second of the process's time, that functions may cost which rules are about */
 };
 
 /* How one that was out is seen for a moment, to know how it is called now. */

@@ -60,7 +60,8 @@ ct_budget_factor_apart(struct ct_budget_factor *factor, struct ct_budget_functio
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
     function->before = function->calls / cpu_ns;
-    function->is_apart = function->has_counter && function->calls > 0 && function->seen <= CT_SEEN_SAMPLED;
+    bool may_be = function->has_counter && !function->is_ruled;
+    function->is_apart = may_be && function->calls > 0 && function->seen <= CT_SEEN_SAMPLED;
     if (function->is_apart) {
       saved += function->calls * (ct_budget_call_cost(costs, function->seen) - costs->counted);
     }

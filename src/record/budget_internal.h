@@ -103,6 +103,11 @@ struct ct_budget_rank {
 };
 void ct_budget_sort(struct ct_budget_function **functions, size_t count, struct ct_budget_rank *ranks);
 
+/* Of a module: rules that are about some of its functions, and no more of them than CT_RULED_MOST. A bit each. */
+uint32_t ct_budget_rules_of(const struct ct_modules *modules, const struct ct_module *module);
+/* Another number when rules have come or gone, or are about other functions. */
+uint64_t ct_budget_rules_sign(const struct ct_modules *modules);
+
 /* When libraries have come or gone, or hooks have been changed: all functions, gates and levels anew. */
 bool ct_budget_find_gates(struct ct_session *session);
 

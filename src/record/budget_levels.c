@@ -30,7 +30,7 @@ struct budget_stretch {
 static uint64_t
 sign(const struct ct_modules *modules)
 {
-  uint64_t sum = modules->count;
+  uint64_t sum = modules->count * 31 + ct_budget_rules_sign(modules);
   for (size_t i = 0; i < modules->count; i++) {
     const struct ct_module *module = &modules->items[i];
     sum = sum * 31 + module->loads * 2u + module->loaded + module->layer_count * 7u + module->installed.region;
@@ -122,9 +122,11 @@ add_point(struct session_budget *budget, const struct ct_planned *planned, uint3
 }
 
 static bool
-add_module(struct session_budget *budget, const struct ct_module *module, uint32_t first_counted, size_t *capacity)
+add_module(struct session_budget *budget, const struct ct_modules *modules, const struct ct_module *module,
+           uint32_t first_counted, size_t *capacity)
 {
   const struct ct_plan *plan = module->plan;
+  uint32_t rules = ct_budget_rules_of(modules, module);
   uint32_t fn = module->installed.first_fn;
   bool ok = grow(budget, fn + plan->hooked);
   for (size_t i = 0; i < plan->count && ok; i++) {
@@ -133,6 +135,7 @@ add_module(struct session_budget *budget, const struct ct_module *module, uint32
     }
     struct ct_budget_function *function = &budget->functions[fn];
     budget->places[fn] = (uint32_t)i;
+    function->is_ruled = rules != 0 && (rules_mask(modules->rules, fn) & rules) != 0;
     for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
       const struct ct_installed *installed = ct_module_installed(module, which);
       if (installed->gates != NULL && installed->gates[i] != 0) {
@@ -141,7 +144,7 @@ add_module(struct session_budget *budget, const struct ct_module *module, uint32
           function->has_counter = fn - first_counted < CT_COUNTERS_BY_ID && !plan->functions[i].self_branch;
           function->counter = function->has_counter ? (uint16_t)(fn - first_counted + 1) : 0;
           function->takes_counter = budget->moves_counters && !function->has_counter && !plan->functions[i].self_branch;
-          function->seen = function->has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
+          function->seen = function->has_counter && !function->is_ruled ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
           function->has_gate = fn < CT_DRAIN_TALLIES;
           function->keeps_patch = ct_requested_for_none(&plan->functions[i]) != CT_REQUESTED_NONE;
           budget->seen[function->seen] += function->has_gate;
@@ -342,7 +345,7 @@ ct_budget_find_gates(struct ct_session *session)
   for (size_t i = 0; i < modules->count; i++) {
     const struct ct_module *module = &modules->items[i];
     if (module->loaded && module->plan != NULL && module->installed.region != 0 &&
-        !add_module(budget, module, session->recording.image.layout.first_counted, &capacity)) {
+        !add_module(budget, modules, module, session->recording.image.layout.first_counted, &capacity)) {
       return false;
     }
   }
@@ -355,8 +358,11 @@ ct_budget_find_gates(struct ct_session *session)
     note_parents_levels(session);
   }
   write_moved_counters(session); /* before one of these counts */
-  for (size_t i = 0; i < budget->gate_count && !is_first; i++) {
-    put_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen);
+  for (size_t i = 0; i < budget->gate_count; i++) {
+    const struct ct_budget_function *function = &budget->functions[budget->gates[i].fn];
+    if (!is_first || function->is_ruled) {
+      put_level(session, &budget->gates[i], function->seen);
+    }
   }
   ct_budget_write_levels(session);
   if (budget->modules_seen == 0 && session->node.is_child) {

@@ -95,7 +95,8 @@ better(const struct ct_budget_function *function, uint64_t now, bool is_first)
   uint64_t age = now - function->since_ns;
   if (function->seen == CT_SEEN_OUT) {
     bool is_time = age >= PROMOTE_NS << function->backoff && function->sure != CT_SEEN_OUT;
-    return !is_time ? CT_SEEN_OUT : function->has_counter ? CT_SEEN_COUNTED : function->sure;
+    bool counts_first = function->has_counter && !function->is_ruled;
+    return !is_time ? CT_SEEN_OUT : counts_first ? CT_SEEN_COUNTED : function->sure;
   }
   if (is_first) {
     return function->best;

@@ -125,6 +125,7 @@ look_at(struct session_budget *budget, struct ct_budget_function *function, doub
 {
   bool is_alive = read_rate(budget, function, used_ns, now);
   bool is_time = function->since_ns == 0 ? budget->has_opened : now - function->since_ns >= IDLE_NS;
+  is_time |= function->is_ruled && function->seen != CT_SEEN_OUT;
   if (!is_alive && function->has_gate && function->seen != CT_SEEN_FULL && is_time) {
     function->wanted = CT_SEEN_FULL; /* nobody calls it */
     *has_idle = true;

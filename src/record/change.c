@@ -119,8 +119,10 @@ choose_missing(const struct ct_module *module, const struct ct_filter_result *fi
 {
   const struct ct_plan *plan = module->plan;
   size_t count = 0;
-  *missing = (struct ct_filter_result){
-      .requested_modes = malloc(plan->count + 1), .more = filter_result->more, .itrace = filter_result->itrace};
+  *missing = (struct ct_filter_result){.requested_modes = malloc(plan->count + 1),
+                                       .more = filter_result->more,
+                                       .itrace = filter_result->itrace,
+                                       .ruled = filter_result->ruled};
   for (size_t i = 0; missing->requested_modes != NULL && i < plan->count; i++) {
     uint16_t mode = wanted_mode(module, filter_result, i);
     bool is_missing = mode != 0 && !cannot_be(module, i) && find_trampoline(module, i, mode) == 0;

@@ -509,6 +509,7 @@ session_close_trace(struct ct_session *session)
   session_note_fetch(session);
   session_note_dump(session);
   session_note_unmatched(session);
+  session_note_unseen(session);
   session_end_itrace(session);
   if (!session->node.is_child) {
     ct_plans_suggest(session->recording.modules.plans, session->options.selection, session->options.exclude);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "hook/signals.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +250,23 @@ session_note_unmatched(struct ct_session *session)
   }
 }
 
+void
+session_note_unseen(struct ct_session *session)
+{
+  for (uint32_t slot = 0; session->triggers.rules != NULL && slot < CT_RULES_MAX; slot++) {
+    const struct drain_rule *at = &session->triggers.rules->list[slot];
+    size_t out = at->used ? session_budget_count_out(session, slot) : 0;
+    if (at->used && (at->unseen != 0 || out != 0)) {
+      char note[sizeof(session->sync.status.note)];
+      snprintf(note, sizeof(note),
+               "rule '%.100s' did not see %" PRIu64 " calls, which the budget had only counted, and those of %zu "
+               "functions while they were out",
+               at->rule.text, at->unseen, out);
+      session_note(session, note);
+    }
+  }
+}
+
 /* ---- signals ---- */
 
 /* The last thread in the trace that had this id. */
@@ -443,6 +461,11 @@ session_rules_json(struct ct_session *session)
       json_t *rule = json_pack("{s:o, s:I, s:I, s:I}", "rule", ct_json_string(at->rule.text), "functions",
                                (json_int_t)session->recording.modules.watched[slot], "marks", (json_int_t)at->marks,
                                "refused", (json_int_t)at->refused);
+      if (session->options.budget > 0) {
+        json_object_set_new(rule, "unseen_calls", json_integer((json_int_t)at->unseen));
+        json_object_set_new(rule, "unseen_functions",
+                            json_integer((json_int_t)session_budget_count_out(session, slot)));
+      }
       if (at->rule.action == CT_ACTION_DETAIL) {
         json_object_set_new(rule, "detail", rule_detail_json(session, slot));
       }

@@ -198,6 +198,7 @@ void session_watch_handlers(struct ct_session *session);
 /* The dump of a rule that has failed, and rules that are about no function, get a note. */
 void session_note_dump(struct ct_session *session);
 void session_note_unmatched(struct ct_session *session);
+void session_note_unseen(struct ct_session *session); /* what a budget has kept from rules */
 /* "windows", "windows_refused" and "rules" of the manifest, which has its clock; under the writer's lock. */
 void session_put_windows(struct ct_session *session, json_t *manifest);
 json_t *session_rules_json(struct ct_session *session);
@@ -269,6 +270,8 @@ void session_count_budget(struct ct_session *session); /* under the guard: into 
 /* For the manifest; complete: the last one. NULL: there is no budget. */
 json_t *session_budget_json(struct ct_session *session, bool complete);
 void session_free_budget(struct ct_session *session);
+/* Of the functions that a rule is about: how many were out at some time. */
+size_t session_budget_count_out(const struct ct_session *session, uint32_t slot);
 
 /* live.c: has what is hooked become what the patterns and rules say. */
 int session_rehook(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag);

@@ -601,6 +601,44 @@ ct_select_each_watched(struct ct_selection *selection, uint32_t slot, const stru
   return code;
 }
 
+struct ruling {
+  const struct ct_plan *plan;
+  uint8_t *ruled; /* as struct ct_filter_result has it, and BY_THIS_RULE */
+  size_t count;
+};
+#define BY_THIS_RULE 2u
+
+static void
+rule_on(void *context, size_t function)
+{
+  struct ruling *ruling = context;
+  bool is_new = (ruling->ruled[function] & BY_THIS_RULE) == 0;
+  ruling->count += is_new && ruling->plan->functions[function].refusal == CT_REFUSED_NOT;
+  ruling->ruled[function] |= BY_THIS_RULE;
+}
+
+/* Which functions are to be seen by a rule from their first call on. */
+static int
+mark_ruled(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
+           struct ct_filter_result *filter_result)
+{
+  struct ruling ruling = {.plan = plan};
+  int code = 0;
+  if (!selection->has_budget || selection->watched_count == 0) {
+    return 0;
+  }
+  ruling.ruled = filter_result->ruled = calloc(plan->count + 1, 1);
+  for (uint32_t slot = 0; slot < CT_RULES_MAX && code == 0 && ruling.ruled != NULL; slot++) {
+    ruling.count = 0;
+    code = ct_select_each_watched(selection, slot, plan, path, is_program, rule_on, &ruling);
+    for (size_t i = 0; i < plan->count; i++) {
+      bool is_ruled = ruling.ruled[i] == BY_THIS_RULE ? ruling.count <= CT_RULED_MOST : ruling.ruled[i] != 0;
+      ruling.ruled[i] = is_ruled;
+    }
+  }
+  return ruling.ruled != NULL ? code : CT_ENOMEM;
+}
+
 /* Which functions rules are about: likewise. */
 static int
 mark_watched(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
@@ -646,6 +684,9 @@ choose_marked(struct ct_selection *selection, const struct ct_plan *plan, const 
     return code;
   }
   code = mark_watched(selection, plan, path, is_program, marking);
+  if (code == 0) {
+    code = mark_ruled(selection, plan, path, is_program, filter_result);
+  }
   if (code != 0) {
     return code;
   }

@@ -331,11 +331,38 @@ test_exchange(void **state)
   (void)state;
 }
 
+/* What rules are about is in full first, the rarest first, out of their part of the limit, even when nothing else is.
+ */
+static void
+test_ruled(void **state)
+{
+  struct ct_budget_costs with_rules = costs;
+  struct ct_budget_function functions[4], *all[4];
+  for (size_t i = 0; i < 4; i++) {
+    functions[i] = (struct ct_budget_function){.rate = 1e5 * (double)(i + 1),
+                                               .own_ns = 30,
+                                               .steady = 1,
+                                               .seen = CT_SEEN_COUNTED,
+                                               .since_ns = SECOND,
+                                               .has_gate = true,
+                                               .has_counter = true,
+                                               .is_ruled = i % 2 != 0};
+    all[i] = &functions[i];
+  }
+  with_rules.ruled = 2e7; /* 2e5 calls of 60 ns fit, 4e5 more do not */
+  ct_budget_choose(all, 4, &with_rules, 5e6, 3 * SECOND, false, false);
+  assert_int_equal(functions[1].wanted, CT_SEEN_FULL);
+  assert_true(functions[0].wanted >= CT_SEEN_COUNTED && functions[2].wanted >= CT_SEEN_COUNTED);
+  assert_true(functions[3].wanted >= CT_SEEN_COUNTED);
+  (void)state;
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_server),      cmocka_unit_test(test_service),
                                      cmocka_unit_test(test_interpreter), cmocka_unit_test(test_cold),
-                                     cmocka_unit_test(test_steady),      cmocka_unit_test(test_exchange)};
+                                     cmocka_unit_test(test_steady),      cmocka_unit_test(test_exchange),
+                                     cmocka_unit_test(test_ruled)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -385,6 +385,26 @@ by_the_clock(void **state)
   end(&s);
 }
 
+/* Under a budget: what was only counted makes rules true that need no more, and counts as unseen of the others. */
+static void
+counted(void **state)
+{
+  struct scene s;
+  begin(&s, state);
+  uint32_t rate = add(&s, "rate f > 1000/s", 2), call = add(&s, "call g", 3), slow = add(&s, "f > 1ms", 2);
+  rules_counted(&s.thread, rules_mask(s.rules, 2), 2, 1000);
+  assert_int_equal(s.rules->list[rate].marks, 0);
+  rules_counted(&s.thread, rules_mask(s.rules, 2), 2, 50);
+  rules_counted(&s.thread, rules_mask(s.rules, 2), 2, 50);
+  rules_counted(&s.thread, rules_mask(s.rules, 3), 3, 2);
+  assert_int_equal(s.rules->list[rate].marks, 1); /* once, when it was passed */
+  assert_int_equal(s.rules->list[call].marks, 1);
+  assert_int_equal(s.rules->list[slow].marks, 0);
+  assert_int_equal(s.rules->list[slow].unseen, 1100);
+  assert_int_equal(s.rules->list[rate].unseen, 0);
+  end(&s);
+}
+
 static void
 actions_and_limits(void **state)
 {
@@ -420,9 +440,19 @@ main(void)
 {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temporary_setup, temporary_teardown)
-      TEST(calls),        TEST(slow_calls),         TEST(open_calls), TEST(deep_recursion), TEST(open_calls_at_random),
-      TEST(fast_calls),   TEST(doubtful_calls),     TEST(results),    TEST(rates),          TEST(off_the_processor),
-      TEST(by_the_clock), TEST(actions_and_limits),
+      TEST(calls),
+      TEST(slow_calls),
+      TEST(open_calls),
+      TEST(deep_recursion),
+      TEST(open_calls_at_random),
+      TEST(fast_calls),
+      TEST(doubtful_calls),
+      TEST(results),
+      TEST(rates),
+      TEST(off_the_processor),
+      TEST(by_the_clock),
+      TEST(counted),
+      TEST(actions_and_limits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
