@@ -8,10 +8,10 @@
 set -eu
 
 build="gcc make meson ninja-build pkg-config binutils libzydis-dev libelf-dev libdw-dev libzstd-dev liblzma-dev zlib1g-dev
-  libdeflate-dev libjansson-dev libcmocka-dev libiberty-dev libxxhash-dev libsqlite3-dev libedit-dev libncurses-dev libmicrohttpd-dev"
+  libdeflate-dev libjansson-dev libcmocka-dev libiberty-dev libxxhash-dev libsqlite3-dev libedit-dev libncurses-dev libmicrohttpd-dev libnats-dev"
 test="python3 g++ clang valgrind sqlite3 redis-server redis-tools nodejs perl git xz-utils uftrace musl-tools libc6-dbg
   libc6-dev debuginfod libclang-rt-14-dev libunwind-14 libunwind8 tar gzip bzip2 zstd diffutils patch findutils grep sed mawk bc dc bash dash openssl procps bsdextrautils
-  util-linux lua5.4 tcl busybox golang-go rustc luajit gnucobol4 gfortran tmux python3-greenlet python3-gevent python3-eventlet ruby"
+  util-linux lua5.4 tcl busybox golang-go rustc luajit gnucobol4 gfortran tmux python3-greenlet python3-gevent python3-eventlet ruby nats-server"
 wanted=$build
 [ "${1:-}" = --build ] || wanted="$build $test"
 if [ "${1:-}" = --more ]; then
