@@ -222,6 +222,22 @@ def stop_twice(scene):
     equal(program.end()[0], 7, "the program's status")
 
 
+@case("stopped with its program")
+def stopped(scene):
+    """A recorder that is stopped as its program is does not answer; whoever asks is told so, and need not wait."""
+    program, _ = scene.record()
+    session = scene.session_of(program.process.pid)["id"]
+    child = int(session.rsplit("-", 1)[1])
+    os.kill(child, signal.SIGSTOP)
+    wait_for("the recorder stops with its program", lambda: state_of(program.process.pid) == "T")
+    said = scene.run("mark", session, "seen", status=1)
+    expect(f"its recorder, process {program.process.pid}, is stopped" in said, said)
+    os.kill(child, signal.SIGCONT), os.kill(program.process.pid, signal.SIGCONT)
+    scene.run("mark", session, "seen")
+    scene.run("stop", "--end")
+    program.end()
+
+
 @case("stop --end")
 def end(scene):
     """With --end it is recorded to the last call before SIGTERM."""

@@ -5,15 +5,18 @@
 #include "control/rpc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { READ_BYTES = 64 << 10, ANSWER_BYTES_MAX = 64 << 20 };
+enum { READ_BYTES = 64 << 10, ANSWER_BYTES_MAX = 64 << 20, STOPPED_MS = 1000 };
 
 static int64_t
 now_ms(void)
@@ -139,6 +142,46 @@ ct_client_line(int fd, struct ct_client_input *input, int timeout_ms, char **lin
   return code == CT_OK ? CT_OK : explain(code, diag);
 }
 
+/* By a signal: proc_pid_stat(5). */
+static bool
+is_stopped(pid_t pid)
+{
+  char path[32], text[256];
+  snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t size = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  text[size > 0 ? size : 0] = 0;
+  const char *end = strrchr(text, ')'); /* of the name, in which anything may be */
+  return end != NULL && strncmp(end, ") T", 3) == 0;
+}
+
+/* The recorder at the other end when it is stopped, as it is with a program that it has started; 0: it is not. */
+static pid_t
+stopped_peer(int fd)
+{
+  struct ucred peer = {.pid = 0};
+  socklen_t size = sizeof(peer);
+  bool is_known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0;
+  return is_known && is_stopped(peer.pid) ? peer.pid : 0;
+}
+
+/* One that is stopped will not answer before somebody lets it go on: that is not waited for. */
+static int
+receive_answer(int fd, struct ct_client_input *input, int64_t deadline_ms, char **line, size_t *length)
+{
+  for (;;) {
+    int64_t now = now_ms();
+    bool is_last = deadline_ms - now <= STOPPED_MS;
+    int code = receive(fd, input, is_last ? deadline_ms : now + STOPPED_MS, line, length);
+    if (code != CT_ETIMEOUT || is_last || stopped_peer(fd) != 0) {
+      return code;
+    }
+  }
+}
+
 int
 ct_client_call(int fd, struct ct_client_input *input, const char *method, const json_t *params, int timeout_ms,
                json_t **result, struct ct_diag *diag)
@@ -150,7 +193,14 @@ ct_client_call(int fd, struct ct_client_input *input, const char *method, const 
   int code = request != NULL ? send_all(fd, request, deadline_ms) : CT_ENOMEM;
   free(request);
   if (code == CT_OK) {
-    code = receive(fd, input, deadline_ms, &line, &length);
+    code = receive_answer(fd, input, deadline_ms, &line, &length);
+  }
+  pid_t stopped = code == CT_ETIMEOUT ? stopped_peer(fd) : 0;
+  if (stopped != 0) {
+    return ct_fail(diag, code,
+                   "the session does not answer: its recorder, process %d, is stopped, as it is while the program that "
+                   "it has started is stopped; kill -CONT lets each of them go on",
+                   (int)stopped);
   }
   if (code != CT_OK) {
     return explain(code, diag);
