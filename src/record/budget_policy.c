@@ -148,7 +148,7 @@ ct_budget_choose(struct ct_budget_function **functions, size_t count, const stru
   bool too_much = sum_up(functions, count, costs, false) > allowed_ns * TOO_MUCH;
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
-    bool is_better = !too_much && function->best < function->seen;
+    bool is_better = (!too_much || function->is_ruled) && function->best < function->seen;
     function->wanted = is_better ? better(function, now_ns, is_first) : function->seen;
     function->because = CT_BUDGET_BECAUSE_ROOM;
   }

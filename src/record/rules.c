@@ -250,6 +250,24 @@ session_note_unmatched(struct ct_session *session)
   }
 }
 
+static void
+note_unseen(struct ct_session *session, const char *rule, uint64_t calls, size_t out)
+{
+  char note[sizeof(session->sync.status.note)];
+  char functions[80] = "";
+  if (out != 0) {
+    snprintf(functions, sizeof(functions), "%sthose of %zu function%s while out of the budget",
+             calls != 0 ? ", nor " : "", out, out == 1 ? "" : "s");
+  }
+  if (calls != 0) {
+    snprintf(note, sizeof(note), "rule '%.100s' did not see %" PRIu64 " call%s that the budget only counted%s", rule,
+             calls, calls == 1 ? "" : "s", functions);
+  } else {
+    snprintf(note, sizeof(note), "rule '%.100s' did not see calls: %s", rule, functions);
+  }
+  session_note(session, note);
+}
+
 void
 session_note_unseen(struct ct_session *session)
 {
@@ -257,12 +275,7 @@ session_note_unseen(struct ct_session *session)
     const struct drain_rule *at = &session->triggers.rules->list[slot];
     size_t out = at->used ? session_budget_count_out(session, slot) : 0;
     if (at->used && (at->unseen != 0 || out != 0)) {
-      char note[sizeof(session->sync.status.note)];
-      snprintf(note, sizeof(note),
-               "rule '%.100s' did not see %" PRIu64 " calls, which the budget had only counted, and those of %zu "
-               "functions while they were out",
-               at->rule.text, at->unseen, out);
-      session_note(session, note);
+      note_unseen(session, at->rule.text, at->unseen, out);
     }
   }
 }

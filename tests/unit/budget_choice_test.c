@@ -354,6 +354,8 @@ test_ruled(void **state)
   assert_int_equal(functions[1].wanted, CT_SEEN_FULL);
   assert_true(functions[0].wanted >= CT_SEEN_COUNTED && functions[2].wanted >= CT_SEEN_COUNTED);
   assert_true(functions[3].wanted >= CT_SEEN_COUNTED);
+  ct_budget_choose(all, 4, &with_rules, 1e6, 3 * SECOND, false, false); /* which all others exceed */
+  assert_int_equal(functions[1].wanted, CT_SEEN_FULL);
   (void)state;
 }
 
