@@ -512,7 +512,9 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
   case CT_EV_EXEC: /* takes all stacks of the thread with it */
     spans->marks++;
     code = drain_all(spans, ev->tsc, CT_SPAN_EXEC);
-    return code != 0 ? code : ct_span_stacks_switch(&spans->stacks, 0, spans->clock.now);
+    code = code == 0 ? ct_span_stacks_switch(&spans->stacks, 0, spans->clock.now) : code;
+    spans->stacks.current->away_since = 0;
+    return code;
   default:
     return 0;
   }

@@ -55,6 +55,33 @@ test_span_ends(void **state)
   make_end(&m, trace);
 }
 
+/* An exec on another stack: what begins on the thread's own stack then has not been away since before. */
+static void
+test_exec_on_another_stack(void **state)
+{
+  (void)state;
+  struct make m;
+  make_begin(&m, small_names, 1);
+  struct ct_encoder *e = m.encoders[0];
+  ct_encode_enter(e, 1010, 0, 0);
+  ct_encode_switch(e, 1020, 9);
+  ct_encode_enter(e, 1030, 1, 0);
+  ct_encode_exec(e, 1080);
+  ct_encode_enter(e, 1090, 2, 0);
+  struct ct_trace *trace = make_open(&m, true, 0);
+  struct ct_spans *spans;
+  const struct ct_span *span, *last = NULL;
+  assert_int_equal(ct_spans_open(trace, 0, CT_TIME_WALL, &spans, NULL), 0);
+  while ((span = ct_spans_next_span(spans)) != NULL) {
+    last = span;
+  }
+  assert_true(last != NULL && last->fn == 2 && last->end == CT_SPAN_OPEN);
+  assert_int_equal(last->duration_ticks, 4910);
+  assert_int_equal(last->self_ticks, 4910);
+  ct_spans_close(spans);
+  make_end(&m, trace);
+}
+
 /* Of time off the processor bounds are known: no function has more in an interval than it has time there. */
 static void
 test_bounds(void **state)
@@ -401,8 +428,9 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_span_ends),       cmocka_unit_test(test_bounds), cmocka_unit_test(test_own_times),
-      cmocka_unit_test(test_debt_is_bounded), cmocka_unit_test(test_away),   cmocka_unit_test(test_reasons),
+      cmocka_unit_test(test_span_ends), cmocka_unit_test(test_exec_on_another_stack), cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_own_times), cmocka_unit_test(test_debt_is_bounded),       cmocka_unit_test(test_away),
+      cmocka_unit_test(test_reasons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
