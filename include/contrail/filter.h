@@ -72,6 +72,12 @@ int ct_filter_parse_duration(const char *text, uint64_t *ns, struct ct_diag *dia
  * makes it UTC), "10:15:30" or "10:15" of the recording's day (of the next one, if the recording went on to that).
  */
 int ct_filter_parse_time(const struct ct_trace *trace, const char *text, uint64_t *tsc, struct ct_diag *diag);
+/*
+ * Two of them, the piece of the trace between which is from_tsc to to_tsc of the filter: what is shown as earlier than
+ * `from`, or later than `to`, is not in it. NULL: as the filter has it. CT_ERANGE: it ends before it begins.
+ */
+int ct_filter_parse_piece(const struct ct_trace *trace, const char *from, const char *to, struct ct_filter *filter,
+                          struct ct_diag *diag);
 /* "returned,exception,tail call": as ct_span_end_text has them, also with "-" for the blanks. All there are: see diag.
  */
 int ct_filter_parse_reasons(const char *text, uint32_t *reasons, struct ct_diag *diag);

@@ -377,16 +377,16 @@ choose_window(const struct ct_command *command, const struct ct_trace *trace, ui
                                                                         : ct_command_failed(command, "%s", diag.text);
 }
 
-/* From a text, if there is one: a time that is not 0, which would be none. */
 static int
-choose_moment(const struct ct_command *command, const struct ct_trace *trace, const char *text, uint64_t *tsc)
+choose_moments(const struct ct_command *command, const struct ct_trace *trace, const char *from, const char *to,
+               bool is_named, struct ct_filter *filter)
 {
   struct ct_diag diag = {""};
-  if (text != NULL && ct_filter_parse_time(trace, text, tsc, &diag) != CT_OK) {
-    return ct_usage_error(command, "%s", diag.text);
-  }
-  *tsc += text != NULL && *tsc == 0;
-  return CT_EXIT_OK;
+  int code = ct_filter_parse_piece(trace, from, to, filter, &diag);
+  return code == CT_OK       ? CT_EXIT_OK
+         : code != CT_ERANGE ? ct_usage_error(command, "%s", diag.text)
+         : is_named          ? ct_usage_error(command, "the piece ends before it begins: %.100s..%.100s", from, to)
+                             : ct_usage_error(command, "--from %.100s is after --to %.100s", from, to);
 }
 
 /* A piece of a time that the trace does not have: what is shown of it is nothing, and that looks like an answer. */
@@ -414,14 +414,7 @@ choose_range(const struct ct_command *command, struct ct_trace *trace, const str
   const char *from = is_named ? form->from : selected->from, *to = is_named ? form->to : selected->to;
   uint64_t window = is_named ? form->window : selected->window;
   int code = window != 0 ? choose_window(command, trace, window, filter)
-                         : choose_moment(command, trace, from, &filter->from_tsc);
-  if (code == CT_EXIT_OK) {
-    code = choose_moment(command, trace, to, &filter->to_tsc);
-  }
-  if (code == CT_EXIT_OK && from != NULL && to != NULL && filter->from_tsc > filter->to_tsc) {
-    code = is_named ? ct_usage_error(command, "the piece ends before it begins: %.100s..%.100s", from, to)
-                    : ct_usage_error(command, "--from %.100s is after --to %.100s", from, to);
-  }
+                         : choose_moments(command, trace, from, to, is_named, filter);
   if (code == CT_EXIT_OK) {
     warn_outside(command, trace, filter);
   }

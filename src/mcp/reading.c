@@ -183,14 +183,8 @@ parse_times(struct mcp_call *call, const json_t *given, struct mcp_view *view)
     filter->from_tsc = window.begin_tsc;
     filter->to_tsc = window.end_tsc;
   }
-  if ((from != NULL && ct_filter_parse_time(view->trace, from, &filter->from_tsc, &diag) != 0) ||
-      (to != NULL && ct_filter_parse_time(view->trace, to, &filter->to_tsc, &diag) != 0)) {
+  if (ct_filter_parse_piece(view->trace, from, to, filter, &diag) != 0) {
     return mcp_fail(call, "filter: %s", diag.text);
-  }
-  filter->from_tsc += from != NULL && filter->from_tsc == 0; /* 0 would be none */
-  filter->to_tsc += to != NULL && filter->to_tsc == 0;
-  if (filter->to_tsc != 0 && filter->from_tsc > filter->to_tsc) {
-    return mcp_fail(call, "filter: it ends before it begins");
   }
   return ct_filter_set_range(filter, view->trace) == 0 || mcp_fail(call, "out of memory");
 }

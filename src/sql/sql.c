@@ -222,21 +222,13 @@ static int
 set_range(struct ct_trace *trace, const struct ct_trace_form *form, struct ct_diag *diag)
 {
   struct ct_filter filter = {.struct_size = sizeof(filter)};
-  int code = form->window != 0    ? ct_filter_choose_window(&filter, trace, form->window, diag)
-             : form->from != NULL ? ct_filter_parse_time(trace, form->from, &filter.from_tsc, diag)
-                                  : 0;
+  int code = form->window != 0 ? ct_filter_choose_window(&filter, trace, form->window, diag)
+                               : ct_filter_parse_piece(trace, form->from, form->to, &filter, diag);
+  if (code == CT_ERANGE && form->window == 0) {
+    return ct_fail(diag, CT_EINVAL, "the piece ends before it begins: %.100s..%.100s", form->from, form->to);
+  }
   if (code != 0) {
     return code;
-  }
-  if (form->to != NULL) {
-    code = ct_filter_parse_time(trace, form->to, &filter.to_tsc, diag);
-    if (code != 0) {
-      return code;
-    }
-    filter.to_tsc += filter.to_tsc == 0;
-  }
-  if (filter.to_tsc != 0 && filter.from_tsc > filter.to_tsc) {
-    return ct_fail(diag, CT_EINVAL, "the piece ends before it begins: %.100s..%.100s", form->from, form->to);
   }
   return ct_filter_set_range(&filter, trace) == 0
              ? 0

@@ -211,14 +211,15 @@ since_start(const struct ct_trace *trace, struct wall *wall, int64_t *ns)
   return true;
 }
 
-int
-ct_filter_parse_time(const struct ct_trace *trace, const char *text, uint64_t *tsc, struct ct_diag *diag)
+/* A moment by the clock of the trace. */
+static int
+parse_moment(const struct ct_trace *trace, const char *text, uint64_t *ns, struct ct_diag *diag)
 {
   struct wall wall;
-  uint64_t ns, start = ct_trace_start_ns(trace);
+  uint64_t after, start = ct_trace_start_ns(trace);
   int64_t since;
-  if (take_duration(text, SECOND_NS, &ns) && ns < TIME_MAX) {
-    *tsc = ct_trace_tsc(trace, start + ns);
+  if (take_duration(text, SECOND_NS, &after) && after < TIME_MAX) {
+    *ns = start + after;
     return CT_OK;
   }
   bool is_wall = take_wall(text, &wall);
@@ -233,7 +234,56 @@ ct_filter_parse_time(const struct ct_trace *trace, const char *text, uint64_t *t
                    text);
   }
   uint64_t before = since < 0 ? (uint64_t)-since : 0;
-  *tsc = ct_trace_tsc(trace, since >= 0 ? start + (uint64_t)since : before < start ? start - before : 0);
+  *ns = since >= 0 ? start + (uint64_t)since : before < start ? start - before : 0;
+  return CT_OK;
+}
+
+int
+ct_filter_parse_time(const struct ct_trace *trace, const char *text, uint64_t *tsc, struct ct_diag *diag)
+{
+  uint64_t ns;
+  int code = parse_moment(trace, text, &ns, diag);
+  if (code == CT_OK) {
+    *tsc = ct_trace_tsc(trace, ns);
+  }
+  return code;
+}
+
+/* The first tick that is shown as that time or a later one: a time has some ticks, or a tick some of these. */
+static uint64_t
+first_tick(const struct ct_trace *trace, uint64_t ns)
+{
+  uint64_t tsc = ct_trace_tsc(trace, ns);
+  for (int i = 0; i < 2 && tsc != UINT64_MAX && ct_trace_ns(trace, tsc) < ns; i++) {
+    tsc++;
+  }
+  return tsc;
+}
+
+int
+ct_filter_parse_piece(const struct ct_trace *trace, const char *from, const char *to, struct ct_filter *filter,
+                      struct ct_diag *diag)
+{
+  uint64_t begin_ns = 0, end_ns = 0, begin = filter->from_tsc, end = filter->to_tsc;
+  int code = from != NULL ? parse_moment(trace, from, &begin_ns, diag) : CT_OK;
+  code = code == CT_OK && to != NULL ? parse_moment(trace, to, &end_ns, diag) : code;
+  if (code != CT_OK) {
+    return code;
+  }
+  if (from != NULL) {
+    begin = first_tick(trace, begin_ns);
+    begin += begin == 0; /* that would be none */
+  }
+  if (to != NULL) {
+    end = ct_trace_tsc(trace, end_ns);
+    end += end == 0;
+    end = from != NULL && begin_ns <= end_ns && end < begin ? begin : end; /* there is no tick in between */
+  }
+  if (end != 0 && begin > end) {
+    return ct_fail(diag, CT_ERANGE, "it ends before it begins");
+  }
+  filter->from_tsc = begin;
+  filter->to_tsc = end;
   return CT_OK;
 }
 

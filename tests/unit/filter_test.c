@@ -238,6 +238,61 @@ test_times(void **state)
   make_end(&m, trace);
 }
 
+/* A clock of so many ticks in so many ns, whose 0 is that of the other one. */
+static struct ct_trace *
+trace_with_ticks(struct make *m, int ticks, int ns)
+{
+  struct ct_trace *trace = trace_of(m, 0);
+  char path[128];
+  ct_trace_close(trace);
+  snprintf(path, sizeof(path), "%s/manifest.json", m->dir);
+  json_t *manifest = json_load_file(path, 0, NULL), *clock = json_object_get(manifest, "clock");
+  assert_non_null(clock);
+  json_object_set_new(clock, "tsc1", json_integer(ticks * INT64_C(100000000)));
+  json_object_set_new(clock, "ns1", json_integer(ns * INT64_C(100000000)));
+  assert_int_equal(json_dump_file(manifest, path, 0), 0);
+  json_decref(manifest);
+  assert_int_equal(ct_trace_open(m->dir, &trace, NULL), 0);
+  return trace;
+}
+
+/* A piece has what is shown as of one of its times, from the first such tick on. */
+static void
+check_piece(const struct ct_trace *trace, uint64_t from, uint64_t to)
+{
+  char begin[32], end[32];
+  struct ct_filter filter = {.struct_size = sizeof(filter)};
+  snprintf(begin, sizeof(begin), "%uns", (unsigned)from);
+  snprintf(end, sizeof(end), "%uns", (unsigned)to);
+  assert_int_equal(ct_filter_parse_piece(trace, begin, end, &filter, NULL), 0);
+  assert_true(ct_trace_ns(trace, filter.from_tsc) >= MAKE_START + from);
+  assert_true(ct_trace_ns(trace, filter.from_tsc - 1) < MAKE_START + from);
+  assert_true(filter.from_tsc <= filter.to_tsc);
+  assert_true(ct_trace_ns(trace, filter.to_tsc) <= MAKE_START + to || filter.to_tsc == filter.from_tsc);
+}
+
+static void
+test_pieces(void **state)
+{
+  (void)state;
+  static const int clocks[][2] = {{26, 10}, {3, 1}, {1, 1}, {10, 26}, {10, 10000}, {29, 7}};
+  for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
+    struct make m;
+    struct ct_trace *trace = trace_with_ticks(&m, clocks[i][0], clocks[i][1]);
+    for (uint64_t from = 1; from < 300; from++) {
+      check_piece(trace, from, from);
+      check_piece(trace, from, from + 1);
+      check_piece(trace, from, from + 100);
+    }
+    struct ct_filter filter = {.struct_size = sizeof(filter), .from_tsc = 3, .to_tsc = 4};
+    assert_int_equal(ct_filter_parse_piece(trace, "2", "1", &filter, NULL), CT_ERANGE);
+    assert_int_equal(ct_filter_parse_piece(trace, "2", "x", &filter, NULL), CT_EINVAL);
+    assert_int_equal(ct_filter_parse_piece(trace, NULL, NULL, &filter, NULL), 0);
+    assert_true(filter.from_tsc == 3 && filter.to_tsc == 4);
+    make_end(&m, trace);
+  }
+}
+
 static void
 check_form(const char *text, const char *directory, const char *from, const char *to, int tid)
 {
@@ -401,9 +456,9 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_durations), cmocka_unit_test(test_words), cmocka_unit_test(test_depths),
-      cmocka_unit_test(test_times),     cmocka_unit_test(test_forms), cmocka_unit_test(test_calls),
-      cmocka_unit_test(test_compiled),
+      cmocka_unit_test(test_durations), cmocka_unit_test(test_words),    cmocka_unit_test(test_depths),
+      cmocka_unit_test(test_times),     cmocka_unit_test(test_pieces),   cmocka_unit_test(test_forms),
+      cmocka_unit_test(test_calls),     cmocka_unit_test(test_compiled),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
