@@ -207,5 +207,104 @@ def wrong_options(scene):
     expect(scene.replay("--from", "999") == [], "after the end")
 
 
+STACKS = r"""
+#include <stdio.h>
+#include <ucontext.h>
+enum { STACKS = 9 };
+static volatile long sum;
+static ucontext_t thread, routine[STACKS];
+static char stacks[STACKS][65536];
+void leaf(int i) { sum += i; }
+void suspended(int who) { leaf(who); swapcontext(&routine[who], &thread); leaf(who); }
+void deeper(int who, int n) { if (n == 0) suspended(who); else deeper(who, n - 1); leaf(n); }
+void body(int who) { for (int i = 0;; i++) { leaf(i); deeper(who, who); } }
+void resume(int who) { swapcontext(&thread, &routine[who]); }
+void work(int i) { for (int k = 0; k < 8500; k++) leaf(k); sum += i; }
+void further(int n) { if (n != 0) further(n - 1); else work(n); leaf(n); }
+int main(void) {
+  for (int i = 0; i < STACKS; i++) {
+    getcontext(&routine[i]);
+    routine[i].uc_stack.ss_sp = stacks[i], routine[i].uc_stack.ss_size = sizeof stacks[i];
+    makecontext(&routine[i], (void (*)(void))body, 1, i);
+  }
+  for (int i = 0; i < STACKS; i++) { resume(i); work(i); if (i > 3) resume(i - 4); if (i == 6) further(1500); }
+  puts("done");
+  return 0;
+}
+"""  # each round is some blocks
+
+
+def calls_of(lines):
+    """Of the whole: each call by its id."""
+    calls, open_calls = {}, {}
+    for line in lines:
+        kind = line["kind"]
+        if kind == "tail":  # it ends one and begins another
+            raise AssertionError(f"a tail call: {line}")
+        if kind == "enter":
+            call = {"function": line["name"], "tid": line["tid"], "depth": line["depth"], "stack": line["stack"], "parent_id": line["parent"],
+                    "start": line["ts_ns"], "end": None}
+            calls[line["id"]] = open_calls[line["id"]] = call
+        elif kind in ("return", "left"):
+            open_calls.pop(line["id"])["end"] = line["ts_ns"]
+    expect(not open_calls, f"{len(open_calls)} calls have no end")
+    return calls
+
+
+def check_rows(scene, calls, begin, end):
+    """The rows of spans and open_frames, and the report's calls, of the piece from begin to end, which is open."""
+    where = f"{scene.trace}@{begin}ns..{end}ns"
+    rows = json.loads(scene.run("sql", "--json", where, "SELECT * FROM spans"))
+    got = {row["id"]: row for row in rows}
+    expect(len(got) == len(rows), f"{where}: ids twice")
+    want = {id: call for id, call in calls.items() if call["start"] <= end and call["end"] >= begin}
+    edge = {id for id, call in calls.items() if call["start"] == end}  # some of its ticks are in
+    for id in (got.keys() ^ want.keys()) - edge:
+        raise AssertionError(f"{where}: {'missing' if id in want else 'too much'}: {want.get(id) or got.get(id)}")
+    for id in got.keys() & want.keys():
+        row, call = got[id], want[id]
+        expect(all(row[name] == call[name] for name in ("function", "tid", "depth", "stack", "parent_id")), f"{where}: {row}, not {call}")
+        expect(abs(row["start"] - max(call["start"], begin)) <= 1 and abs(row["end"] - min(call["end"], end)) <= 1, f"{where}: {row}, not {call}")
+        expect(("before" in (row["flags"] or "")) == (call["start"] < begin), f"{where}: {row}, not {call}")
+    left = {row["id"] for row in json.loads(scene.run("sql", "--json", where, "SELECT id FROM open_frames"))}
+    for id in left ^ {id for id, call in want.items() if call["end"] > end}:
+        expect(id in edge or want[id]["end"] == end or want[id].get("unfinished"), f"{where}: open or not: {want[id]}")
+    counts = collections.Counter(call["function"] for id, call in want.items() if call["start"] >= begin and id not in edge)
+    report = {row["name"]: row for row in json.loads(scene.run("report", "--json", where))["functions"]}
+    for name in report:
+        most = counts[name] + sum(calls[id]["function"] == name for id in edge)
+        expect(counts[name] <= report[name]["calls"] <= most, f"{where}: {name}: {report[name]['calls']} calls, not {counts[name]}")
+    return sum(call["start"] < begin and call["stack"] != 0 for call in want.values())
+
+
+@case
+def suspended(scene):
+    """Coroutines that were suspended blocks ago, and a recursion that is deeper than a block says: their calls are there too."""
+    scene.compile(scene.write("stacks.c", STACKS), "-O0", "-w")
+    scene.trace = scene.path("trace")
+    scene.run("record", "-q", *NO_LOADER, "--exclude", "libc.so*!", "-o", scene.trace, "--", scene.path("stacks"))
+    calls = calls_of(scene.replay())
+    times = sorted({call["start"] for call in calls.values()})
+    draw = harness.lot("suspended")
+    others = 0
+    for with_index in (False, True):
+        if with_index:
+            scene.execute("env", "CONTRAIL_TEST_INDEX_EVENTS=1", scene.contrail, "sql", scene.trace, "SELECT count(*) FROM spans")
+            expect(os.path.exists(os.path.join(scene.trace, "spans.cti")), "there is no index")
+        for _ in range(scene.rounds(2, 20)):
+            begin, end = sorted(draw.choice(times) for _ in range(2))
+            others += check_rows(scene, calls, begin, min(end, begin + 300_000))
+        begin = times[draw.randrange(len(times) * 8 // 10, len(times) * 9 // 10)]
+        others += check_rows(scene, calls, begin, begin + 100_000)
+    expect(others > 8, f"{others} calls on other stacks were open")
+    begin = times[len(times) * 2 // 3]
+    target = scene.path("cut")
+    scene.run("cut", "-q", "-o", target, "--from", f"{begin}ns", scene.trace)
+    where = f"{scene.trace}@{begin}ns.."
+    rows = [collections.Counter(tuple(row.values()) for row in json.loads(scene.run(
+        "sql", "--json", trace, "SELECT function, depth, stack, start, end, reason, flags FROM spans"))) for trace in (target, where)]
+    expect(rows[0] == rows[1], f"cut: {list((rows[0] - rows[1]).items())[:3]}, not {list((rows[1] - rows[0]).items())[:3]}")
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

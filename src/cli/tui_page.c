@@ -251,7 +251,8 @@ read_text(struct tui_replay *replay, int64_t from, int64_t after, size_t limit, 
   }
   uint64_t from_tsc = from <= 0 ? 0 : ct_trace_tsc(trace, ct_trace_start_ns(trace) + (uint64_t)from);
   uint64_t to_tsc = replay->filter.to_tsc != 0 ? replay->filter.to_tsc : UINT64_MAX;
-  int code = ct_trace_set_range(replay->trace, from_tsc, to_tsc);
+  struct ct_filter piece = {.struct_size = sizeof(piece), .from_tsc = from_tsc, .to_tsc = to_tsc};
+  int code = ct_filter_set_range(&piece, replay->trace);
   FILE *out = code == CT_OK ? open_memstream(&text, size) : NULL;
   if (out == NULL) {
     snprintf(diag->text, sizeof(diag->text), "out of memory");

@@ -335,9 +335,9 @@ free_sums:
   return 0;
 }
 
-/* Of one thread. 0 or CT_ENOMEM. */
+/* Of one thread. from_tsc: where the range begins; 0: it has no begin. 0 or CT_ENOMEM. */
 static int
-give_places(const struct ct_index *index, uint32_t number)
+give_places(const struct ct_index *index, uint32_t number, uint64_t from_tsc)
 {
   const struct ct_index_part *part = &index->threads[number].part;
   struct ct_trace_place *places = malloc((part->granule_count + 1) * sizeof(*places));
@@ -349,7 +349,7 @@ give_places(const struct ct_index *index, uint32_t number)
              : part->granule_count < 2 ? 0
                                        : ct_trace_set_places(index->trace, number, places, part->granule_count - 1);
   free(places);
-  return code;
+  return code == 0 && from_tsc != 0 ? ct_index_give_past(index, number, from_tsc) : code;
 }
 
 int
@@ -359,11 +359,13 @@ ct_index_give_places(struct ct_trace *trace)
   if (index == NULL) {
     return 0; /* it is found without */
   }
-  int code = ct_index_load(index, CT_INDEX_LISTS, NULL);
+  uint64_t from = 0, to;
+  ct_trace_range(trace, &from, &to);
+  int code = ct_index_load(index, CT_INDEX_LISTS | (from != 0 ? CT_INDEX_BLOBS : 0), NULL);
   bool is_usable = code == 0 && is_all_there(index);
   code = code == CT_ENOMEM ? code : 0;
   for (uint32_t i = 0; i < index->thread_count && is_usable && code == 0; i++) {
-    code = index->threads[i].is_damaged ? 0 : give_places(index, i);
+    code = index->threads[i].is_damaged ? 0 : give_places(index, i, from);
   }
   ct_index_close(index);
   return code;

@@ -68,7 +68,8 @@ int ct_index_open_trees(struct ct_trace *trace, bool makes, unsigned workers, co
 int ct_index_open_whole(struct ct_trace *trace, struct ct_index **out, struct ct_diag *diag);
 /*
  * Gives the trace the places that its index knows, where there is one of all of it, so that a range of it is found
- * sooner (ct_trace_set_places). Of the file no more is read than that takes. CT_ENOMEM.
+ * sooner (ct_trace_set_places), and what is open at the last of them before the range that it has (ct_trace_set_past).
+ * Of the file no more is read than that takes. CT_ENOMEM.
  */
 int ct_index_give_places(struct ct_trace *trace);
 /*

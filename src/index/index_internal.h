@@ -162,6 +162,9 @@ int ct_granule_next_span(const uint8_t **at, const uint8_t *end, const struct ct
 
 /* places.c: the last granule that begins with this call or one before it. */
 uint64_t ct_granule_of_ordinal(const struct ct_index_part *part, uint64_t ordinal);
+/* places.c: gives the trace what is open where the last granule begins before which nothing is that late, of a thread.
+ * 0 or CT_ENOMEM. */
+int ct_index_give_past(const struct ct_index *index, uint32_t thread, uint64_t from_tsc);
 
 /* scan_cache.c: a granule that was asked for. */
 struct ct_scan_kept {

@@ -166,3 +166,78 @@ ct_index_extent(const struct ct_index *index, uint32_t thread, struct ct_index_e
     extent->most_depth = g->most_depth > extent->most_depth ? g->most_depth : extent->most_depth;
   }
 }
+
+/* ---- what is open where a range begins ---- */
+
+struct past {
+  struct ct_trace_past_frame *frames;
+  size_t count, capacity;
+};
+
+static int
+add_stack(struct ct_span_stack *stack, void *arg)
+{
+  struct past *past = arg;
+  for (uint32_t i = 0; i < stack->count; i++) {
+    if (past->count == past->capacity) {
+      size_t capacity = past->capacity == 0 ? 64 : past->capacity * 2;
+      struct ct_trace_past_frame *frames = reallocarray(past->frames, capacity, sizeof(*frames));
+      if (frames == NULL) {
+        return CT_ENOMEM;
+      }
+      past->frames = frames;
+      past->capacity = capacity;
+    }
+    const struct ct_span_frame *frame = &stack->frames[i];
+    past->frames[past->count++] =
+        (struct ct_trace_past_frame){.enter_tsc = frame->enter_tsc,
+                                     .call = frame->ordinal != CT_NO_ORDINAL ? frame->ordinal + 1 : 0,
+                                     .context = (uint32_t)stack->context,
+                                     .depth = stack->base + i,
+                                     .fn = frame->fn,
+                                     .uncertain = (frame->flags & CT_SPAN_UNCERTAIN) != 0};
+  }
+  return 0;
+}
+
+static int
+by_place(const void *a, const void *b)
+{
+  const struct ct_trace_past_frame *x = a, *y = b;
+  if (x->context != y->context) {
+    return x->context < y->context ? -1 : 1;
+  }
+  return (x->depth > y->depth) - (x->depth < y->depth);
+}
+
+int
+ct_index_give_past(const struct ct_index *index, uint32_t thread, uint64_t from_tsc)
+{
+  const struct ct_index_part *part = &index->threads[thread].part;
+  struct ct_span_stacks stacks;
+  struct ct_span_clock clock;
+  struct past past = {NULL};
+  uint64_t last = 0;
+  while (last + 1 < part->granule_count && part->granules[last].last_tsc < from_tsc) {
+    last++;
+  }
+  const struct ct_granule *granule = &part->granules[last];
+  if (last == 0 || ct_granule_fetch(index, part, last) != 0) {
+    return 0; /* it is found without */
+  }
+  if (ct_span_stacks_init(&stacks) != 0) {
+    return CT_ENOMEM;
+  }
+  int code = ct_span_state_take(part->blob + granule->blob, granule->state_bytes, &stacks, &clock);
+  bool is_read = code == 0;
+  code = is_read ? ct_span_stacks_each(&stacks, add_stack, &past) : code == CT_ENOMEM ? code : 0;
+  if (is_read && code == 0) {
+    if (past.count != 0) {
+      qsort(past.frames, past.count, sizeof(past.frames[0]), by_place);
+    }
+    code = ct_trace_set_past(index->trace, thread, granule->offset, past.frames, past.count);
+  }
+  ct_span_stacks_destroy(&stacks);
+  free(past.frames);
+  return code;
+}

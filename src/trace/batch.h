@@ -145,6 +145,18 @@ struct ct_trace_place {
   uint64_t offset, before_tsc;
 };
 int ct_trace_set_places(struct ct_trace *trace, uint32_t thread, const struct ct_trace_place *places, size_t count);
+/*
+ * Likewise for who knows all the frames that are open where the block at offset begins, on all stacks of the thread:
+ * cursors with a range that begins there or later then begin there, and do not search what is before it for stacks that
+ * the thread was not on. By context and depth; those of one context follow each other without a gap. Copied.
+ */
+struct ct_trace_past_frame {
+  uint64_t enter_tsc; /* of one that was open when the trace began: then */
+  uint64_t call;      /* the ordinal of its call and 1; 0: not known */
+  uint32_t context, depth, fn, uncertain;
+};
+int ct_trace_set_past(struct ct_trace *trace, uint32_t thread, uint64_t offset,
+                      const struct ct_trace_past_frame *frames, size_t count);
 
 /*
  * All blocks of a thread that reach into the trace's range, by their headers: what is damaged is passed over as far as

@@ -279,13 +279,14 @@ learn_open_section(struct ct_cursor *c)
 {
   struct ct_frame_stack stack;
   uint32_t context;
+  bool is_in_range = c->trace->has_range && !c->before_range;
   if (c->stack.base <= c->header.depth_start - c->header.open_count) {
     return true;
   }
   if (!parse_open_section(c, &stack, &context)) {
     return false;
   }
-  for (uint32_t i = 0; c->trace->has_range && i < stack.count && stack.base + i < c->stack.base; i++) {
+  for (uint32_t i = 0; is_in_range && i < stack.count && stack.base + i < c->stack.base; i++) {
     stack.frames[i].enter_tsc = 0; /* it was not entered at the begin of the range: it ends as one that is not known */
   }
   if (c->stack.frames != NULL) {
@@ -566,7 +567,7 @@ pass_before_range(struct ct_cursor *c)
   struct ct_block_file *file = file_borrow(c);
   uint64_t offset = ct_range_first_block(c, file);
   file_give_back(c, file);
-  if (offset != sizeof(struct ct_file_header) && ct_cursor_seek(c, offset) != CT_OK) {
+  if (offset != sizeof(struct ct_file_header) && !ct_range_arrive(c, offset)) {
     return false;
   }
   for (;;) {

@@ -65,6 +65,7 @@ struct ct_cursor {
   } *passed; /* up to the first one that reaches into the range */
   size_t passed_count;
   uint64_t passed_from; /* the offset of the first of these: that of the first block, if no place let blocks pass */
+  const struct ct_trace_past *past; /* what the frames were taken from with which the way to the range began; or NULL */
   uint64_t next_number, next_event;
   uint64_t next_ordinal, batch_ordinal; /* of the first call in the next batch, and in the one at hand */
 
@@ -117,6 +118,12 @@ clear_tables(struct ct_cursor *cursor)
 
 /* unpack.c: the payload at offset into columns, for the header at hand; false: it is damaged, or there is no memory. */
 bool ct_block_unpack(struct ct_cursor *cursor, const struct ct_block_file *file, uint64_t offset);
+/*
+ * unpack.c: nothing but the ops of the block at offset, of which that is the header, in the storage of the cursor,
+ * which has no block at hand. Its checksum is not looked at. NULL: they are damaged, or there is no memory.
+ */
+const uint8_t *ct_block_unpack_ops(struct ct_cursor *cursor, const struct ct_block_file *file,
+                                   const struct ct_block_header *header, uint64_t offset);
 /* decode.c: the next events of the block at hand into batch. *damaged: the block contradicts itself at that point. */
 size_t ct_decode_batch(struct ct_cursor *cursor, bool *damaged);
 /* range.c: where to begin to read for the range: the offset of the first block that reaches into it. */
@@ -130,6 +137,11 @@ uint64_t ct_range_place_before(const struct ct_cursor *cursor, uint64_t tsc);
  */
 void ct_range_pass_earlier(struct ct_cursor *cursor, const struct ct_block_file *file, const uint64_t *times,
                            size_t count);
+/* range_stacks.c: goes to the block there, at which the range begins, or to its begin, with the frames that are open on
+ * all stacks. */
+bool ct_range_arrive(struct ct_cursor *cursor, uint64_t offset);
+/* range_stacks.c: of that frame the call's ordinal and 1, where the past tells; 0: it does not. */
+uint64_t ct_range_call_of(const struct ct_cursor *cursor, const struct ct_trace_past_frame *frame);
 /* range_calls.c: remembers a block up to that one; false: there is no memory. */
 bool ct_range_pass_block(struct ct_cursor *cursor, uint64_t offset, const struct ct_block_header *header);
 /* The ordinals of the calls whose frames are pending, as far as they can be found. */

@@ -18,6 +18,9 @@ ct_trace_set_range(struct ct_trace *trace, uint64_t from_tsc, uint64_t to_tsc)
   if (goes_on == NULL) {
     return CT_ENOMEM;
   }
+  if (trace->pasts_are_full) { /* cursors are of one range */
+    ct_range_free_pasts(trace);
+  }
   free(trace->goes_on);
   trace->goes_on = goes_on;
   trace->has_range = true;

@@ -181,7 +181,13 @@ collect(struct search *search)
       context = event->value;
       c->last_switch = i;
     } else if (event->kind == CT_EV_ENTER && event->enter_tsc != 0) {
-      search->frames[search->count++] = (struct frame){event->enter_tsc, (uint32_t)context, event->depth, event->fn, i};
+      const struct ct_trace_past_frame known = {
+          .enter_tsc = event->enter_tsc, .context = (uint32_t)context, .depth = event->depth, .fn = event->fn};
+      event->value = ct_range_call_of(c, &known);
+      if (event->value == 0) {
+        search->frames[search->count++] =
+            (struct frame){event->enter_tsc, (uint32_t)context, event->depth, event->fn, i};
+      }
     }
     event->enter_tsc = 0;
   }

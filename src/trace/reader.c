@@ -576,6 +576,7 @@ ct_trace_close(struct ct_trace *trace)
   free(trace->damage);
   free(trace->goes_on);
   ct_range_free_places(trace);
+  ct_range_free_pasts(trace);
   free(trace->modules);
   free(trace->threads);
   json_decref(trace->manifest);

@@ -15,6 +15,14 @@
 #include <sys/stat.h>
 #include <zstd.h>
 
+/* All frames that are open where the block at offset begins. It stays as it is as long as the range does. */
+struct ct_trace_past {
+  struct ct_trace_past *next;
+  uint64_t offset;
+  size_t count;
+  struct ct_trace_past_frame frames[]; /* by context and depth */
+};
+
 /* What unpacking one block needs besides the cursor's own storage; lent to one cursor at a time. */
 struct ct_unpacker {
   struct ct_unpacker *next;
@@ -86,8 +94,11 @@ struct ct_trace {
   struct ct_trace_places {
     struct ct_trace_place *list;
     size_t count;
-  } *places;           /* of each thread; NULL: none are known */
-  uint64_t tick_scale; /* ns = ticks * tick_scale >> tick_shift */
+  } *places;                    /* of each thread; NULL: none are known */
+  struct ct_trace_past **pasts; /* of each thread, under the lock; NULL: none are known */
+  bool pasts_are_full;          /* one found no room: they go with the range */
+  size_t past_frames;           /* in all of them */
+  uint64_t tick_scale;          /* ns = ticks * tick_scale >> tick_shift */
   unsigned tick_shift;
 
   struct ct_held_file {
@@ -124,6 +135,8 @@ void ct_trace_held_free(struct ct_trace *trace);
 
 /* range_places.c */
 void ct_range_free_places(struct ct_trace *trace);
+/* range_stacks.c */
+void ct_range_free_pasts(struct ct_trace *trace);
 /* reader.c: threads that have a folder and are not known yet, at the end of the list. 0, CT_ENOMEM, CT_EIO. */
 int ct_trace_add_threads(struct ct_trace *trace);
 /* refresh.c: before the manifest is read. */

@@ -336,6 +336,7 @@ ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag)
   }
   uint64_t functions = trace->functions_bytes;
   ct_range_free_places(trace); /* of the threads there were */
+  ct_range_free_pasts(trace);
   int code = refresh_parts(trace, diag);
   if (trace->functions_bytes != functions ||
       trace->complete) { /* they know the functions there were: read again when asked */

@@ -204,6 +204,28 @@ unpack(struct ct_cursor *c, struct ct_unpacker *unpacker)
   return true;
 }
 
+const uint8_t *
+ct_block_unpack_ops(struct ct_cursor *c, const struct ct_block_file *file, const struct ct_block_header *header,
+                    uint64_t offset)
+{
+  struct ct_section_size size = header->section[CT_SECTION_OPS];
+  uint64_t at = offset + sizeof(*header) + header->section[CT_SECTION_OPEN].stored_bytes;
+  struct ct_unpacker *unpacker = unpacker_borrow(c->trace);
+  if (unpacker == NULL) {
+    return NULL;
+  }
+  bool ok = reserve((void **)&unpacker->input, &unpacker->input_capacity, (size_t)size.stored_bytes + 1) &&
+            reserve((void **)&c->columns, &c->columns_capacity, size.raw_bytes + COLUMN_SLACK) &&
+            ct_block_file_read(file, unpacker->input, size.stored_bytes, at) == size.stored_bytes;
+  if (ok) {
+    const uint8_t *from = unpacker->input;
+    uint8_t *to = c->columns;
+    ok = unpack_section(unpacker, &from, size, &to);
+  }
+  unpacker_give_back(c->trace, unpacker);
+  return ok ? c->columns : NULL;
+}
+
 bool
 ct_block_unpack(struct ct_cursor *c, const struct ct_block_file *file, uint64_t offset)
 {
