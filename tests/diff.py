@@ -5,12 +5,14 @@ program from each other; that a planted change is found, and comes first.
 
     tests/diff.py [--filter PATTERN] [--build DIR]
 """
+import collections
 import json
 import os
 import shutil
 
 import harness
-from harness import Skip, case, expect, main
+import noisemodel
+from harness import Skip, case, expect, main, parse_lines
 
 PROGRAM = r"""
 #include <stdio.h>
@@ -296,6 +298,70 @@ OWN void parent(void) { for (int i = 0; i < 5000; i++) { empty(); } }
 OWN unsigned work(unsigned n) { unsigned s = n; for (int i = 0; i < 3000; i++) { s = s * 31 + (s >> 3); } return s; }
 int main(void) { unsigned s = 0; for (int i = 0; i < 40; i++) { parent(); s += work(i); } return s == 1; }
 """
+
+
+def same_noise(noise, diff, twice):
+    """What the lines say against what diff says, of each function that both have; how many numbers. twice: functions
+    that are two of one name, whose calls diff numbers apart."""
+    told, count = diff["noise"], 0
+
+    def alike(mine, its, what, slack=1.01):
+        nonlocal count
+        count += 1
+        expect(abs(mine - its) <= slack, f"{what}: {its}, by the lines {mine}")
+    for mine, key, digits in ((noise.common, "common_factor", 6), (noise.spread, "spread", 6), (noise.call, "call_ns", 1),
+                              (noise.overdispersion, "overdispersion", 3), (noise.disturbance, "disturbance_ns", 0)):
+        expect(abs(mine - told[key]) <= 10.0**-digits + 1e-9 * mine, f"{key}: {told[key]}, by the lines {mine}")
+    for row in diff["functions"]:
+        key = row["name"], row["module"]
+        if not (row["before"] and row["after"]) or any(one.points for one in noise.pairs[key]):
+            continue
+        alike(noise.calls_noise(key), row["calls_noise"], f"calls of {key}")
+        if key not in noise.times or key in twice:
+            continue
+        rounded = 0.05 * any(noise.hooks)  # what diff says of hooks is
+        alike(noise.self_noise(key), row["self_noise_ns"], f"self of {key}", 1.01 + rounded * sum(one.calls + one.children for one in noise.pairs[key]))
+        changed, margin = noise.is_self_changed(key)
+        expect(changed == row["self_changed"] or margin < 1e-6, f"{row}: changed {changed}")
+        expect((row["typical_factor"] is not None) == (key in noise.typical), f"{row}: a typical call")
+        if key in noise.typical:
+            (before, _), (after, _) = noise.typical[key]
+            expect(abs(after / before - row["typical_factor"]) < 1e-9 * row["typical_factor"], f"{row}: typical {before} and {after}")
+            its = noisemodel.math.log(row["typical_noise_factor"])
+            slack = 1e-9 + rounded * 2 * (1 + max(one.children / one.calls for one in noise.pairs[key])) / min(before, after)
+            alike(noise.typical_noise(key), its, f"typical of {key}", slack)
+            changed, margin = noise.is_typical_changed(key)
+            expect(changed == row["typical_changed"] or margin < 1e-6, f"{row}: typical changed {changed}")
+    return count
+
+
+@case
+def noise_by_the_lines(scene):
+    """Each bound of chance, and what is a change, as computed from the lines of replay; threads and one; hooks that differ."""
+    program = scene.compile(scene.write("threads.c", THREADS), "-O1", "-pthread")
+    pairs = [(scene.traced("a", turns=300), scene.traced("b", turns=harness.lot("turns").choice((300, 340)), work=1300)),
+             (scene.recorded("c", program, "400"), scene.recorded("d", program, "450"))]
+    count = 0
+    for traces in pairs:
+        for trace in traces:
+            noisemodel.one_tick_a_ns(trace, traces[0] if traces == pairs[0] else None)
+        sides = [noisemodel.side(parse_lines(scene.run(scene.contrail, "replay", "--json", "--raw", trace))) for trace in traces]
+        names = {(row["name"], row["module"]) for row in scene.diff("--all", "--raw", *traces)["functions"]}
+        for (functions, _), trace in zip(sides, traces):  # each program is the other's, whatever it is called
+            own = os.path.basename(json.loads(scene.run(scene.contrail, "info", "--json", trace))["command"][0])
+            for key in [key for key in functions if key[1] == own and key not in names]:
+                functions[key[0], next(module for name, module in names if name == key[0] and module.startswith("program"))] = functions.pop(key)
+        diff = scene.diff("--all", "--raw", *traces)
+        rows = collections.Counter((trace, row["name"], row["module"]) for trace in traces
+                                   for row in json.loads(scene.run(scene.contrail, "report", "--json", trace))["functions"])
+        twice = {row[1:] for row, number in rows.items() if number > 1}
+        hooks = diff["noise"]["hooks_ns"], diff["noise"]["hooks_in_caller_ns"]
+        expect(traces != pairs[0] or not any(hooks), f"hooks of the same costs differ by {hooks}")
+        count += same_noise(noisemodel.Noise(sides, hooks), diff, twice)
+        count += same_noise(noisemodel.Noise(sides, hooks, cpu=True), diff | {
+            "functions": [], "noise": diff["noise"] | {"disturbance_ns": scene.diff("--time", "cpu", *traces)["noise"]["disturbance_ns"]}}, twice)
+    expect(count > 300, f"{count} numbers")
+    return f"{count} numbers"
 
 
 @case
