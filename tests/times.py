@@ -5,6 +5,7 @@ apart. All against what the program measures itself in the same run, or against 
 
     tests/times.py [--filter PATTERN] [--build DIR]
 """
+import collections
 import json
 import os
 import signal
@@ -111,6 +112,53 @@ def off_the_processor(scene):
     expect("blocked" in reasons and reasons <= {"blocked", "preempted", "held", "room"}, f"{reasons}")
     text = scene.run(scene.contrail, "replay", "--function", "rest", scene.trace)
     expect(" off: blocked --" in text, text[:500])
+
+
+def off_of(lines):
+    """Of each function, how long threads were off the processor while it was on one of their stacks, by the lines in their
+    order; how many lines say so, and how much of that time may be contrail's own."""
+    off, threads, count, own = collections.Counter(), {}, 0, 0
+    for line in lines:
+        thread = threads.setdefault(line.get("tid"), {"stacks": collections.defaultdict(list), "until": 0, "own": 0})
+        stacks, kind, begin = thread["stacks"], line["kind"], line["ts_ns"] - (line.get("duration_ns") or 0)
+        if kind in ("return", "left") or (kind == "tail" and "ended" in line):
+            stacks[line["stack"]].pop()
+        if kind in ("enter", "tail"):
+            stacks[line["stack"]].append((line["name"], line["module"]))
+        elif kind == "exec":
+            stacks.clear()
+        elif kind == "away" and line["reason"] in ("preempted", "blocked"):
+            count += 1
+            own += max(0, thread["own"] - begin)
+            for function in set().union(*stacks.values()):
+                off[function] += max(0, line["ts_ns"] - max(begin, thread["until"]))
+            thread["until"] = max(line["ts_ns"], thread["until"])
+        elif kind == "away":
+            own += max(0, thread["until"] - begin)
+            thread["own"] = line["ts_ns"]
+    return off, count, own
+
+
+@case
+def off_by_the_lines(scene):
+    """off of each function is the sum of the lines, and what --time cpu leaves out is that."""
+    super(Scene, scene).record("-q", "--", scene.program, "threads")
+    if scene.manifest()["switches"]["source"] == "totals":
+        raise Skip("the kernel does not report when a thread is off the processor")
+    reports = [json.loads(scene.run(scene.contrail, "report", "--json", *words, scene.trace))["functions"]
+               for words in (("--raw",), (), ("--time", "cpu"))]
+    tables = [{(row["name"], row["module"]): row for row in rows} for rows in reports]
+    names = collections.Counter((row["name"], row["module"]) for row in reports[0])
+    off, count, own = off_of([line for line in scene.lines("--raw", "--no-output") if line["kind"] != "warning"])
+    compared = 0
+    for key, row in tables[0].items():
+        if row["total_ns"] is not None and names[key] == 1:
+            expect(abs(off[key] - row["off_ns"]) <= count + own + 2, f"{key}: off {row['off_ns']}, by the lines {off[key]}, of them {own} may be contrail's")
+            wall, cpu = tables[1][key], tables[2][key]
+            expect(abs(wall["total_ns"] - cpu["total_ns"] - wall["off_ns"]) <= count + own + 10, f"{wall} {cpu}")
+            compared += off[key] > 1e6
+    expect(compared > 3 and count > 10, f"{compared} functions were off the processor, {count} times")
+    return f"{count} times, {compared} functions"
 
 
 @case(alone=True)
