@@ -5,15 +5,19 @@ scaled back, at fixed intervals; what report, replay and the manifest say of it.
 
     tests/light.py [--filter PATTERN] [--build DIR]
 """
+import collections
 import json
 import math
 import os
 import re
+import shutil
+import signal
 import subprocess
+import time
 
 import fixture as fx
 import harness
-from harness import Counts, HERE, case, expect, main
+from harness import Counts, HERE, Running, case, expect, main, wait_for
 
 # One variant of each fixture, and those of the hazards that concern stacks, threads and signals in all of theirs.
 FIXTURES = ["*/gcc-O2", "*/gcc-O2/*", "altstack*", "coroutines*", "handlerfull*", "longjmp*", "signals*", "tail*"]
@@ -153,6 +157,88 @@ def adapts(scene):
         sampling = json.load(file)["sampling"]
     assert sampling["adapts"] and sampling["interval"] == 1 and sampling["changes"] == 0, sampling
     assert scene.calls(trace)["light_rare"]["calls"] == truth["light_rare"]
+
+
+LATE = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define OWN __attribute__((noinline, noclone))
+static __thread volatile long sum;
+static long turns;
+OWN void l_one(long i) { sum += i; }
+OWN void l_two(long i) { sum -= i; }
+OWN void l_outer(long i) { l_one(i); l_two(i); }
+OWN void f_full(long n) { for (long i = 0; i < n; i++) { l_one(i); if (i % 3 == 0) l_outer(i); } }
+static void *run(void *a) { for (long i = 0; i < turns; i++) f_full(3000); return a; }
+int main(int argc, char **argv)
+{
+  pthread_t thread;
+  turns = atol(argv[1]);
+  pthread_create(&thread, 0, run, 0);
+  run(0);
+  pthread_join(thread, 0);
+  printf("%ld %ld %ld %ld\n", 2 * turns, 2 * turns * 4000, 2 * turns * 1000, 2 * turns * 1000);
+  return 0;
+}
+"""
+
+
+def late(scene, turns):
+    """The trace of a recorder that has little room and is stopped again and again, and what the program says of its calls."""
+    trace = scene.path("trace")
+    shutil.rmtree(trace, ignore_errors=True)
+    command = [scene.contrail, "record", "-q", "--ring-size", "1", "--trace", "f_full", "--trace", "**", "--exclude=lib*!", "--exclude=ld-*!",
+               "-o", trace, "--", scene.program, str(turns)]
+    with Running(command, stdout=subprocess.PIPE, text=True) as recorder:
+        wait_for("the recording", lambda: os.path.exists(os.path.join(trace, "functions.tsv")))
+        while recorder.poll() is None:
+            recorder.send_signal(signal.SIGSTOP)
+            time.sleep(0.015)  # longer than a cycle of the sampling; the program fills the ring in a tenth of that
+            recorder.send_signal(signal.SIGCONT)
+            time.sleep(0.003)  # the recorder finds it full
+        told = recorder.stdout.read().split()
+    expect(recorder.returncode == 0, f"{recorder.returncode}")
+    return trace, dict(zip(("f_full", "l_one", "l_outer", "l_two"), map(int, told)))
+
+
+@case(alone=True)
+def grows(scene):
+    """A recorder that is late makes the interval larger; every command says of the calls what the lines of replay amount to."""
+    scene.program = scene.compile(scene.write("late.c", LATE), "-O1", "-pthread")
+    for turns in (40, 120, 240):
+        trace, truth = late(scene, turns)
+        with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
+            manifest = json.load(file)
+        lines = [json.loads(line) for line in scene.run("replay", "--json", trace)[1].splitlines()]
+        weights = {line["interval"] for line in lines if line["kind"] == "point" and line.get("sampled")}
+        if max(weights, default=1) > 1:
+            break
+    expect(manifest["sampling"]["changes"] and max(weights) > 1, f"{turns} turns: {manifest['sampling']}, {weights}")
+    said = sorted({line["interval"] for line in lines if line["kind"] == "interval"})
+    expect(set(said) == weights | set(said) and len(said) <= 2 * manifest["sampling"]["changes"] + 2, f"{said}, {weights}")
+    calls, recorded = collections.Counter(), collections.Counter()
+    for line in lines:
+        if line["kind"] in ("enter", "tail", "point"):
+            calls[line["name"]] += line.get("interval", 1) if line.get("sampled") else 1
+            recorded[line["name"]] += 1
+    report = {row["name"]: row for row in scene.json("report", "--json", "--limit", "0", trace)["functions"]}
+    table = {row["name"]: row for row in scene.json("sql", "--json", trace, "SELECT name, calls FROM functions WHERE calls > 0")}
+    spans = {row["function"]: row for row in scene.json(
+        "sql", "--json", trace, "SELECT function, sum(calls) AS calls, count(*) AS n FROM spans GROUP BY function")}
+    edges = {row["callee"]: row for row in scene.json("sql", "--json", trace, "SELECT callee, sum(calls) AS calls FROM edges GROUP BY callee")}
+    for name, number in calls.items():
+        expect(report[name]["calls"] == table[name]["calls"] == spans[name]["calls"] == edges[name]["calls"] == number,
+               f"{name}: {report[name]} {table[name]} {spans[name]} {edges[name]}, by the lines {number}")
+        expect(report[name]["recorded"] == spans[name]["n"] == recorded[name], f"{name}: {report[name]} {spans[name]}, {recorded[name]} lines")
+    expect(calls["f_full"] == truth["f_full"] and not report["f_full"]["sampled"], f"{report['f_full']}, not {truth}")
+    if not manifest["dropped_total"]:
+        light = [name for name in truth if name != "f_full"]
+        found, total, most = sum(calls[name] for name in light), sum(truth[name] for name in light), max(weights)
+        expect(abs(found - total) < most * 3, f"{found} calls of {total}, at an interval of at most {most}")
+        for name in light:
+            expect(abs(calls[name] - truth[name]) <= 7 * math.sqrt(truth[name] * most) + 2 * most, f"{name}: {calls[name]}, not {truth[name]}")
+    return f"{len(lines)} lines, intervals of up to {max(weights)}"
 
 
 @case
