@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/test_point.h"
 #include "process/again.h"
-#include "x86/effects.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -105,14 +104,6 @@ is_after_exit(const struct ct_recovery *recovery)
   return recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && recovery->rcx_is == CT_RCX_OWN;
 }
 
-static struct ct_system_call
-call_of(uint64_t number, const struct user_regs_struct *regs)
-{
-  return (struct ct_system_call){.number = number,
-                                 .args = {regs->rdi, regs->rsi, regs->rdx, regs->r10, regs->r8, regs->r9},
-                                 .result = (int64_t)regs->rax};
-}
-
 /* Does it wait for the tracer by an exit of that kind, or has not gone on since? */
 static bool
 waits_by(const struct ct_tracer *tracer, const struct ct_recovery *recovery, enum ct_exit_kind kind)
@@ -139,7 +130,7 @@ reconcile_call(struct ct_tracer *tracer, bool is_made, const struct user_regs_st
   bool writes = slots->call_kind == CT_ITRACE_CALL_WRITES;
   slots->call_kind = CT_ITRACE_CALL_QUIET;
   if (writes && is_made) {
-    struct ct_system_call call = call_of(slots->call, regs);
+    struct ct_system_call call = ct_tracer_call_of(slots->call, regs);
     ct_recorder_written(tracer->recorder, &call, ct_recorder_place(tracer->recorder));
   }
 }
@@ -250,15 +241,6 @@ ct_tracer_recover(struct ct_tracer *tracer, struct user_regs_struct *regs, bool 
   return is_translated;
 }
 
-bool
-ct_tracer_is_syscall(const struct ct_tracer *tracer, uint64_t pc)
-{
-  uint8_t code[2];
-  struct ct_effects effects;
-  return ct_process_read(&tracer->process, pc, code, sizeof(code)) == 0 &&
-         ct_effects_of(code, sizeof(code), &effects) && effects.flow == CT_INSN_FLOW_SYSCALL;
-}
-
 /* It waits in code that stays as it is, whatever is forgotten; where it goes on is set anew. */
 static int
 look(struct ct_tracer *tracer)
@@ -354,43 +336,6 @@ ct_tracer_enter(struct ct_tracer *tracer)
   return ct_traced_set_regs(tracer->tid, &regs) != 0 || ct_traced_go(tracer->tid, CT_TRACED_RUN, 0) != 0 ? CT_ESRCH : 0;
 }
 
-/*
- * A system call is released to its end by PTRACE_SYSCALL: of a single step the trap flag would stay if we were killed
- * meanwhile, and the program would die of it.
- */
-int
-ct_tracer_go_on(struct ct_tracer *tracer, int signal)
-{
-  if (tracer->state != CT_TRACER_STEPS) {
-    return ct_traced_go(tracer->tid, CT_TRACED_RUN, signal);
-  }
-  if (tracer->steps_call) {
-    return ct_traced_go(tracer->tid, CT_TRACED_TO_CALL, signal);
-  }
-  tracer->hides_trap = ct_traced_block_trap(tracer->tid, false);
-  return ct_traced_go(tracer->tid, CT_TRACED_STEP, signal);
-}
-
-void
-ct_tracer_call_made(struct ct_tracer *tracer)
-{
-  struct user_regs_struct regs, before;
-  if (tracer->steps_call && (tracer->call.number == SYS_clone || tracer->call.number == SYS_clone3) &&
-      ct_traced_regs(tracer->tid, &regs) == 0 && ct_tracer_has_made_untraced(tracer, (int64_t)regs.rax)) {
-    ct_itrace_untraced(tracer->all);
-  }
-  if (!ct_tracer_records(tracer) || !tracer->steps_call || ct_traced_regs(tracer->tid, &regs) != 0) {
-    return;
-  }
-  before = regs;
-  if (ct_traced_before_syscall(&before)) { /* fork, with a signal on its way */
-    ct_recorder_step_not_made(tracer->recorder, before.rip);
-  } else if (ct_writes_memory(tracer->call.number)) {
-    tracer->call.result = (int64_t)regs.rax;
-    ct_recorder_written(tracer->recorder, &tracer->call, ct_recorder_place(tracer->recorder));
-  }
-}
-
 /* ---- signals ---- */
 
 static bool
@@ -420,34 +365,6 @@ static bool
 is_fault(const struct ct_traced_event *event)
 {
   return (event->signal == SIGSEGV || event->signal == SIGBUS) && event->info.si_code > 0;
-}
-
-int
-ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_call)
-{
-  tracer->summary.steps++;
-  tracer->state = CT_TRACER_STEPS;
-  tracer->reason = CT_CONTEXT_STEP;
-  tracer->steps_call = is_call;
-  tracer->has_own_trap = (regs->eflags & FLAG_TF) != 0;
-  tracer->is_in_call = tracer->steps_into_handler = false;
-  if (is_call) {
-    ct_tracer_note_mappings(tracer);
-    tracer->call = call_of(regs->rax, regs);
-  }
-  if (ct_tracer_records(tracer)) {
-    ct_recorder_step(tracer->recorder, regs->rip);
-  }
-  return ct_tracer_go_on(tracer, 0);
-}
-
-void
-ct_tracer_note_not_made(struct ct_tracer *tracer, const struct user_regs_struct *regs)
-{
-  bool is_step = tracer->state == CT_TRACER_STEPS && tracer->reason == CT_CONTEXT_STEP;
-  if (ct_tracer_records(tracer) && is_step && !tracer->is_in_call) {
-    ct_recorder_step_not_made(tracer->recorder, regs->rip);
-  }
 }
 
 static bool

@@ -230,6 +230,8 @@ int ct_tracer_begin_records(struct ct_tracer *tracer);
 /* The system call with these registers puts the thread under a seccomp filter, or strict mode, which may end the
  * process for what translated code does besides (futex). */
 bool ct_tracer_begins_filter(const uint64_t regs[16]);
+/* The arguments and the result that it has with these registers. */
+struct ct_system_call ct_tracer_call_of(uint64_t number, const struct user_regs_struct *regs);
 bool ct_tracer_is_syscall(const struct ct_tracer *tracer, uint64_t pc);
 /* Code has changed: in both spaces nothing of it is left. */
 void ct_tracer_flush(struct ct_tracer *tracer);
