@@ -18,7 +18,6 @@
 #include "base/error.h"
 #include "itrace/branches.h"
 #include "itrace/source_pages.h"
-#include "ring/itrace_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -385,39 +384,6 @@ reserve_for_unit(struct ct_code_cache *cache)
          note_stretches(cache);
 }
 
-/* Records of the unit that has just been made can be read. */
-static bool
-log_unit(struct ct_code_cache *cache)
-{
-  const struct ct_unit *unit = &cache->unit;
-  bool good = true;
-  for (uint32_t i = 0; i < unit->part_count && good; i++) {
-    const struct ct_unit_part *part = &unit->parts[i];
-    struct ct_steps_joint joints[CT_UNIT_STRETCHES_MAX];
-    uint8_t code[CT_UNIT_SOURCE_MAX];
-    uint32_t size = 0;
-    for (uint32_t k = 0; k < part->stretches; k++) {
-      uint32_t bytes = k + 1u < part->stretches ? unit->stretches[k].bytes : part->last_bytes;
-      joints[k] = (struct ct_steps_joint){.pc = unit->stretches[k].pc, .at = (uint16_t)size};
-      memcpy(code + size, unit->stretches[k].code, bytes);
-      size += bytes;
-    }
-    struct ct_logged_unit logged = {.pc = unit->pc,
-                                    .code = code,
-                                    .joints = joints + 1,
-                                    .code_bytes = (uint16_t)size,
-                                    .record_bytes = part->record_bytes,
-                                    .insns = part->insns,
-                                    .joint_count = (uint8_t)(part->stretches - 1),
-                                    .part = (uint8_t)i,
-                                    .parts = (uint8_t)unit->part_count,
-                                    .is_passed = part->is_passed,
-                                    .is_guessed = part->is_guessed};
-    good = ct_unit_log_add(cache->log, &logged);
-  }
-  return good;
-}
-
 /* The pieces of the unit: its cold code, then the one that stands for it. NULL: out of memory. */
 static struct piece *
 add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const struct ct_code *code,
@@ -529,7 +495,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
       continue;
     }
     struct piece *piece = reserve_for_unit(cache) ? add_unit(cache, region, &code, &cold) : NULL;
-    if (piece == NULL || !log_unit(cache)) {
+    if (piece == NULL || !ct_unit_log_add_parts(cache->log, unit)) {
       return SIZE_MAX;
     }
     size_t index = (size_t)(piece - cache->pieces);

@@ -4,6 +4,7 @@
 
 #include "ring/itrace_stream.h"
 #include "steps/sizes.h"
+#include "x86/translate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,37 @@ ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit)
   memcpy(to + sizeof(head) + joint_bytes, unit->code, unit->code_bytes);
   log->size += more;
   return true;
+}
+
+bool
+ct_unit_log_add_parts(struct ct_unit_log *log, const struct ct_unit *unit)
+{
+  bool good = true;
+  for (uint32_t i = 0; i < unit->part_count && good; i++) {
+    const struct ct_unit_part *part = &unit->parts[i];
+    struct ct_steps_joint joints[CT_UNIT_STRETCHES_MAX];
+    uint8_t code[CT_UNIT_SOURCE_MAX];
+    uint32_t size = 0;
+    for (uint32_t k = 0; k < part->stretches; k++) {
+      uint32_t bytes = k + 1u < part->stretches ? unit->stretches[k].bytes : part->last_bytes;
+      joints[k] = (struct ct_steps_joint){.pc = unit->stretches[k].pc, .at = (uint16_t)size};
+      memcpy(code + size, unit->stretches[k].code, bytes);
+      size += bytes;
+    }
+    struct ct_logged_unit logged = {.pc = unit->pc,
+                                    .code = code,
+                                    .joints = joints + 1,
+                                    .code_bytes = (uint16_t)size,
+                                    .record_bytes = part->record_bytes,
+                                    .insns = part->insns,
+                                    .joint_count = (uint8_t)(part->stretches - 1),
+                                    .part = (uint8_t)i,
+                                    .parts = (uint8_t)unit->part_count,
+                                    .is_passed = part->is_passed,
+                                    .is_guessed = part->is_guessed};
+    good = ct_unit_log_add(log, &logged);
+  }
+  return good;
 }
 
 bool

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct ct_steps_joint;
+struct ct_unit;
 struct ct_unit_log;
 struct ct_unit_sizes;
 
@@ -34,6 +35,8 @@ void ct_unit_log_free(struct ct_unit_log *log);
 uint32_t ct_unit_log_next(const struct ct_unit_log *log);
 /* Adds it. False: out of memory. */
 bool ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit);
+/* Likewise the unit that has just been translated, all of its parts. */
+bool ct_unit_log_add_parts(struct ct_unit_log *log, const struct ct_unit *unit);
 /* False: there is none of that id. */
 bool ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_unit *unit);
 /* The address after the first code_at bytes of its code, which end with an instruction. */
