@@ -91,7 +91,7 @@ GROUPS = {
     "control": Group(["control.py"], "waits", marked="late"),
     "mcp": Group(["mcp.py", "mcptools.py", "mcpanswers.py", "mcphunts.py", "mcphttp.py", "mcpattack.py"], "waits", marked="late"),
     "signals": Group(["signals.py"], "waits", marked="quiet"),
-    "itrace": Group(["itrace.py", "itraceselected.py", "itracerecords.py"], parts=2, marked="late"),
+    "itrace": Group(["itrace.py", "itraceselected.py", "itracerecords.py", "itracekilled.py"], parts=2, marked="late"),
     "equal": Group(["equal.py"], parts=2),
     "itracecalls": Group(["itracecalls.py"], "waits"),
     "programs": Group(["programs.py"]),

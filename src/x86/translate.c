@@ -476,22 +476,6 @@ emit_side_end(struct ct_writer *w, struct ct_writer_side *side)
   emit_by_table(w);
 }
 
-/* The tracer looks at what it did, and records the whole state. */
-static void
-emit_apart(struct ct_writer *w, const struct ct_source_insn *insn)
-{
-  uint64_t next = insn->pc + insn->length;
-  end_record(w, insn->pc);
-  if (insn->is_rip && !ct_writer_reaches(w, insn->address)) {
-    emit_step(w, insn->pc);
-    return;
-  }
-  copy(w, insn);
-  w->now.apart = insn->length;
-  emit_asking(w, CT_EXIT_APART, next);
-  w->unit->exits[w->unit->exit_count - 1].apart = insn->length;
-}
-
 static void
 emit_end(struct ct_writer *w, const struct ct_source_insn *insn)
 {
@@ -535,7 +519,8 @@ emit_end(struct ct_writer *w, const struct ct_source_insn *insn)
     emit_step(w, next);
     break;
   case CT_SOURCE_APART:
-    emit_apart(w, insn);
+    end_record(w, insn->pc);
+    ct_apart_emit(w, insn);
     break;
   default:
     end_record(w, insn->pc);

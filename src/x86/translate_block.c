@@ -10,17 +10,11 @@ is_executed_here(const struct ct_source_insn *insn)
   return insn->flow != CT_SOURCE_STEP && insn->flow != CT_SOURCE_STOP && insn->flow != CT_SOURCE_APART;
 }
 
-/*
- * How what cannot be recorded is executed: where it is, by a single step, of which the program would keep the trap flag
- * if the tracer were killed meanwhile; or here, if it leaves alone the registers that records need, and that flag.
- */
+/* How what cannot be recorded is executed: in the unit, if it goes on after it, and else by a step where it is. */
 static enum ct_source_flow
 apart_or_step(const struct ct_source_insn *insn)
 {
-  bool is_apart = insn->flow == CT_SOURCE_NEXT && insn->value_count == CT_VALUES_STEP &&
-                  (insn->uses & (1u << CT_R10 | 1u << CT_R11)) == 0 &&
-                  (insn->effects.traits & CT_EFFECT_WRITES_DF) == 0;
-  return is_apart ? CT_SOURCE_APART : CT_SOURCE_STEP;
+  return insn->flow == CT_SOURCE_NEXT ? CT_SOURCE_APART : CT_SOURCE_STEP;
 }
 
 /* False: it begins another unit. */
@@ -39,7 +33,7 @@ take(const struct ct_translation_place *place, struct ct_block *block, struct ct
       if (!is_first) {
         return false;
       }
-      insn->flow = CT_SOURCE_STEP;
+      insn->flow = (uint8_t)apart_or_step(insn);
     }
     block->recorded += is_executed_here(insn);
   }

@@ -36,7 +36,8 @@ struct ct_source_insn {
   bool cannot_borrow; /* its memory operand cannot have another base in place of rip */
   uint8_t rm;         /* without memory: the register */
   uint8_t imm_bytes;  /* at its end */
-  bool is_plain;      /* no VEX and the like, and its memory operand is in ModRM */
+  bool is_popf;
+  bool is_plain; /* no VEX and the like, and its memory operand is in ModRM */
   /* Of records: */
   struct ct_effects effects;
   struct ct_recorded_value values[CT_VALUES_MAX];
@@ -158,6 +159,9 @@ void ct_block_read(const struct ct_block_request *request, uint64_t pc, const ui
 /* Without such units no program goes on for ever, nor for as long as a few blocks of records. */
 bool ct_block_wants_look(const struct ct_block *block);
 bool ct_block_is_watched(const struct ct_translation_place *place, uint64_t pc);
+
+/* One of CT_SOURCE_APART, with which the unit ends; the record of those before it has ended (translate_apart.c). */
+void ct_apart_emit(struct ct_writer *w, const struct ct_source_insn *insn);
 
 /* The restartable sequence that begins at pc; NULL: none does. */
 const struct ct_sequence *ct_sequence_at(const struct ct_translation_place *place, uint64_t pc);

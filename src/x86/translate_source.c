@@ -136,6 +136,7 @@ ct_source_decode(uint64_t pc, const uint8_t *code, size_t size, struct ct_source
   insn->imm_bytes = (uint8_t)((in.raw.imm[0].size + in.raw.imm[1].size) / 8);
   insn->is_plain = in.encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY && insn->has_memory &&
                    (in.attributes & ZYDIS_ATTRIB_HAS_MODRM) != 0 && in.raw.modrm.mod != 3;
+  insn->is_popf = in.mnemonic == ZYDIS_MNEMONIC_POPFQ || in.mnemonic == ZYDIS_MNEMONIC_POPF;
   insn->is_lea = in.mnemonic == ZYDIS_MNEMONIC_LEA;
   insn->is_lea_wide = in.operand_width == 64;
   if (insn->is_rip) {

@@ -303,12 +303,12 @@ run_recorded(const struct options *options)
   }
   printf("%s recorded: seed %llu, %llu programs differ, %llu native states, %llu of the reader's steps are the same, "
          "%llu with all vector registers; %llu states told, %llu stops, %llu segments, %llu instructions stepped, "
-         "%llu system calls, %llu faults\n",
+         "%llu apart, %llu system calls, %llu faults\n",
          bad != 0 ? "FAIL" : "ok  ", (unsigned long long)options->seed, (unsigned long long)bad,
          (unsigned long long)count.instructions, (unsigned long long)count.records.steps,
          (unsigned long long)count.records.vectors, (unsigned long long)count.records.contexts,
          (unsigned long long)count.stops, (unsigned long long)count.rooms, (unsigned long long)count.stepped,
-         (unsigned long long)count.system_calls, (unsigned long long)count.faults);
+         (unsigned long long)count.apart, (unsigned long long)count.system_calls, (unsigned long long)count.faults);
   return say_classes(options, "recorded", &count) | result;
 }
 

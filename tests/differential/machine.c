@@ -194,6 +194,7 @@ on_signal(int number, siginfo_t *info, void *context)
     engine.is_replaced = false;
     engine.flags = (uint64_t)uc->uc_mcontext.gregs[REG_EFL];
     engine.frame = (const uint8_t *)uc->uc_mcontext.fpregs;
+    uc->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG; /* popf may have cleared it */
     memcpy(engine.replacement, uc->uc_mcontext.gregs, sizeof(engine.replacement));
     if (!goes_on(uc)) {
       finish(uc, 0, info);
@@ -262,7 +263,7 @@ machine_replace(const uint64_t reg[16], uint64_t rip, uint64_t flags)
     engine.replacement[reg_places[r]] = (greg_t)reg[r];
   }
   engine.replacement[REG_RIP] = (greg_t)rip;
-  engine.replacement[REG_EFL] = (greg_t)((engine.flags & ~MACHINE_FLAGS) | (flags & MACHINE_FLAGS));
+  engine.replacement[REG_EFL] = (greg_t)(TRAP_FLAG | (engine.flags & ~MACHINE_FLAGS) | (flags & MACHINE_FLAGS));
   engine.is_replaced = true;
 }
 

@@ -401,6 +401,10 @@ answer(const uint64_t reg[16], uint64_t rip, uint64_t flags)
     close_records();
     ct_recorder_room(run.tracer.recorder, UINT64_MAX);
     go_on_recorded(reg, rip, flags, CT_CONTEXT_SEGMENT);
+  } else if (from->kind == CT_EXIT_APART) {
+    run.count->apart++;
+    close_records();
+    go_on_recorded(reg, rip, flags, CT_CONTEXT_SEGMENT);
   } else if (from->kind == CT_EXIT_STEP) {
     run.count->stepped++;
     if (run.is_recorded) {

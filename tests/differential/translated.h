@@ -20,7 +20,7 @@
 
 struct translated_count {
   uint64_t instructions, emulated, steps; /* native ones; of them, by the emulator, too; of translated code */
-  uint64_t faults, requests, stepped, system_calls, stale, flushes, deserted, far;
+  uint64_t faults, requests, stepped, apart, system_calls, stale, flushes, deserted, far;
   uint64_t stops, rooms;      /* of recorded runs: at any place; for another segment */
   uint64_t by_class[CLASSES]; /* native ones */
   struct records_count records;

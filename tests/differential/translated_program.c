@@ -12,7 +12,11 @@ enum { ROOM = 160, STARTS_MAX = 4096, PAGE = 4096, REACH_BEGIN = 512, REACH_BYTE
 #define BELOW_CODE (1900ull << 20) /* from the data to the first area, and from that to the second */
 
 enum { CALLS_FIRST = 0x10000, CALLS = 0x10000 }; /* numbers of system calls that there are none of */
-enum { FREE, START, INSIDE };                    /* what a byte of an area is */
+/* Alignment checks would end what looks at the program; those of nested tasks and of cpuid a handler's return leaves
+ * on. */
+#define FLAGS_THAT_STAY 0x244000ull
+#define TRAP_FLAG       0x100ull
+enum { FREE, START, INSIDE }; /* what a byte of an area is */
 
 struct program program;
 
@@ -572,6 +576,24 @@ make_system_call(struct maker_code *m)
   put_bytes(m, "\x90", 1);
 }
 
+/* Flags from the stack, of either size. */
+static void
+make_flags(struct maker_code *m)
+{
+  uint8_t bytes[32];
+  unsigned reg = any_register(m);
+  want_stack(m);
+  load(m, reg, rng_next(m->rng) & ~(FLAGS_THAT_STAY | (rng_chance(m->rng, 70) ? TRAP_FLAG : 0)));
+  struct ct_code code = open_code(m, bytes);
+  ct_emit_push(&code, (enum ct_reg)reg);
+  put_code(m, &code);
+  if (rng_chance(m->rng, 30)) {
+    put_bytes(m, "\x66\x9d", 2);
+  } else {
+    put_bytes(m, "\x9d", 1);
+  }
+}
+
 /* Of an address by rip, anywhere, to a register of any width. */
 static void
 make_address(struct maker_code *m)
@@ -656,8 +678,10 @@ make(struct rng *rng, const struct ct_cpu *cpu)
     make_call(&m);
   } else if (kind < 91) {
     make_return(&m);
-  } else if (kind < 98) {
+  } else if (kind < 97) {
     make_indirect(&m);
+  } else if (kind < 99) {
+    make_flags(&m);
   } else {
     make_system_call(&m);
   }
@@ -732,6 +756,22 @@ may_go(const struct ct_cpu *cpu, const struct ct_effects *e)
   return is_start(target) || has_room(target, ROOM);
 }
 
+/* It may come to popf with anything on the stack. */
+static bool
+may_pop_flags(const struct ct_cpu *cpu, const struct ct_effects *e)
+{
+  const uint8_t *code = (const uint8_t *)cpu->rip;
+  uint64_t flags = 0, at = cpu->reg[CT_RSP] - (uint64_t)trials.data;
+  if (code[e->length - 1] != 0x9d || e->derivable) {
+    return true;
+  }
+  if (at > DATA_BYTES - 8) {
+    return false;
+  }
+  memcpy(&flags, trials.data + at, sizeof(flags));
+  return (flags & FLAGS_THAT_STAY) == 0;
+}
+
 bool
 program_goes_on(struct rng *rng, const struct ct_cpu *cpu, struct ct_effects *effects)
 {
@@ -743,5 +783,5 @@ program_goes_on(struct rng *rng, const struct ct_cpu *cpu, struct ct_effects *ef
   }
   return is_start(cpu->rip) && ct_effects_of((const uint8_t *)cpu->rip, CT_INSN_BYTES_MAX, effects) &&
          (effects->traits & CT_EFFECT_BASES) == 0 && may_touch(cpu, effects) && may_call(cpu, effects) &&
-         may_go(cpu, effects);
+         may_go(cpu, effects) && may_pop_flags(cpu, effects);
 }
