@@ -27,7 +27,7 @@ enum { AHEAD = 24 };
 #define REACH (0x7fffffffull - (256ull << 20)) /* of a region to what code near it refers to */
 
 struct piece {
-  uint64_t pc;   /* of a unit; 0: another piece */
+  uint64_t key;  /* of a unit: its pc, and PASSES; 0: another piece */
   uint32_t unit; /* its id; 0: it makes no records */
   uint32_t at;   /* in the region */
   uint32_t first_note, note_count;
@@ -75,8 +75,11 @@ struct ct_code_cache {
   const struct ct_branches *branches;
   ct_code_cache_read_fn read;
   void *read_context;
-  bool makes_one; /* that is not found by its pc */
+  bool makes_one;    /* that is not found by its pc */
+  bool makes_passes; /* that is found by its pc as a unit that passes it, though it is watched */
 };
+
+#define PASSES (1ull << 63) /* of a key */
 
 /* ---- tables that grow ---- */
 
@@ -103,10 +106,10 @@ hash(uint64_t key, size_t count)
 }
 
 static uint32_t *
-bucket_of(const struct ct_code_cache *cache, uint64_t pc)
+bucket_of(const struct ct_code_cache *cache, uint64_t key)
 {
-  size_t at = hash(pc, cache->bucket_count);
-  while (cache->buckets[at] != 0 && cache->pieces[cache->buckets[at] - 1].pc != pc) {
+  size_t at = hash(key, cache->bucket_count);
+  while (cache->buckets[at] != 0 && cache->pieces[cache->buckets[at] - 1].key != key) {
     at = (at + 1) & (cache->bucket_count - 1);
   }
   return &cache->buckets[at];
@@ -126,7 +129,7 @@ waiting_for(const struct ct_code_cache *cache, uint64_t target)
 static uint32_t *
 place_of_unit(const struct ct_code_cache *cache, uint32_t entry)
 {
-  return bucket_of(cache, cache->pieces[entry - 1].pc);
+  return bucket_of(cache, cache->pieces[entry - 1].key);
 }
 
 static uint32_t *
@@ -351,7 +354,7 @@ static void
 link_waiting(struct ct_code_cache *cache, size_t index)
 {
   const struct piece *piece = &cache->pieces[index];
-  uint32_t number = *waiting_for(cache, piece->pc);
+  uint32_t number = *waiting_for(cache, piece->key);
   uint64_t address = address_of(cache, piece);
   while (number != 0) {
     uint32_t next = cache->exits[number - 1].next;
@@ -402,7 +405,7 @@ add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const
   piece = add_piece(cache, region, &region->hot, code, unit->recovery, hot);
   if (piece != NULL) {
     piece->unit = unit->id;
-    piece->pc = unit->pc;
+    piece->key = unit->pc | (cache->makes_passes ? PASSES : 0);
     piece->entry = (uint8_t)unit->entry;
   }
   return piece;
@@ -487,6 +490,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     struct ct_translation_place place = cache->place;
     struct ct_code code = open_code(region, &region->hot), cold = open_code(region, &region->cold);
     place.leave = region->leave;
+    place.passes_watched = cache->makes_passes;
     ct_translate_unit(&place, pc, bytes, size, may_change, cache->makes_one || cache->round == 0 ? NULL : &source,
                       (uint32_t)cache->exit_count + 1, cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code,
                       &cold, unit);
@@ -500,7 +504,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     }
     size_t index = (size_t)(piece - cache->pieces);
     if (!cache->makes_one) {
-      *bucket_of(cache, pc) = (uint32_t)index + 1;
+      *bucket_of(cache, piece->key) = (uint32_t)index + 1;
       cache->unit_count++;
       link_waiting(cache, index);
     }
@@ -515,7 +519,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
 static void
 make_entry(struct ct_code_cache *cache, size_t index)
 {
-  uint64_t pc = cache->pieces[index].pc, address = address_of(cache, &cache->pieces[index]);
+  uint64_t pc = cache->pieces[index].key, address = address_of(cache, &cache->pieces[index]);
   if (cache->pieces[index].has_entry) {
     return;
   }
@@ -571,11 +575,12 @@ find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn rea
   if (cache->is_stale) {
     ct_code_cache_flush(cache);
   }
-  uint32_t found = *bucket_of(cache, pc);
+  uint32_t found = *bucket_of(cache, pc | (cache->makes_passes ? PASSES : 0));
   if (found != 0) {
     return found - 1;
   }
   size_t index = make_unit(cache, pc, read, context);
+  cache->makes_passes = false;
   if (index == SIZE_MAX) {
     return index;
   }
@@ -610,6 +615,15 @@ ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_
   size_t index = make_unit(cache, pc, read, context);
   cache->makes_one = false;
   return index == SIZE_MAX ? 0 : address_of(cache, &cache->pieces[index]);
+}
+
+uint64_t
+ct_code_cache_unit_that_passes(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
+{
+  cache->makes_passes = true;
+  uint64_t unit = ct_code_cache_unit(cache, pc, read, context);
+  cache->makes_passes = false;
+  return unit;
 }
 
 uint64_t
@@ -661,7 +675,7 @@ ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number)
 {
   struct piece *piece = &cache->pieces[cache->exits[number - 1].piece];
   /* Its place among the units goes to the next one of its pc; what leads to it finds it stale again, and asks. */
-  uint32_t *bucket = bucket_of(cache, piece->pc);
+  uint32_t *bucket = bucket_of(cache, piece->key);
   if (*bucket == cache->exits[number - 1].piece + 1) {
     cache->stats.stale++;
     ct_code_cache_flush(cache);

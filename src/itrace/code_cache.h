@@ -61,6 +61,9 @@ const struct ct_sequences *ct_code_cache_sequences(const struct ct_code_cache *c
 uint64_t ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
 /* Likewise of one that is never found again. */
 uint64_t ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
+/* Of one that begins at a watched address, and goes on all the same; what else leads there does not find it. */
+uint64_t ct_code_cache_unit_that_passes(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read,
+                                        void *context);
 /* As ct_code_cache_unit, and indirect branches to pc find it from now on. */
 uint64_t ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
 /*

@@ -263,17 +263,24 @@ see_changes(struct ct_tracer *tracer)
   return tracer->watch != NULL ? look(tracer) : 0;
 }
 
-/* The unit at pc; it is going there by an indirect branch if is_target. 0: out of memory. */
+enum unit_kind {
+  UNIT_PLAIN,
+  UNIT_TARGET, /* it is going there by an indirect branch */
+  UNIT_PASSING /* that address is watched, and it goes on all the same */
+};
+
+/* The unit at pc. 0: out of memory. */
 static uint64_t
-find_unit(struct ct_tracer *tracer, uint64_t pc, bool is_target)
+find_unit(struct ct_tracer *tracer, uint64_t pc, enum unit_kind kind)
 {
   struct ct_code_cache *cache = tracer->space->cache;
   for (;;) {
     if (see_changes(tracer) != 0) {
       return 0;
     }
-    uint64_t unit = is_target ? ct_code_cache_target(cache, pc, ct_code_pages_read, tracer->code)
-                              : ct_code_cache_unit(cache, pc, ct_code_pages_read, tracer->code);
+    uint64_t unit = kind == UNIT_TARGET    ? ct_code_cache_target(cache, pc, ct_code_pages_read, tracer->code)
+                    : kind == UNIT_PASSING ? ct_code_cache_unit_that_passes(cache, pc, ct_code_pages_read, tracer->code)
+                                           : ct_code_cache_unit(cache, pc, ct_code_pages_read, tracer->code);
     if (atomic_load_explicit(&tracer->all->changes, memory_order_acquire) == tracer->changes) {
       return unit;
     }
@@ -300,6 +307,8 @@ int
 ct_tracer_enter(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
+  enum unit_kind kind = tracer->passes_watched ? UNIT_PASSING : UNIT_PLAIN;
+  tracer->passes_watched = false;
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
@@ -318,7 +327,7 @@ ct_tracer_enter(struct ct_tracer *tracer)
   if (round != 0) {
     ct_code_cache_follow(tracer->space->cache, round, ct_recorder_branches(tracer->recorder));
   }
-  uint64_t unit = tracer->is_at_call ? find_begin(tracer, regs.rip) : find_unit(tracer, regs.rip, false);
+  uint64_t unit = tracer->is_at_call ? find_begin(tracer, regs.rip) : find_unit(tracer, regs.rip, kind);
   tracer->is_at_call = false;
   if (unit == 0) {
     return tracer->diag.text[0] != 0 ? CT_ENOMEM : ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
@@ -682,7 +691,7 @@ ct_tracer_answer(struct ct_tracer *tracer)
   struct ct_code_cache_stats before, after;
   tracer->summary.requests++;
   if (from == NULL) {
-    unit = find_unit(tracer, target, true);
+    unit = find_unit(tracer, target, UNIT_TARGET);
   } else if (from->kind == CT_EXIT_SYSCALL) {
     return answer_syscall(tracer, number);
   } else if (from->kind == CT_EXIT_WRITTEN) {
@@ -703,7 +712,7 @@ ct_tracer_answer(struct ct_tracer *tracer)
       number = 0;
     }
     ct_code_cache_stats(cache, &before);
-    unit = find_unit(tracer, target, false);
+    unit = find_unit(tracer, target, UNIT_PLAIN);
     ct_code_cache_stats(cache, &after);
     if (unit != 0 && number != 0 && before.flushes == after.flushes) {
       ct_code_cache_link(cache, number, unit);

@@ -301,11 +301,13 @@ at_watched(struct ct_tracer *tracer, struct user_regs_struct *regs)
     return ct_traced_set_regs(tracer->tid, regs) != 0 ? CT_ESRCH : ct_tracer_enter(tracer);
   case CT_WATCH_END:
     return end_stretch(tracer);
-  default: /* it is executed where it is, and goes on after that */
-    if (!records && ct_watch_is_done(tracer->watch)) {
+  default: /* a begin that is none, the return of a nested call, or an unwinder that is about to return elsewhere */
+    if (records ? ct_watch_has_left(tracer->watch, &tracer->process, regs) : ct_watch_is_done(tracer->watch)) {
       return end_stretch(tracer);
     }
-    return ct_tracer_step(tracer, regs, ct_tracer_is_syscall(tracer, regs->rip));
+    tracer->passes_watched = true;
+    tracer->reason = CT_CONTEXT_SEGMENT;
+    return ct_tracer_enter(tracer);
   }
 }
 

@@ -130,6 +130,7 @@ struct ct_tracer {
   struct ct_wanted_call wanted;     /* that is recorded, if all->is_calls */
   struct ct_itrace_patch own_patch; /* of wanted.own */
   bool is_at_call;                  /* it goes on at the function of the call, next */
+  bool passes_watched;              /* it goes on at a watched address, next, and passes it */
   uint64_t first_step, steps;       /* of the call */
   _Atomic uint64_t stretches;       /* of this thread, if all->is_calls */
   struct ct_code_pages *code;

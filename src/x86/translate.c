@@ -741,7 +741,7 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   w.now.r10_is_slot = w.now.r11_is_slot = place->records;
   w.record = w.scratch = CT_NO_REG;
   clear(unit, pc);
-  bool is_watched = ct_block_is_watched(place, pc);
+  bool is_watched = !place->passes_watched && ct_block_is_watched(place, pc);
   if (is_watched && (place->records || place->condition.op == CT_ALWAYS)) {
     emit_asking(&w, CT_EXIT_WATCHED, pc);
     finish(&w);

@@ -61,6 +61,7 @@ struct ct_translation_place {
   bool has_bmi2;           /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */
   const uint64_t *watched; /* addresses, ascending, where the program does not go on without the tracer */
   uint32_t watched_count;
+  bool passes_watched;                 /* a unit may begin at one of them, and goes on */
   struct ct_condition condition;       /* without records: it does if that does not hold there */
   const struct ct_sequence *sequences; /* restartable ones of the thread, whose struct rseq is at rseq */
   uint32_t sequence_count, rseq_signature;
