@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions that a thread executes where they are: system calls up to their ends, and single steps. */
+/*
+ * Instructions that a thread executes where they are: system calls up to their ends, and single steps.
+ *
+ * A tracer that is killed during a step leaves the trap flag behind: the thread dies of the trap after it, if the
+ * instruction does not fault. So only what nothing else can do is a step. Far returns are none, of which the thread
+ * gets the registers that it would have after them.
+ */
 #include "itrace/tracer.h"
 
 #include "x86/effects.h"
+#include "x86/far.h"
 
 #include <sys/syscall.h>
 
 #define FLAG_TF 0x100ull
+#define FLAG_AC 0x40000ull
+#define NO_CALL UINT32_MAX /* of those that the tracer knows */
 
 bool
 ct_tracer_is_syscall(const struct ct_tracer *tracer, uint64_t pc)
@@ -62,9 +71,42 @@ ct_tracer_call_made(struct ct_tracer *tracer)
   }
 }
 
+/* False: the thread has to execute it itself. */
+static bool
+make_far_return(struct ct_tracer *tracer, const struct ct_far *far, const struct user_regs_struct *regs)
+{
+  uint64_t words[CT_FAR_WORDS] = {0};
+  struct ct_far_state state = {
+      .rip = regs->rip, .rsp = regs->rsp, .flags = regs->eflags, .cs = regs->cs, .ss = regs->ss};
+  size_t count = far->kind == CT_FAR_RETURN ? CT_FAR_RETURN_WORDS : CT_FAR_WORDS;
+  if (ct_process_read(&tracer->process, regs->rsp, words, count * sizeof(words[0])) != 0 ||
+      !ct_far_return(far, words, &state)) {
+    return false;
+  }
+  struct user_regs_struct after = *regs;
+  after.rip = state.rip;
+  after.rsp = state.rsp;
+  after.eflags = state.flags;
+  after.orig_rax = ~0ull;
+  return ct_traced_set_regs(tracer->tid, &after) == 0;
+}
+
+static struct ct_far
+far_at(const struct ct_tracer *tracer, uint64_t pc)
+{
+  uint8_t code[16];
+  size_t size = sizeof(code);
+  while (size != 0 && ct_process_read(&tracer->process, pc, code, size) != 0) {
+    size--;
+  }
+  return ct_far_of(code, size);
+}
+
 int
 ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_call)
 {
+  struct ct_far far = is_call ? (struct ct_far){.kind = CT_FAR_NOT} : far_at(tracer, regs->rip);
+  is_call |= far.kind == CT_FAR_CALL;
   tracer->summary.steps++;
   tracer->state = CT_TRACER_STEPS;
   tracer->reason = CT_CONTEXT_STEP;
@@ -73,10 +115,13 @@ ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bo
   tracer->is_in_call = tracer->steps_into_handler = false;
   if (is_call) {
     ct_tracer_note_mappings(tracer);
-    tracer->call = ct_tracer_call_of(regs->rax, regs);
+    tracer->call = ct_tracer_call_of(far.kind == CT_FAR_CALL ? NO_CALL : regs->rax, regs);
   }
   if (ct_tracer_records(tracer)) {
     ct_recorder_step(tracer->recorder, regs->rip);
+  }
+  if (far.kind >= CT_FAR_RETURN && (regs->eflags & FLAG_AC) == 0 && make_far_return(tracer, &far, regs)) {
+    return ct_tracer_stepped(tracer);
   }
   return ct_tracer_go_on(tracer, 0);
 }

@@ -434,8 +434,8 @@ has_exec(struct ct_tracer *tracer)
   return ct_tracer_go_on(tracer, 0);
 }
 
-static int
-stepped(struct ct_tracer *tracer)
+int
+ct_tracer_stepped(struct ct_tracer *tracer)
 {
   struct user_regs_struct regs;
   ct_tracer_in_handler(tracer);
@@ -537,14 +537,14 @@ handle_stop(struct ct_tracer *tracer, struct ct_traced_event *event)
                                              : ct_tracer_signal(tracer, event);
   case CT_TRACED_STEPPED:
     if (tracer->state == CT_TRACER_STEPS) {
-      return stepped(tracer);
+      return ct_tracer_stepped(tracer);
     }
     event->stop = CT_TRACED_SIGNAL; /* the program's own */
     return tracer->state == CT_TRACER_NATIVE ? ct_traced_go(tracer->tid, CT_TRACED_RUN, event->signal)
                                              : ct_tracer_signal(tracer, event);
   case CT_TRACED_CALL:
     if (tracer->state == CT_TRACER_STEPS && tracer->is_in_call) {
-      return stepped(tracer);
+      return ct_tracer_stepped(tracer);
     }
     tracer->is_in_call = true;
     return ct_tracer_go_on(tracer, 0);

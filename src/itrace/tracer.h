@@ -246,7 +246,7 @@ void ct_tracer_in_handler(struct ct_tracer *tracer);
 int ct_tracer_answer(struct ct_tracer *tracer);
 /* What is mapped where belongs to the records, if that has changed; before it changes again. */
 void ct_tracer_note_mappings(struct ct_tracer *tracer);
-/* The instruction where it is, with these registers, is executed where it is. */
+/* The instruction where it is, with these registers, is executed where it is, or what it does is done. */
 int ct_tracer_step(struct ct_tracer *tracer, const struct user_regs_struct *regs, bool is_call);
 /* A step is the last thing that is recorded: is it of the instruction at which the thread still is? Then it is taken
  * back. */
@@ -260,6 +260,8 @@ int ct_tracer_signal(struct ct_tracer *tracer, struct ct_traced_event *event);
 
 /* ---- tracer.c ---- */
 
+/* The instruction has been executed. */
+int ct_tracer_stepped(struct ct_tracer *tracer);
 /* Begins with a thread that runs, with a program (both: the tracer's thread only), or with one that is parked. */
 int ct_tracer_begin_thread(struct ct_tracer *tracer);
 void ct_tracer_has_taken(struct ct_tracer *tracer);
