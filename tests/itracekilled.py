@@ -13,7 +13,7 @@ from harness import case, expect, main, wait_for
 from itrace import SECONDS, Scene, each, files_of
 
 # Turns that take some seconds when they are recorded, and how many are played to their end.
-KINDS = {"popf": (100000, 300), "restores": (100000, 300), "far": (100000, 200), "nested": (20000, 3)}
+KINDS = {"popf": (100000, 300), "restores": (100000, 300), "far": (100000, 200), "faults": (20000, 100), "nested": (20000, 3)}
 
 
 def words_of(name):

@@ -3,10 +3,13 @@
  * Instructions that have no record of their own, again and again: NAME TURNS. Prints "ready" and what it has seen of
  * them; for tests/itracekilled.py.
  */
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 
 enum { SIX = 0x8d5, DF = 0x400, NT = 0x4000, ID = 0x200000 };
 
@@ -94,13 +97,39 @@ far(uint64_t turn)
   return got + (uid << 12);
 }
 
+static uint64_t faulted;
+
+static void
+pass_over(int signal, siginfo_t *info, void *context)
+{
+  enum { LOAD_BYTES = 3 };
+  (void)signal;
+  faulted += (uint64_t)info->si_addr != 0;
+  ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += LOAD_BYTES;
+}
+
+/* A load that faults: for its record it is read first, and faults there; then the instruction is executed where it is.
+ */
+static uint64_t
+faults(uint64_t turn)
+{
+  static char *nowhere;
+  if (nowhere == NULL) {
+    struct sigaction action = {.sa_sigaction = pass_over, .sa_flags = SA_SIGINFO};
+    nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    sigaction(SIGSEGV, &action, NULL);
+  }
+  __asm__ volatile("add (%%rax), %%rcx" : : "a"(nowhere) : "rcx", "cc", "memory");
+  return faulted + turn;
+}
+
 int
 main(int argc, char **argv)
 {
   static const struct {
     const char *name;
     uint64_t (*function)(uint64_t turn);
-  } kinds[] = {{"popf", popf}, {"restores", restores}, {"far", far}, {"nested", NULL}};
+  } kinds[] = {{"popf", popf}, {"restores", restores}, {"far", far}, {"faults", faults}, {"nested", NULL}};
   uint64_t turns = argc > 2 ? strtoull(argv[2], NULL, 10) : 0, sum = 0;
   puts("ready");
   fflush(stdout);
