@@ -11,6 +11,7 @@ The traces must be complete, and lose nothing where the ring has room for all ev
     tests/transparency.py --record=--lossless further options for contrail record
     tests/transparency.py --translated        the first thread of each program by translated code; nothing is recorded
     tests/transparency.py --records           the same, and its instructions are recorded; no record may contradict another
+    tests/transparency.py --instructions      the instructions of all threads are recorded, by the command itself (contrail itrace -a)
     tests/transparency.py --json FILE         numbers of each case
     tests/transparency.py --json FILE --resume --seconds 180
                                               piece by piece: only what FILE lacks or has as different is run, and no
@@ -81,6 +82,11 @@ exec {translated} -- "$@"
 """
 RECORDED = """#!/bin/sh
 exec {translated} -l -o {traces} -- "$@"
+"""
+# All threads, by the command.
+INSTRUCTIONS = """#!/bin/sh
+trace=$(mktemp -d {traces}/XXXXXXXX) || exit 99
+exec {contrail} itrace -a -q -o "$trace" -- "$@"
 """
 # The program keeps its process id, its parent and its children; who attaches to it is nobody's child.
 ATTACHED = """#!/bin/sh
@@ -254,7 +260,7 @@ class Runner:
         os.chmod(self.traces, 0o1777)  # for cases that change user
         subprocess.run(["cp", "-a", self.template, self.work], check=True)
         translated = getattr(self.options, "translated", False)
-        by = RECORDED if getattr(self.options, "records", False) else TRANSLATED if translated else TRACED
+        by = INSTRUCTIONS if getattr(self.options, "instructions", False) else RECORDED if getattr(self.options, "records", False) else TRANSLATED if translated else TRACED
         filled = {"traces": self.traces, "translated": os.path.join(ROOT, os.path.dirname(self.options.contrail), "tests", "translated"), "contrail": self.options.contrail, "scratch": self.scratch,
                   "options": shlex.join(self.options.record), "steps": f"-l -o {self.traces}" if getattr(self.options, "records", False) else ""}
         often = ATTACH_TRANSLATED if translated else ATTACH_OFTEN
@@ -578,6 +584,7 @@ def arguments(parser):
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--translated", action="store_true", help="by translated code, in place of a recording")
     parser.add_argument("--records", action="store_true", help="--translated, and instructions are recorded")
+    parser.add_argument("--instructions", action="store_true", help="those of all threads are recorded, in place of calls")
     parser.add_argument("--once", action="store_true", help="untraced once only")
     parser.add_argument("--walk", type=int, default=120, metavar="MB", help="so much of a case's records is read again, of a file a third of it")
     parser.add_argument("--record", type=shlex.split, default=[], help="further options for contrail record")
@@ -589,6 +596,7 @@ def arguments(parser):
 
 
 def choose(cases, options):
+    options.records |= options.instructions
     options.translated |= options.records
     options.cache = os.path.join(options.build, "tests", "cache")
     os.makedirs(options.cache, exist_ok=True)
