@@ -68,6 +68,27 @@ def given_twice(scene):
 
 
 @case
+def words_repeated(scene):
+    """What a line repeats of a wrong word is printable: no line end, nothing that drives a terminal."""
+    for words in [["record", "--last", "5\n", "--", "true"], ["report", "--by", "\x1b[2J"], ["\x1b]0;x\x07"], ["report", "--s\x1b[2J", "x"],
+                  ["record", "--on", "\x01\x1b[31m > 1ms", "--", "true"], ["replay", "--thread", "a\xc2\x9b31m"]]:
+        usage_error(scene, words, "?")
+        err = scene.execute(scene.contrail, *words).stderr
+        assert err[-1:] == "\n" and not any(ord(c) < 0x20 or 0x7f <= ord(c) < 0xa0 for c in err[:-1]), err
+
+
+@case
+def numbers_are_decimal(scene):
+    """strtod also takes 0x10, a blank before, and a sign."""
+    for option, unit in [("--last", "s"), ("--last", "M"), ("--max-size", "M"), ("--pre", "s"), ("--budget", "%")]:
+        for number in ("0x10", " 10", "+10"):
+            usage_error(scene, ["record", option, number + unit, "--", "true"], "takes a")
+    usage_error(scene, ["record", "--on", "main > 0x10ms", "--", "true"], "0x10ms")
+    usage_error(scene, ["attach", "--for", "0x10s", "1"], "takes a time")
+    usage_error(scene, ["graph", "--min-share", "0x10%"], "is no share")
+
+
+@case
 def contradictions(scene):
     """Two options of which one would silently win are refused; so are operands that nobody looks at."""
     for words in [["report", "--time", "cpu", "--raw"], ["record", "--args", "--no-args", "--", "true"], ["report", "--family", "-t", "1"],

@@ -19,12 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One line, whatever the words have in them that it repeats. */
 static void
 complain(const struct ct_command *command, const char *fmt, va_list ap)
 {
+  char *text = NULL;
   fflush(stdout);
+  if (vasprintf(&text, fmt, ap) < 0) {
+    text = NULL;
+  }
   fprintf(stderr, "contrail %s: ", command->name);
-  vfprintf(stderr, fmt, ap);
+  ct_put_printable(stderr, text != NULL ? text : "out of memory", SIZE_MAX);
+  free(text);
 }
 
 int

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail graph: the tree of call paths. */
+#include "cli/quantity.h"
 #include "cli/view.h"
 
 #include <contrail/graph.h>
@@ -24,7 +25,7 @@ apply_share(const struct ct_applied *applied)
   char *end;
   double percent = strtod(applied->value, &end);
   end += *end == '%';
-  if (end == applied->value || *end != '\0' || !(percent >= 0 && percent <= 100)) {
+  if (!ct_is_decimal(applied->value) || *end != '\0' || !(percent >= 0 && percent <= 100)) {
     return ct_usage_error(applied->command, "'%s' is no share: 1%%, 0.5%%, from 0 to 100", applied->value);
   }
   *(double *)applied->member = percent;

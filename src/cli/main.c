@@ -61,8 +61,10 @@ ct_unknown_command(const char *name)
     names[i] = ct_commands[i] != NULL ? ct_commands[i]->name : NULL;
   }
   const char *closest = ct_closest_word(name, names);
-  fprintf(stderr, "contrail: unknown command '%s'%s%s%s (contrail help lists the commands)\n", name,
-          closest != NULL ? "; perhaps " : "", closest != NULL ? closest : "", closest != NULL ? "?" : "");
+  fputs("contrail: unknown command '", stderr);
+  ct_put_printable(stderr, name, SIZE_MAX);
+  fprintf(stderr, "'%s%s%s (contrail help lists the commands)\n", closest != NULL ? "; perhaps " : "",
+          closest != NULL ? closest : "", closest != NULL ? "?" : "");
   return CT_EXIT_USAGE;
 }
 

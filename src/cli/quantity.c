@@ -7,6 +7,12 @@
 #include <string.h>
 
 bool
+ct_is_decimal(const char *text)
+{
+  return text[0] >= '0' && text[0] <= '9' && text[1] != 'x' && text[1] != 'X';
+}
+
+bool
 ct_parse_duration(const char *text, bool bare, double *seconds)
 {
   static const struct {
@@ -15,7 +21,7 @@ ct_parse_duration(const char *text, bool bare, double *seconds)
   } units[] = {{"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"", 1}};
   size_t count = sizeof(units) / sizeof(units[0]) - (bare ? 0 : 1);
   char *end;
-  if (text[0] < '0' || text[0] > '9') {
+  if (!ct_is_decimal(text)) {
     return false;
   }
   double number = strtod(text, &end);
@@ -33,7 +39,7 @@ ct_parse_size(const char *text, uint64_t *bytes)
 {
   static const char units[] = "KMGT";
   char *end;
-  if (text[0] < '0' || text[0] > '9') {
+  if (!ct_is_decimal(text)) {
     return false;
   }
   double number = strtod(text, &end);

@@ -12,4 +12,7 @@ bool ct_parse_duration(const char *text, bool bare, double *seconds);
 /* "64M", "512K", "2G", "1T": powers of 1024; more than 0. */
 bool ct_parse_size(const char *text, uint64_t *bytes);
 
+/* Begins with a digit and is not hexadecimal, which strtod would take, too. */
+bool ct_is_decimal(const char *text);
+
 #endif

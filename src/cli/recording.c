@@ -100,7 +100,7 @@ apply_budget(const struct ct_applied *applied)
 {
   char *end = NULL;
   double percent = strtod(applied->value, &end);
-  bool is_number = end != applied->value && (strcmp(end, "%") == 0 || *end == '\0');
+  bool is_number = ct_is_decimal(applied->value) && (strcmp(end, "%") == 0 || *end == '\0');
   if (!is_number || !(percent >= BUDGET_LEAST && percent <= BUDGET_MOST)) {
     return ct_usage_error(applied->command, "--budget takes a percentage, %g%% to %g%%, not '%s'", BUDGET_LEAST,
                           BUDGET_MOST, applied->value);

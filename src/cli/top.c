@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail top: the functions of a recording that goes on, as they are called. */
+#include "cli/quantity.h"
 #include "cli/top.h"
 
 #include "cli/screen.h"
@@ -348,7 +349,7 @@ apply_interval(const struct ct_applied *applied)
 {
   char *end;
   double value = strtod(applied->value, &end);
-  if (end == applied->value || *end != '\0' || !(value >= 0.1 && value <= 3600)) {
+  if (!ct_is_decimal(applied->value) || *end != '\0' || !(value >= 0.1 && value <= 3600)) {
     return ct_usage_error(applied->command, "--interval takes seconds, 0.1 to 3600, not '%s'", applied->value);
   }
   *(double *)applied->member = value;

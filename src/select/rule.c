@@ -54,7 +54,7 @@ parse_time(const char *word, uint64_t *ns)
     double ns;
   } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
   char *end;
-  if (!isdigit((unsigned char)word[0])) {
+  if (!isdigit((unsigned char)word[0]) || word[1] == 'x' || word[1] == 'X') { /* strtod would take 0x10ms */
     return false;
   }
   double number = strtod(word, &end);
