@@ -534,6 +534,35 @@ def paths_of_a_function_by_sums(scene):
     return f"{count} answers"
 
 
+@case
+def child_of_a_second_image(scene):
+    """A forked child of a program that has called exec: the ids of the image before are nobody's there. All is as without an index, which has sums only."""
+    source = scene.write("second.c", """#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile long sum;
+long a(long n);
+long b(long n) { sum += n; return n <= 0 ? 1 : (n & 1 ? a(n - 1) : b(n - 1)) + 1; }
+long a(long n) { sum -= n; return n <= 0 ? 2 : (n & 2 ? b(n - 1) : a(n - 2)) + b(n / 2); }
+int main(int argc, char **argv) {
+  if (argc == 1) return execl(argv[0], argv[0], "again", (char *)0);
+  if (fork() == 0) { for (long i = 0; i < 3000; i++) a(i % 12); _exit(0); }
+  int status;
+  wait(&status);
+  return status;
+}
+""")
+    program = scene.compile(source, "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-optimize-sibling-calls")
+    scene.record("-q", "--follow", "--no-args", "--", program)
+    [child] = [os.path.join(scene.trace, name) for name in os.listdir(scene.trace) if name.startswith("process-")]
+    with open(os.path.join(child, "functions.tsv")) as file:
+        first = min(int(line.split("\t")[0]) for line in file if line[0].isdigit())
+    expect(first > 0, "the child has ids of the image before")
+    count = compare_indexed(scene, nodes=40, questions=(("report",), *(("report", "--by", what) for what in ("module", "class", "file"))), names=("a", "b"), trace=child)
+    expect(trees(child)[:2] == (0, 1), f"trees: {trees(child)}")
+    return f"{count} answers"
+
+
 @case(some=("indexed", 1))
 def indexed_kinds(scene):
     """The same of sampled hooks, of children that were followed, of deep recursion, of a piece that was cut out, and of a trace that ends in the middle."""

@@ -73,9 +73,12 @@ static char *
 text_of_group(struct ct_trace *trace, uint32_t fn, enum ct_tree_grouping grouping)
 {
   const struct ct_trace_function *function = ct_trace_function(trace, fn);
-  const struct ct_trace_module *module = ct_trace_module(trace, function->module);
   uint32_t line;
   const char *file;
+  if (function == NULL) { /* a number of an image of the parent's, before its exec: of a forked child, nobody's */
+    return strdup("");
+  }
+  const struct ct_trace_module *module = ct_trace_module(trace, function->module);
   switch (grouping) {
   case CT_TREE_MODULES:
     return strdup(module != NULL && module->path[0] != '\0' ? module->path : "?");
