@@ -186,6 +186,9 @@ def shown(scene):
             expect(f" {mark}{rows[name]['calls']:,} " in line, f"{name}: {line!r}")
     expect("calls with + are exact" in text, "the report does not say what + is")
     expect(not any(row["was_out"] for row in rows.values()) or "calls with > are not all" in text, "the report does not say what > is")
+    for row in json.loads(scene.ask("sql", "--json", scene.trace, f"SELECT name, calls, counted, was_out FROM functions WHERE name IN {NAMES}")):
+        told = {key: int(rows[row["name"]][key]) for key in ("calls", "counted", "was_out")}
+        expect(told == {key: row[key] for key in told}, f"sql says {row}, report {told}")
     found = re.search(r"\nbudget     1 %, of late ([\d.]+) % spent \(hooks ([\d.]+), the recorder ([\d.]+)(?:, reports of switches ([\d.]+))?\);", scene.ask("info", scene.trace))
     expect(found, "info does not say it")
     expect(abs(float(found[1]) - sum(float(part or 0) for part in found.groups()[1:])) < 0.06, f"the parts do not add up: {found[0]}")

@@ -465,6 +465,7 @@ ct_sql_close(struct ct_sql *sql)
     free(source->threads);
     free(source->blocks);
     free(source->function_ids);
+    free(source->were_out);
     free(source->function_tallies);
     free(source->thread_tallies);
     free(source->buckets);
@@ -615,7 +616,7 @@ static const char *const words[] = {"spans",       "events",       "functions",
                                     "address",     "code",         "register",
                                     "old_value",   "first_step",   "vector_changes",
                                     "itraced",     "itrace_calls", "span_id",
-                                    "outcome"};
+                                    "outcome",     "counted",      "was_out"};
 
 const char *
 ct_sql_word(size_t n)

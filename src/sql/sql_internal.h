@@ -46,6 +46,8 @@ struct ct_sql_source {
   uint64_t start_ns; /* times are relative to this: of the trace's first process */
   uint64_t function_base, thread_base, module_base;
   uint64_t *function_ids;        /* module << 32 | symbol; NULL: not needed yet */
+  uint8_t *were_out;             /* by function: a budget had it out; NULL: none */
+  bool has_were_out;             /* that was looked for */
   struct ct_sql_bucket *buckets; /* NULL: not needed yet */
   uint64_t bucket_count;
   struct ct_sql_block *blocks;

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "export/atf.h"
+#include "views/report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,16 +55,26 @@ external_id(struct ct_sql_source *source, uint32_t fn)
   return source->function_ids != NULL ? source->function_ids[fn] : 0;
 }
 
-/* calls .. p99: what the statistics have. */
+static bool
+was_out(struct ct_sql_source *source, uint32_t fn)
+{
+  if (!source->has_were_out) {
+    source->were_out = ct_report_were_out(source->trace, ct_trace_function_count(source->trace));
+    source->has_were_out = true;
+  }
+  return source->were_out != NULL && source->were_out[fn] != 0;
+}
+
+/* calls .. p99, counted: what the statistics have. */
 static void
 function_sum(const struct ct_index *index, struct ct_sql_source *source, uint32_t fn, int column, sqlite3_context *out)
 {
   const struct ct_stats *stats = ct_index_stats(index);
   const struct ct_fn_stats *sums = &stats->fns[fn];
   static const uint32_t permilles[] = {500, 950, 990};
-  if (sums->histogram == NULL) {
-    if (column == 7) {
-      put_number(out, 0);
+  if (column == 17 || sums->histogram == NULL) {
+    if (column == 17 || column == 7) {
+      put_number(out, column == 17 ? stats->counted[fn] : 0);
     }
     return;
   }
@@ -103,7 +114,7 @@ column_functions(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row,
 {
   uint32_t id = (uint32_t)row, line = 0;
   const struct ct_trace_function *fn = ct_trace_function(source->trace, id);
-  if (column >= 7 && column <= 14) {
+  if ((column >= 7 && column <= 14) || column == 17) {
     if (ct_sql_sums(sql, source) != NULL) {
       function_sum(ct_sql_sums(sql, source), source, id, column, out);
     }
@@ -136,6 +147,9 @@ column_functions(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row,
     break;
   case 15:
     put_number(out, source->pid);
+    break;
+  case 18:
+    put_number(out, was_out(source, id));
     break;
   default:
     put_number(out, external_id(source, id));
@@ -602,7 +616,7 @@ const struct ct_sql_rows ct_sql_rows_tables[] = {
     {"functions",
      "id INTEGER, name TEXT, raw_name TEXT, function_id INTEGER, module TEXT, file TEXT, line INTEGER, calls INTEGER, "
      "total INTEGER, self INTEGER, min INTEGER, max INTEGER, p50 INTEGER, p95 INTEGER, p99 INTEGER, process INTEGER, "
-     "atf_id INTEGER",
+     "atf_id INTEGER, counted INTEGER, was_out INTEGER",
      count_functions, column_functions, NULL, 3},
     {"threads", "id INTEGER, tid INTEGER, name TEXT, process INTEGER, events INTEGER, lost INTEGER", count_threads,
      column_threads, has_thread},
