@@ -206,6 +206,19 @@ def children_have_theirs(scene):
 
 
 @case
+def returns_without_a_call(scene):
+    """A forked child returns from frames of its parent's: these returns have no record, and nothing is said to make no sense."""
+    scene.run(scene.contrail, "record", "-q", "--follow", "--detail", "all", "-o", scene.path("trace"), "--", "/bin/sh", "-c", "(echo a); (echo b)", status=0)
+    children = [name for name in os.listdir(scene.path("trace")) if name.startswith("process-")]
+    expect(len(children) == 2, str(children))
+    for child in children:
+        made = scene.manifest(scene.path("trace", child))["detail"]
+        orphans = scene.run(scene.contrail, "sql", os.path.join(scene.path("trace"), child), "SELECT count(*) FROM events WHERE type = 'orphan'")
+        expect(int(orphans.split()[-1]) > 0, f"{child}: no return without a call")
+        expect(made["records"] > 50 and made["refused"] == 0, f"{child}: {made}")
+
+
+@case
 def what_is_lost_is_said(scene):
     trace, _ = scene.recorded("--trace", "detail!**", "--detail", "detail!**", "--detail-size", "1", "--no-wait", "--stack", "512",
                               calls="20000", threads="2")

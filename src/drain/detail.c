@@ -190,6 +190,17 @@ encode(struct drain_details *details, struct drain_thread *thread, const uint8_t
   return count != 0;
 }
 
+/* Of a return without its call, as from the frames that a forked child has of its parent's: no call has it. */
+static bool
+has_no_call(const struct drain_thread *thread, const uint8_t *record, uint32_t ra_slot)
+{
+  const struct ct_frame *top = ct_encoder_top(thread->encoder);
+  uint64_t word;
+  memcpy(&word, record, sizeof(word));
+  return ((uint32_t)word >> CT_WORD_KIND_SHIFT & 3) == CT_KIND_RETURN && (uint32_t)(word >> 32) == ra_slot &&
+         (top == NULL || top->ra_slot != ra_slot);
+}
+
 void
 drain_detail_take(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
 {
@@ -212,7 +223,7 @@ drain_detail_take(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
   thread->detail_seq = thread_seq;
   if (encode(details, thread, record, tsc, ra_slot)) {
     details->recorded++;
-  } else {
+  } else if (!has_no_call(thread, record, ra_slot)) {
     details->refused++;
   }
 }
