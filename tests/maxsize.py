@@ -281,6 +281,32 @@ def full_disk(scene):
 
 
 @case(some=("dear", 2))
+def full_disk_of_one_piece(scene):
+    """A disk with room for less than a piece of the limit; a thread that wrote before it was full and writes again; one that begins then."""
+    need_root()
+    disk = scene.path("disk")
+    os.mkdir(disk)
+    mounted = scene.execute("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk)
+    if mounted.returncode != 0:
+        raise harness.Skip("no tmpfs can be mounted")
+    try:
+        scene.trace = os.path.join(disk, "trace")
+        program = scene.build("#include <pthread.h>\n#include <unistd.h>\n"
+                              '__attribute__((noinline)) long step(long n) { __asm__ volatile("" ::: "memory"); return n; }\n'
+                              "static void *work(void *n) { for (long i = 0; i < (long)n; i++) step(i); return 0; }\n"
+                              "static void run(long n) { pthread_t t; pthread_create(&t, 0, work, (void *)n); pthread_join(t, 0); }\n"
+                              "int main(void) { work((void *)1000); usleep(300000); run(2000000); work((void *)400000); run(300000); return 0; }\n")
+        scene.bounded("4G", "--args", "--trace", "step", "--", program)
+        info = scene.info()
+        expect(info["complete"] and not info["dropped"] and scene.not_kept(scene.trace) > 0, f"{info['events']} events, {info['dropped']}")
+        steps = scene.steps()
+        expect(steps[-1] == 299999 and consecutive(steps[-50000:]), f"{len(steps)} calls, {steps[-1]}")
+    finally:
+        scene.run("umount", disk)
+    return f"{len(steps)} calls"
+
+
+@case(some=("dear", 2))
 def children(scene):
     """Each process has files of its own, a quarter as large."""
     program = scene.build("#include <sys/wait.h>\n#include <unistd.h>\n"

@@ -312,7 +312,11 @@ append_functions(struct ct_trace_writer *writer, const char *lines, size_t size)
   uint64_t *end = &writer->writer_thread.functions_bytes;
   size_t written;
   ct_writer_look(writer, CT_TRACE_FUNCTIONS, writer->functions_fd, *end);
-  if (!ct_writer_write_at(writer->functions_fd, lines, size, *end, &written)) {
+  bool ok;
+  do {
+    ok = ct_writer_write_at(writer->functions_fd, lines, size, *end, &written);
+  } while (!ok && errno == ENOSPC && ct_pieces_make_room(writer, NULL));
+  if (!ok) {
     int saved = errno;
     while (written > 0 && lines[written - 1] != '\n') {
       written--;

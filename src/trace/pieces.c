@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define PIECES      64u         /* a piece is so much smaller than the limit ... */
@@ -55,10 +56,8 @@ ct_pieces_create(uint64_t limit, struct ct_pieces **out)
   if (pieces == NULL) {
     return CT_ENOMEM;
   }
-  uint64_t share = limit / PIECES;
   pthread_mutex_init(&pieces->lock, NULL);
   pieces->limit = limit;
-  pieces->piece_bytes = share > PIECE_MAX ? PIECE_MAX : share < PIECE_LEAST ? PIECE_LEAST : share;
   pieces->captures = (struct ct_stream){.fd = -1, .index = CT_BLOCK_FILE_NO_THREAD, .name = CT_TRACE_CAPTURES};
   struct ct_file_header header = ct_file_header_make(0, 0, 0, CT_TRACE_VERSION_KEPT);
   header.magic = CT_CAPTURES_MAGIC;
@@ -128,12 +127,27 @@ remove_folder(const struct ct_trace_writer *writer, uint32_t thread)
   unlinkat(writer->dir_fd, folder, AT_REMOVEDIR); /* unless another of its files is there */
 }
 
-/* The oldest piece goes. False: it cannot be removed, or there is none. */
-static bool
-remove_oldest(struct ct_trace_writer *writer)
+/* A share of the limit, or of what the disk has room for where that is less: or a disk would be full of a single one.
+ */
+static void
+choose_piece_bytes(struct ct_trace_writer *writer)
 {
   struct ct_pieces *pieces = writer->pieces;
-  struct ct_piece *piece = pieces->oldest;
+  struct statvfs disk;
+  uint64_t limit = pieces->limit;
+  if (fstatvfs(writer->dir_fd, &disk) == 0) {
+    uint64_t room = pieces->state.bytes + (uint64_t)disk.f_bavail * disk.f_frsize;
+    limit = room < limit ? room : limit;
+  }
+  uint64_t share = limit / PIECES;
+  pieces->piece_bytes = share > PIECE_MAX ? PIECE_MAX : share < PIECE_LEAST ? PIECE_LEAST : share;
+}
+
+/* The piece, the first one of its stream, goes. False: it cannot be removed, or is NULL. */
+static bool
+remove_piece(struct ct_trace_writer *writer, struct ct_piece *piece)
+{
+  struct ct_pieces *pieces = writer->pieces;
   char name[CT_BLOCK_FILE_NAME_BYTES];
   if (piece == NULL) {
     return false;
@@ -166,6 +180,13 @@ remove_oldest(struct ct_trace_writer *writer)
   return true;
 }
 
+/* A stream's first piece is among the oldest before it has events. */
+static struct ct_piece *
+oldest_but(const struct ct_pieces *pieces, const struct ct_piece *piece)
+{
+  return pieces->oldest == piece && piece != NULL ? piece->newer : pieces->oldest;
+}
+
 static bool
 begin_piece(struct ct_trace_writer *writer, struct ct_stream *stream)
 {
@@ -177,6 +198,7 @@ begin_piece(struct ct_trace_writer *writer, struct ct_stream *stream)
     return false;
   }
   ct_writer_close_file(writer, stream);
+  choose_piece_bytes(writer);
   *piece = (struct ct_piece){.stream = stream, .number = ++stream->piece_count, .bytes = sizeof(stream->header)};
   pthread_mutex_lock(&pieces->lock);
   if (stream->last_piece != NULL) { /* those of a stream are in the list in the order of their numbers */
@@ -194,7 +216,7 @@ begin_piece(struct ct_trace_writer *writer, struct ct_stream *stream)
   }
   while (!ct_writer_write_at(stream->fd, &stream->header, sizeof(stream->header), 0, &written)) {
     int err = errno;
-    if (err != ENOSPC || pieces->oldest == piece || !remove_oldest(writer)) {
+    if (err != ENOSPC || !remove_piece(writer, oldest_but(pieces, piece))) {
       errno = err;
       return false;
     }
@@ -237,14 +259,23 @@ last_tsc_of(const struct ct_stream *stream, const uint8_t *data, size_t bytes)
 bool
 ct_pieces_make_room(struct ct_trace_writer *writer, struct ct_stream *stream)
 {
-  return writer->pieces != NULL && writer->pieces->oldest != stream->last_piece && remove_oldest(writer);
+  struct ct_pieces *pieces = writer->pieces;
+  if (pieces == NULL) {
+    return false;
+  }
+  choose_piece_bytes(writer);
+  struct ct_piece *own = stream != NULL ? stream->last_piece : NULL;
+  if (own != NULL && pieces->oldest == own && stream->file_bytes > sizeof(stream->header)) {
+    return remove_piece(writer, own) && begin_piece(writer, stream);
+  }
+  return remove_piece(writer, oldest_but(pieces, own));
 }
 
 bool
 ct_pieces_prepare(struct ct_trace_writer *writer, struct ct_stream *stream, size_t bytes)
 {
   struct ct_pieces *pieces = writer->pieces;
-  while (pieces->state.bytes + bytes + sizeof(stream->header) > pieces->limit && remove_oldest(writer)) {
+  while (pieces->state.bytes + bytes + sizeof(stream->header) > pieces->limit && remove_piece(writer, pieces->oldest)) {
   }
   bool is_full = stream->last_piece != NULL && stream->file_bytes > sizeof(stream->header) &&
                  stream->file_bytes + bytes > pieces->piece_bytes;

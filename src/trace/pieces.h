@@ -35,7 +35,8 @@ void ct_pieces_create_stream(struct ct_trace_writer *writer, struct ct_stream *s
 void ct_pieces_close_stream(struct ct_trace_writer *writer, struct ct_stream *stream);
 /* Before so many bytes are appended: old pieces go, a new one begins if need be. False: that failed, errno is set. */
 bool ct_pieces_prepare(struct ct_trace_writer *writer, struct ct_stream *stream, size_t bytes);
-/* The disk is full: the oldest piece goes, unless it is the one that is written to. False: nothing has. */
+/* The disk is full: the oldest piece goes; where it is the stream's own, another one of it begins. stream: what is to
+ * be written, NULL: something else than a piece. False: nothing has gone. */
 bool ct_pieces_make_room(struct ct_trace_writer *writer, struct ct_stream *stream);
 /* A block was appended. */
 void ct_pieces_wrote(struct ct_trace_writer *writer, struct ct_stream *stream, const void *data, size_t bytes,
