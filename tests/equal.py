@@ -229,6 +229,17 @@ def recent(scene):
 
 
 @case(some=("signals", 1))
+def apart(scene):
+    """Instructions that have no record of their own: flags that are popped, registers that are restored, far returns."""
+    program, texts = scene.compile("itrace/apart.c", "-O1", "-w", "-D_GNU_SOURCE"), []
+    for name in ("popf", "restores", "far", "faults"):
+        text, numbers = scene.same((program, name, "100"), LONG, least=90000)
+        expect(numbers["with unknown registers"] == 0, f"{name}: {text}")
+        texts.append(f"{name}: {numbers['steps']} steps, {numbers['signals']} signals")
+    return "; ".join(texts)
+
+
+@case(some=("signals", 1))
 def timers_and_faults(scene):
     """A timer's signals, wherever they came; the handler may be left by siglongjmp."""
     program = scene.compile("steps/signals.c", "-O2", "-w")
