@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,6 +104,41 @@ def records_of_programs(scene, name):
              "bash": ("bash", "-c", "trap 'echo trapped' USR1; for i in 1 2 3; do kill -USR1 $$; echo $i | cat; done; exit 4")}[name.split("/")[1]]
     need(words[0])
     return steps_of(scene, scene.outcome(*words), *words)
+
+
+PATCHED = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(int argc, char **argv)
+{
+  static const uint8_t code[] = {0xb8, 0, 0, 0, 0, 0xc3}; /* mov $0, %eax; ret */
+  uint8_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  unsigned sum = 0;
+  memcpy(page, code, sizeof(code));
+  for (int i = 0; i < 2000; i++) {
+    page[1] = (uint8_t)(i % atoi(argv[1]));
+    sum = sum * 31 + ((unsigned (*)(void))(uintptr_t)page)();
+  }
+  printf("%x\n", sum);
+  return 0;
+}
+"""
+
+
+@case
+def patched(scene):
+    """Code that changes and changes back, as a compiler patches what it has made: what else is translated stays."""
+    program = scene.compile(scene.write("patched.c", PATCHED), "-O1", "-w", name="patched")
+    for versions, most in ((5, 2), (200, 250)):
+        expected = scene.run(program, str(versions))
+        done = scene.execute(scene.tool, "-v", "--", program, str(versions), timeout=SECONDS)
+        flushes = int(re.search(r"(\d+) flushes", done.stderr).group(1))
+        expect((done.returncode, done.stdout) == (0, expected) and flushes <= most, f"{versions} versions: {done}")
+        steps_of(scene, scene.outcome(program, str(versions)), program, str(versions))
+        shutil.rmtree(scene.path("steps"))
 
 
 GUESSED = r"""

@@ -10,6 +10,8 @@
  * A unit that is asked for comes with those that it leads to (AHEAD of them), since a request takes longer than a
  * translation. Exits to units that are not there yet are found by their target when those are made, and linked.
  *
+ * A unit that finds its code changed goes on to the one of what is there now. Both stay: code may change back.
+ *
  * A region that is full: all units are forgotten, as they are when code has changed that units were made of. Nothing
  * outside of the cache ever has an address of it (docs/architecture.md), so there is nothing to look for.
  */
@@ -22,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AHEAD = 24 };
+enum { AHEAD = 24, VERSIONS = 8 };
 
 #define REACH (0x7fffffffull - (256ull << 20)) /* of a region to what code near it refers to */
 
@@ -32,6 +34,7 @@ struct piece {
   uint32_t at;   /* in the region */
   uint32_t first_note, note_count;
   uint8_t region, entry; /* entry: offset where it begins */
+  uint8_t version;       /* of that unit: how many were found stale before it */
   bool has_entry;
 };
 
@@ -75,6 +78,7 @@ struct ct_code_cache {
   const struct ct_branches *branches;
   ct_code_cache_read_fn read;
   void *read_context;
+  uint32_t stale;    /* exit of a unit that was found stale, and is to be replaced by the next one; 0: none */
   bool makes_one;    /* that is not found by its pc */
   bool makes_passes; /* that is found by its pc as a unit that passes it, though it is watched */
 };
@@ -298,6 +302,7 @@ void
 ct_code_cache_flush(struct ct_code_cache *cache)
 {
   cache->is_stale = false;
+  cache->stale = 0;
   cache->piece_count = cache->exit_count = cache->note_count = cache->unit_count = 0;
   cache->waiting_used = 0;
   memset(cache->waiting, 0, cache->waiting_count * sizeof(*cache->waiting));
@@ -319,6 +324,18 @@ static uint64_t
 address_of(const struct ct_code_cache *cache, const struct piece *piece)
 {
   return cache->regions[piece->region].address + piece->at + piece->entry;
+}
+
+/* In place of the exit's code. */
+static void
+jump_far(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
+{
+  const struct numbered_exit *from = &cache->exits[number - 1];
+  struct ct_code_cache_region *region = &cache->regions[cache->pieces[from->piece].region];
+  struct ct_code code = {.bytes = region->bytes + from->exit.code_at,
+                         .capacity = CT_EXIT_BYTES,
+                         .address = region->address + from->exit.code_at};
+  ct_translate_far_jump(&code, unit);
 }
 
 /* Makes the exits of the unit that has just been emitted known, and links them as far as may be. */
@@ -568,6 +585,16 @@ has_room(const struct ct_code_cache *cache, uint64_t pc)
          region->cold.end - region->cold.used > 2 * CT_UNIT_BYTES_MAX;
 }
 
+/* Where the unit of that exit finds itself stale it goes on to this one, which has taken its place. */
+static void
+replace(struct ct_code_cache *cache, uint32_t number, size_t index)
+{
+  const struct numbered_exit *from = &cache->exits[number - 1];
+  cache->pieces[index].version = cache->pieces[from->piece].version + 1;
+  cache->unit_count--;
+  jump_far(cache, number, address_of(cache, &cache->pieces[index]));
+}
+
 static size_t
 find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
@@ -575,14 +602,19 @@ find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn rea
   if (cache->is_stale) {
     ct_code_cache_flush(cache);
   }
-  uint32_t found = *bucket_of(cache, pc | (cache->makes_passes ? PASSES : 0));
-  if (found != 0) {
+  uint32_t found = *bucket_of(cache, pc | (cache->makes_passes ? PASSES : 0)), stale = cache->stale;
+  cache->stale = 0;
+  if (found != 0 && (stale == 0 || found != cache->exits[stale - 1].piece + 1)) {
     return found - 1;
   }
+  uint64_t flushes = cache->stats.flushes;
   size_t index = make_unit(cache, pc, read, context);
   cache->makes_passes = false;
   if (index == SIZE_MAX) {
     return index;
+  }
+  if (found != 0 && flushes == cache->stats.flushes) {
+    replace(cache, stale, index);
   }
   look_after_unit(cache, &ahead);
   for (uint32_t i = 0; i < ahead.count && has_room(cache, ahead.pcs[i]); i++) {
@@ -664,47 +696,34 @@ ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
     memcpy(region->bytes + field, &value, sizeof(value));
     return;
   }
-  struct ct_code code = {.bytes = region->bytes + from->exit.code_at,
-                         .capacity = CT_EXIT_BYTES,
-                         .address = region->address + from->exit.code_at};
-  ct_translate_far_jump(&code, unit);
+  jump_far(cache, number, unit);
 }
 
 void
 ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number)
 {
-  struct piece *piece = &cache->pieces[cache->exits[number - 1].piece];
-  /* Its place among the units goes to the next one of its pc; what leads to it finds it stale again, and asks. */
-  uint32_t *bucket = bucket_of(cache, piece->key);
-  if (*bucket == cache->exits[number - 1].piece + 1) {
-    cache->stats.stale++;
+  const struct piece *piece = &cache->pieces[cache->exits[number - 1].piece];
+  bool is_last = *bucket_of(cache, piece->key) == cache->exits[number - 1].piece + 1;
+  cache->stats.stale += is_last;
+  cache->stale = number;
+  if (is_last && (piece->version == VERSIONS || (piece->key & PASSES) != 0)) {
     ct_code_cache_flush(cache);
   }
-}
-
-bool
-ct_code_cache_is_watched(const struct ct_code_cache *cache, uint64_t pc)
-{
-  bool found = false;
-  for (uint32_t i = 0; i < cache->place.watched_count; i++) {
-    found |= cache->watched[i] == pc;
-  }
-  return found;
 }
 
 int
 ct_code_cache_watch(struct ct_code_cache *cache, uint64_t pc)
 {
   uint32_t count = cache->place.watched_count, at = 0;
-  if (ct_code_cache_is_watched(cache, pc)) {
+  while (at < count && cache->watched[at] < pc) {
+    at++;
+  }
+  if (at < count && cache->watched[at] == pc) {
     return 0;
   }
   uint64_t *more = reallocarray(cache->watched, count + 1, sizeof(*more));
   if (more == NULL) {
     return CT_ENOMEM;
-  }
-  while (at < count && more[at] < pc) {
-    at++;
   }
   memmove(more + at + 1, more + at, (count - at) * sizeof(*more));
   more[at] = pc;

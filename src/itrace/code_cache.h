@@ -79,7 +79,7 @@ const struct ct_unit_exit *ct_code_cache_exit(const struct ct_code_cache *cache,
 uint64_t ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number);
 /* Has the exit, of kind CT_EXIT_LINK, go straight to that unit's address from now on. */
 void ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit);
-/* The unit of that exit is no longer what the program has there. */
+/* The unit of that exit is no longer what the program has there: the next one that is asked for is made anew. */
 void ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number);
 /*
  * From now on no unit has the instruction at pc, but for one that begins with an exit of kind CT_EXIT_WATCHED. May
@@ -88,7 +88,6 @@ void ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number);
 int ct_code_cache_watch(struct ct_code_cache *cache, uint64_t pc);
 /* Of a cache without records: it is one only where the condition holds; for units that are made from now on. */
 void ct_code_cache_watch_if(struct ct_code_cache *cache, const struct ct_condition *condition);
-bool ct_code_cache_is_watched(const struct ct_code_cache *cache, uint64_t pc);
 /* After a switch of stacks it waits for the tracer (CT_EXIT_SWITCHED); for units that are made from now on. */
 void ct_code_cache_ask_at_switches(struct ct_code_cache *cache);
 /* Forgets all units. The thread is in none of them. */
