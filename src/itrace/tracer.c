@@ -156,10 +156,9 @@ ct_tracer_make(struct ct_tracer *tracer)
   }
   struct ct_itrace_space *recorded = &tracer->spaces[tracer->watch != NULL ? 1 : 0];
   code = ct_space_create(&tracer->process, tracer->recorder != NULL ? ct_recorder_units(tracer->recorder) : NULL,
-                         !no_vectors, tracer->number, tracer->all->crowd, recorded, &tracer->diag);
+                         !no_vectors, tracer->all->crowd, recorded, &tracer->diag);
   if (code == 0 && tracer->watch != NULL) {
-    code = ct_space_create(&tracer->process, NULL, !no_vectors, tracer->number, tracer->all->crowd, &tracer->spaces[0],
-                           &tracer->diag);
+    code = ct_space_create(&tracer->process, NULL, !no_vectors, tracer->all->crowd, &tracer->spaces[0], &tracer->diag);
   }
   if (code != 0) {
     ct_space_remove(recorded);
