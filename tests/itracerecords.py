@@ -35,6 +35,18 @@ def killed_in_exec(scene):
     expect(tracer.wait(SECONDS) == 128 + signal.SIGKILL and got == "", f"{tracer.returncode} {got!r}")
 
 
+@case
+def shared_units(scene):
+    """Threads that execute the same code have units of each other; each is compared with a translation (shared_units.c, which aborts)."""
+    program, out = scene.made("many"), scene.path("steps")
+    os.mkdir(out)
+    expected = scene.outcome(program, "all")
+    status, text, errors = scene.outcome("env", "CONTRAIL_TEST_COMPARE_UNITS=1", scene.tool, "-v", "-a", "-l", "-o", out, "--", program, "all")
+    expect((status, text) == expected[:2] and status == 3, f"{status} {text!r} {errors}, not {expected}")
+    units, shared = (int(re.search(rf"(\d+) {word}", errors).group(1)) for word in ("units", "shared"))
+    expect(shared > units // 2, f"{shared} of {units} units")
+
+
 class Ends:
     """How a program may end while its steps are recorded: the mode, its status, and what the last step is."""
     SOURCE = r"""

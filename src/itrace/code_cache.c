@@ -181,7 +181,7 @@ add_exits(struct ct_code_cache *cache, size_t index)
     }
     uint32_t there = *bucket_of(cache, unit->exits[i].target);
     if (there != 0) {
-      ct_code_cache_link(cache, number, ct_piece_address(cache, &cache->pieces[there - 1]));
+      ct_code_cache_link(cache, number, ct_code_piece_address(cache, &cache->pieces[there - 1]));
       continue;
     }
     if (cache->waiting_used * 2 >= cache->waiting_count &&
@@ -200,9 +200,9 @@ add_exits(struct ct_code_cache *cache, size_t index)
 static void
 link_waiting(struct ct_code_cache *cache, size_t index)
 {
-  const struct ct_piece *piece = &cache->pieces[index];
+  const struct ct_code_piece *piece = &cache->pieces[index];
   uint32_t number = *waiting_for(cache, piece->pc);
-  uint64_t address = ct_piece_address(cache, piece);
+  uint64_t address = ct_code_piece_address(cache, piece);
   while (number != 0) {
     uint32_t next = cache->exits[number - 1].next;
     ct_code_cache_link(cache, number, address);
@@ -268,13 +268,15 @@ log_unit(struct ct_code_cache *cache)
 }
 
 /* The pieces of the unit: its cold code, then the one that stands for it. NULL: out of memory. */
-static struct ct_piece *
+static struct ct_code_piece *
 add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const struct ct_code *code,
-         const struct ct_code *cold)
+         const struct ct_code *cold, const struct ct_recovery *kept)
 {
   struct ct_unit *unit = &cache->unit;
   uint32_t hot = unit->hot_count, count = unit->recovery_count;
-  struct ct_piece *piece = ct_code_region_add(cache, region, &region->cold, cold, unit->recovery + hot, count - hot);
+  const struct ct_recovery *notes = kept != NULL ? kept : unit->recovery;
+  struct ct_code_piece *piece =
+      ct_code_region_add(cache, region, &region->cold, cold, notes + hot, count - hot, kept != NULL);
   if (piece == NULL) {
     return NULL;
   }
@@ -282,7 +284,7 @@ add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const
   for (uint32_t i = 0; i < unit->exit_count; i++) {
     unit->exits[i].code_at += piece->at; /* in the region from now on */
   }
-  piece = ct_code_region_add(cache, region, &region->hot, code, unit->recovery, hot);
+  piece = ct_code_region_add(cache, region, &region->hot, code, notes, hot, kept != NULL);
   if (piece != NULL) {
     piece->unit = unit->id;
     piece->pc = unit->pc;
@@ -355,14 +357,55 @@ read_on(void *context, uint64_t pc, uint32_t number, size_t *size)
   return may_change || *size == 0 || cache->is_stale ? NULL : cache->code[number];
 }
 
+/* The unit that has been emitted is there from now on. Its piece, as an index; SIZE_MAX: out of memory. */
+static size_t
+take_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const struct ct_unit_request *request,
+          const struct ct_recovery *kept)
+{
+  struct ct_code_piece *piece =
+      reserve_for_unit(cache) ? add_unit(cache, region, request->out, request->cold, kept) : NULL;
+  if (piece == NULL || !log_unit(cache)) {
+    return SIZE_MAX;
+  }
+  size_t index = (size_t)(piece - cache->pieces);
+  if (!cache->makes_one) {
+    *bucket_of(cache, request->pc) = (uint32_t)index + 1;
+    cache->unit_count++;
+    link_waiting(cache, index);
+  }
+  cache->stats.units++;
+  cache->stats.insns += cache->unit.insns;
+  return add_exits(cache, index) ? index : SIZE_MAX;
+}
+
+/* Emits the unit, or what another thread has made of the same code. Its notes, if they are kept elsewhere, or NULL. */
+static const struct ct_recovery *
+translate(struct ct_code_cache *cache, const struct ct_unit_request *request, bool may_change)
+{
+  bool is_alone = cache->makes_one || cache->round == 0, is_hot = ct_branches_are_hot(cache->branches, request->pc);
+  const struct ct_translation_source source = {read_on, is_taken, guess_target, cache, is_hot};
+  bool is_shared = cache->shared_units != NULL && is_alone && !cache->makes_one && !may_change;
+  const struct ct_recovery *kept = NULL;
+  if (is_shared && ct_shared_units_get(cache->shared_units, request, &cache->unit, &kept)) {
+    cache->stats.shared++;
+    return kept;
+  }
+  cache->hot_marks.count = cache->cold_marks.count = 0;
+  cache->hot_marks.is_lost = cache->cold_marks.is_lost = false;
+  request->out->marks = is_shared ? &cache->hot_marks : NULL;
+  request->cold->marks = is_shared ? &cache->cold_marks : NULL;
+  ct_translate_unit(request->place, request->pc, request->code, request->size, may_change, is_alone ? NULL : &source,
+                    request->first_exit, request->id, request->out, request->cold, &cache->unit);
+  return NULL;
+}
+
 /* The unit's piece, as an index; SIZE_MAX: out of memory. */
 static size_t
 make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
   uint8_t *bytes = cache->code[0];
   struct ct_unit *unit = &cache->unit;
-  bool may_change = false, is_hot = ct_branches_are_hot(cache->branches, pc);
-  const struct ct_translation_source source = {read_on, is_taken, guess_target, cache, is_hot};
+  bool may_change = false;
   cache->read = read;
   cache->read_context = context;
   size_t size = read(context, pc, bytes, CT_STRETCH_SOURCE_MAX, &may_change);
@@ -371,10 +414,16 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     region = region == NULL ? &cache->regions[0] : region;
     struct ct_translation_place place = cache->place;
     struct ct_code code = ct_code_region_open(region, &region->hot), cold = ct_code_region_open(region, &region->cold);
+    struct ct_unit_request request = {.place = &place,
+                                      .pc = pc,
+                                      .code = bytes,
+                                      .size = size,
+                                      .first_exit = (uint32_t)cache->exit_count + 1,
+                                      .id = cache->log != NULL ? ct_unit_log_next(cache->log) : 0,
+                                      .out = &code,
+                                      .cold = &cold};
     place.leave = region->leave;
-    ct_translate_unit(&place, pc, bytes, size, may_change, cache->makes_one || cache->round == 0 ? NULL : &source,
-                      (uint32_t)cache->exit_count + 1, cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code,
-                      &cold, unit);
+    const struct ct_recovery *kept = translate(cache, &request, may_change);
     if (code.overflow || cold.overflow) {
       ct_code_cache_flush(cache);
       continue;
@@ -382,19 +431,10 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     if (look_for_sequences(cache, pc, bytes, unit->stretch_count != 0 ? unit->stretches[0].bytes : 0, context)) {
       continue; /* it may be one itself */
     }
-    struct ct_piece *piece = reserve_for_unit(cache) ? add_unit(cache, region, &code, &cold) : NULL;
-    if (piece == NULL || !log_unit(cache)) {
-      return SIZE_MAX;
+    if (code.marks != NULL) {
+      ct_shared_units_add(cache->shared_units, &request, unit, code.marks, cold.marks, &kept);
     }
-    size_t index = (size_t)(piece - cache->pieces);
-    if (!cache->makes_one) {
-      *bucket_of(cache, pc) = (uint32_t)index + 1;
-      cache->unit_count++;
-      link_waiting(cache, index);
-    }
-    cache->stats.units++;
-    cache->stats.insns += unit->insns;
-    return add_exits(cache, index) ? index : SIZE_MAX;
+    return take_unit(cache, region, &request, kept);
   }
   return SIZE_MAX;
 }
@@ -403,7 +443,7 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
 static void
 make_entry(struct ct_code_cache *cache, size_t index)
 {
-  uint64_t pc = cache->pieces[index].pc, address = ct_piece_address(cache, &cache->pieces[index]);
+  uint64_t pc = cache->pieces[index].pc, address = ct_code_piece_address(cache, &cache->pieces[index]);
   if (cache->pieces[index].has_entry) {
     return;
   }
@@ -413,7 +453,7 @@ make_entry(struct ct_code_cache *cache, size_t index)
   struct ct_code code = ct_code_region_open(region, &region->hot);
   uint64_t entry = code.address, *slot = &cache->table[pc & (CT_ITRACE_TABLE_ENTRIES - 1)];
   uint32_t count = ct_translate_entry(&place, pc, address, *slot, &code, notes);
-  if (!code.overflow && ct_code_region_add(cache, region, &region->hot, &code, notes, count) != NULL) {
+  if (!code.overflow && ct_code_region_add(cache, region, &region->hot, &code, notes, count, false) != NULL) {
     *slot = entry;
     cache->pieces[index].has_entry = true;
   } /* else each such branch asks, until the region is full and all is forgotten */
@@ -488,7 +528,7 @@ uint64_t
 ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
   size_t index = find_or_make(cache, pc, read, context);
-  return index == SIZE_MAX ? 0 : ct_piece_address(cache, &cache->pieces[index]);
+  return index == SIZE_MAX ? 0 : ct_code_piece_address(cache, &cache->pieces[index]);
 }
 
 uint64_t
@@ -497,7 +537,7 @@ ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_
   cache->makes_one = true;
   size_t index = make_unit(cache, pc, read, context);
   cache->makes_one = false;
-  return index == SIZE_MAX ? 0 : ct_piece_address(cache, &cache->pieces[index]);
+  return index == SIZE_MAX ? 0 : ct_code_piece_address(cache, &cache->pieces[index]);
 }
 
 uint64_t
@@ -508,7 +548,7 @@ ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_rea
     return 0;
   }
   make_entry(cache, index);
-  return ct_piece_address(cache, &cache->pieces[index]);
+  return ct_code_piece_address(cache, &cache->pieces[index]);
 }
 
 const struct ct_unit_exit *
@@ -521,7 +561,7 @@ uint64_t
 ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number)
 {
   const struct ct_numbered_exit *from = &cache->exits[number - 1];
-  const struct ct_piece *piece = &cache->pieces[from->piece];
+  const struct ct_code_piece *piece = &cache->pieces[from->piece];
   return cache->regions[piece->region].address + piece->at + from->exit.resume_at;
 }
 
@@ -529,7 +569,7 @@ void
 ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
 {
   const struct ct_numbered_exit *from = &cache->exits[number - 1];
-  const struct ct_piece *piece = &cache->pieces[from->piece];
+  const struct ct_code_piece *piece = &cache->pieces[from->piece];
   struct ct_code_cache_region *region = &cache->regions[piece->region];
   size_t field = piece->at + from->exit.field;
   int64_t distance = (int64_t)(unit - (region->address + field + 4));
@@ -547,13 +587,19 @@ ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
 void
 ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number)
 {
-  struct ct_piece *piece = &cache->pieces[cache->exits[number - 1].piece];
+  struct ct_code_piece *piece = &cache->pieces[cache->exits[number - 1].piece];
   /* Its place among the units goes to the next one of its pc; what leads to it finds it stale again, and asks. */
   uint32_t *bucket = bucket_of(cache, piece->pc);
   if (*bucket == cache->exits[number - 1].piece + 1) {
     cache->stats.stale++;
     ct_code_cache_flush(cache);
   }
+}
+
+void
+ct_code_cache_share(struct ct_code_cache *cache, struct ct_shared_units *units)
+{
+  cache->shared_units = units;
 }
 
 bool

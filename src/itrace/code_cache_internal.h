@@ -4,12 +4,14 @@
 #define CT_ITRACE_CODE_CACHE_INTERNAL_H
 
 #include "itrace/code_cache.h"
+#include "itrace/shared_units.h"
 #include "itrace/source_pages.h"
 
-struct ct_piece {
-  uint64_t pc;   /* of a unit; 0: another piece */
-  uint32_t unit; /* its id; 0: it makes no records */
-  uint32_t at;   /* in the region */
+struct ct_code_piece {
+  uint64_t pc;                     /* of a unit; 0: another piece */
+  uint32_t unit;                   /* its id; 0: it makes no records */
+  uint32_t at;                     /* in the region */
+  const struct ct_recovery *notes; /* that others have, too; NULL: they are the cache's, from first_note on */
   uint32_t first_note, note_count;
   uint8_t region, entry; /* entry: offset where it begins */
   bool has_entry;
@@ -27,7 +29,7 @@ struct ct_code_cache {
   struct ct_unit_log *log;
   struct ct_code_cache_region regions[CT_CACHE_REGIONS];
   uint32_t region_count;
-  struct ct_piece *pieces;
+  struct ct_code_piece *pieces;
   size_t piece_count, piece_capacity;
   struct ct_numbered_exit *exits; /* exit n is exits[n - 1] */
   size_t exit_count, exit_capacity;
@@ -48,7 +50,9 @@ struct ct_code_cache {
   const struct ct_branches *branches;
   ct_code_cache_read_fn read;
   void *read_context;
-  bool makes_one; /* that is not found by its pc */
+  bool makes_one;                       /* that is not found by its pc */
+  struct ct_shared_units *shared_units; /* NULL: there are none */
+  struct ct_code_marks hot_marks, cold_marks;
 };
 
 /* Room for so many items more in a table that grows. False: out of memory. */
@@ -58,14 +62,14 @@ bool ct_code_cache_reserve(void **items, size_t *capacity, size_t count, size_t 
 
 /* The room in the area. */
 struct ct_code ct_code_region_open(const struct ct_code_cache_region *region, const struct ct_code_cache_area *area);
-/* Makes what was emitted there a piece. NULL: out of memory. */
-struct ct_piece *ct_code_region_add(struct ct_code_cache *cache, struct ct_code_cache_region *region,
-                                    struct ct_code_cache_area *area, const struct ct_code *code,
-                                    const struct ct_recovery *notes, uint32_t note_count);
+/* Makes what was emitted there a piece. are_kept: its notes stay as long as the cache. NULL: out of memory. */
+struct ct_code_piece *ct_code_region_add(struct ct_code_cache *cache, struct ct_code_cache_region *region,
+                                         struct ct_code_cache_area *area, const struct ct_code *code,
+                                         const struct ct_recovery *notes, uint32_t note_count, bool are_kept);
 /* NULL: there is none. */
 struct ct_code_cache_region *ct_code_region_near(const struct ct_code_cache *cache, uint64_t pc);
 /* Where the piece begins, for those who go there. */
-uint64_t ct_piece_address(const struct ct_code_cache *cache, const struct ct_piece *piece);
+uint64_t ct_code_piece_address(const struct ct_code_cache *cache, const struct ct_code_piece *piece);
 /* Nothing is left in them but their runtime. */
 void ct_code_regions_clear(struct ct_code_cache *cache);
 

@@ -15,10 +15,11 @@ ct_code_region_open(const struct ct_code_cache_region *region, const struct ct_c
       .bytes = region->bytes + area->used, .capacity = area->end - area->used, .address = region->address + area->used};
 }
 
-struct ct_piece *
+struct ct_code_piece *
 ct_code_region_add(struct ct_code_cache *cache, struct ct_code_cache_region *region, struct ct_code_cache_area *area,
-                   const struct ct_code *code, const struct ct_recovery *notes, uint32_t note_count)
+                   const struct ct_code *code, const struct ct_recovery *notes, uint32_t note_count, bool are_kept)
 {
+  uint32_t copied = are_kept ? 0 : note_count;
   if (!ct_code_cache_reserve((void **)&cache->pieces, &cache->piece_capacity, cache->piece_count, 1,
                              sizeof(*cache->pieces)) ||
       !ct_code_cache_reserve((void **)&cache->notes, &cache->note_capacity, cache->note_count, note_count,
@@ -27,13 +28,16 @@ ct_code_region_add(struct ct_code_cache *cache, struct ct_code_cache_region *reg
                              sizeof(*area->pieces))) {
     return NULL;
   }
-  struct ct_piece *piece = &cache->pieces[cache->piece_count];
-  *piece = (struct ct_piece){.at = (uint32_t)area->used,
-                             .first_note = (uint32_t)cache->note_count,
-                             .note_count = note_count,
-                             .region = (uint8_t)(region - cache->regions)};
-  memcpy(cache->notes + cache->note_count, notes, note_count * sizeof(*notes));
-  cache->note_count += note_count;
+  struct ct_code_piece *piece = &cache->pieces[cache->piece_count];
+  *piece = (struct ct_code_piece){.at = (uint32_t)area->used,
+                                  .first_note = (uint32_t)cache->note_count,
+                                  .note_count = note_count,
+                                  .notes = are_kept ? notes : NULL,
+                                  .region = (uint8_t)(region - cache->regions)};
+  if (copied != 0) {
+    memcpy(cache->notes + cache->note_count, notes, copied * sizeof(*notes));
+    cache->note_count += copied;
+  }
   area->pieces[area->piece_count++] = (uint32_t)cache->piece_count++;
   area->used = (area->used + code->length + 15) & ~(size_t)15;
   cache->stats.code_bytes += code->length;
@@ -46,7 +50,7 @@ emit_runtime(struct ct_code_cache *cache, struct ct_code_cache_region *region)
   struct ct_recovery notes[CT_RUNTIME_RECOVERY];
   struct ct_code code = ct_code_region_open(region, &region->hot);
   uint32_t count = ct_translate_runtime(&cache->place, &code, notes, &region->miss, &region->leave);
-  if (code.overflow || ct_code_region_add(cache, region, &region->hot, &code, notes, count) == NULL) {
+  if (code.overflow || ct_code_region_add(cache, region, &region->hot, &code, notes, count, false) == NULL) {
     return CT_ENOMEM;
   }
   return 0;
@@ -127,7 +131,7 @@ ct_code_regions_clear(struct ct_code_cache *cache)
 }
 
 uint64_t
-ct_piece_address(const struct ct_code_cache *cache, const struct ct_piece *piece)
+ct_code_piece_address(const struct ct_code_cache *cache, const struct ct_code_piece *piece)
 {
   return cache->regions[piece->region].address + piece->at + piece->entry;
 }
@@ -153,9 +157,10 @@ ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, stru
     if (area->piece_count == 0) {
       return true;
     }
-    const struct ct_piece *piece = &cache->pieces[area->pieces[low]];
-    for (uint32_t n = 0; n < piece->note_count && cache->notes[piece->first_note + n].at <= at - piece->at; n++) {
-      *recovery = cache->notes[piece->first_note + n];
+    const struct ct_code_piece *piece = &cache->pieces[area->pieces[low]];
+    const struct ct_recovery *notes = piece->notes != NULL ? piece->notes : cache->notes + piece->first_note;
+    for (uint32_t n = 0; n < piece->note_count && notes[n].at <= at - piece->at; n++) {
+      *recovery = notes[n];
       *found = true;
     }
     recovery->unit = piece->unit + (*found && piece->unit != 0 ? recovery->part : 0);
