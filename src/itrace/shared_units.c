@@ -123,11 +123,15 @@ is_special(const struct ct_translation_place *place, uint64_t pc, uint64_t bytes
 }
 
 static bool
-fits(const struct copy *copy, const uint8_t *code, const struct ct_unit_request *request)
+fits(struct copy *copy, const struct ct_unit_request *request)
 {
-  return copy->pc == request->pc && copy->mode == mode_of(request->place) &&
-         (copy->is_whole ? request->size == copy->code_bytes : request->size >= copy->code_bytes) &&
-         memcmp(code, request->code, copy->code_bytes) == 0;
+  struct parts parts;
+  if (copy->pc != request->pc || copy->mode != mode_of(request->place) ||
+      (copy->is_whole ? request->size != copy->code_bytes : request->size < copy->code_bytes)) {
+    return false;
+  }
+  find_parts(copy, copy->data, &parts);
+  return memcmp(parts.code, request->code, copy->code_bytes) == 0;
 }
 
 /* NULL: there is none. */
@@ -137,12 +141,8 @@ find(struct ct_shared_units *units, const struct ct_unit_request *request)
   size_t bucket = bucket_of(request->pc);
   pthread_mutex_lock(&units->locks[bucket % LOCKS]);
   struct copy *copy = units->buckets[bucket];
-  for (; copy != NULL; copy = copy->next) {
-    struct parts parts;
-    find_parts(copy, copy->data, &parts);
-    if (fits(copy, parts.code, request)) {
-      break;
-    }
+  while (copy != NULL && !fits(copy, request)) {
+    copy = copy->next;
   }
   pthread_mutex_unlock(&units->locks[bucket % LOCKS]);
   return copy;

@@ -14,6 +14,7 @@
 #ifndef CT_X86_EMIT_H
 #define CT_X86_EMIT_H
 
+#include "x86/marks.h"
 #include "x86/operands.h"
 #include "x86/store_bytes.h"
 
@@ -21,27 +22,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-/* Fields of four bytes that depend on where the code is, what it leads to or has a number of (ct_translate_unit). */
-enum ct_mark_kind {
-  CT_MARK_ABSOLUTE, /* an address below 2 GiB */
-  CT_MARK_AWAY,     /* a distance to elsewhere */
-  CT_MARK_COLD,     /* to the unit's cold code */
-  CT_MARK_HOT,
-  CT_MARK_LEAVE,
-  CT_MARK_ID, /* a number, that of the unit's first part or one of those that follow */
-  CT_MARK_EXIT,
-  CT_MARK_KINDS
-};
-enum { CT_CODE_MARKS_MAX = 2048 };
-struct ct_code_marks {
-  struct ct_code_mark {
-    uint16_t at;
-    uint8_t kind; /* enum ct_mark_kind */
-  } items[CT_CODE_MARKS_MAX];
-  uint32_t count;
-  bool is_lost; /* something is not marked */
-};
 
 struct ct_code {
   uint8_t *bytes;
@@ -52,22 +32,11 @@ struct ct_code {
   struct ct_code_marks *marks; /* NULL: nobody wants to know */
 };
 
-static inline void
-ct_code_mark(struct ct_code *code, enum ct_mark_kind kind, size_t at)
-{
-  struct ct_code_marks *marks = code->marks;
-  if (marks != NULL && marks->count < CT_CODE_MARKS_MAX && at <= UINT16_MAX) {
-    marks->items[marks->count++] = (struct ct_code_mark){.at = (uint16_t)at, .kind = (uint8_t)kind};
-  } else if (marks != NULL) {
-    marks->is_lost = true;
-  }
-}
-
 /* The four bytes that were emitted last. */
 static inline void
 ct_code_mark_last(struct ct_code *code, enum ct_mark_kind kind)
 {
-  ct_code_mark(code, kind, code->length - 4);
+  ct_code_marks_add(code->marks, kind, code->length - 4);
 }
 
 /* Where the next byte will run. */
@@ -187,17 +156,15 @@ ct_emit_rm(struct ct_code *code, bool wide, unsigned opcode, unsigned reg, struc
   if (mem.kind == CT_MEM_GS || mem.kind == CT_MEM_ABSOLUTE) {
     ct_form_add(&form, mode | 4);
     ct_form_add(&form, (unsigned)mem.scale << 6 | (index & 7) << 3 | 5); /* no base */
-    if (mem.kind == CT_MEM_ABSOLUTE && code->marks != NULL) {
-      ct_code_mark(code, CT_MARK_ABSOLUTE, code->length + form.count);
+    if (mem.kind == CT_MEM_ABSOLUTE) {
+      ct_code_marks_add(code->marks, CT_MARK_ABSOLUTE, code->length + form.count);
     }
   } else if (mem.kind == CT_MEM_RIP) {
     ct_form_add(&form, mode | 5);
     int64_t distance = (int64_t)(mem.target - (ct_code_pc(code) + form.count + 4 + imm_bytes));
     code->overflow |= distance != (int32_t)distance;
     disp = (uint32_t)distance;
-    if (code->marks != NULL) {
-      ct_code_mark(code, CT_MARK_AWAY, code->length + form.count);
-    }
+    ct_code_marks_add(code->marks, CT_MARK_AWAY, code->length + form.count);
   } else {
     if (!mem.wide && ct_is_imm8(mem.disp)) {
       disp_bytes =

@@ -47,7 +47,7 @@ ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label)
   for (unsigned i = 0; i < label->count && !w->hot->overflow; i++) {
     int32_t distance = (int32_t)(place - (w->hot->address + label->uses[i] + 4));
     memcpy(w->hot->bytes + label->uses[i], &distance, sizeof(distance));
-    ct_code_mark(w->hot, CT_MARK_COLD, label->uses[i]);
+    ct_code_marks_add(w->hot->marks, CT_MARK_COLD, label->uses[i]);
   }
 }
 
