@@ -134,13 +134,13 @@ free_bytes(const struct ct_mappings *mappings, uint64_t start, uint64_t end)
 /*
  * The size of a region near pc. There is room for some 1200 MiB in all, or for half of that where one side is taken. A
  * thread that does not get enough makes the same units again and again, as all are forgotten when its region is full;
- * large programs want up to 100 MiB. So whoever comes first gets a part of what is there, and the last third is left
- * for many. In a crowd each has its share.
+ * large programs want up to 100 MiB. So whoever comes first gets a part of what is there, and what is left then is for
+ * many: some 170 threads at a time. In a crowd each has its share.
  */
 static uint64_t
 choose_region_bytes(const struct ct_mappings *mappings, uint64_t pc, uint32_t crowd)
 {
-  const uint64_t kept = 384ull << 20, small = 4ull << 20, last = 128ull << 20;
+  const uint64_t kept = 512ull << 20, small = 4ull << 20, last = 256ull << 20;
   uint64_t room = free_bytes(mappings, pc > NEAR_MAX ? pc - NEAR_MAX : 0, pc > APART ? pc - APART : 0) +
                   free_bytes(mappings, pc + APART, pc + NEAR_MAX);
   uint64_t share = crowd != 0 ? room / 3 * 2 / crowd : room > kept ? (room - kept) / 4 : 0, size = REGION_MOST;
