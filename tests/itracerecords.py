@@ -17,7 +17,7 @@ import sys
 
 import harness
 from harness import case, expect, main, need, wait_for
-from itrace import SECONDS, Scene, each, files_of
+from itrace import SECONDS, Scene, child_of, each, files_of
 from processes import all_stopped, state_of
 
 
@@ -34,6 +34,47 @@ def killed_in_exec(scene):
     tracer.send_signal(signal.SIGCONT)
     got = tracer.stdout.read()
     expect(tracer.wait(SECONDS) == 128 + signal.SIGKILL and got == "", f"{tracer.returncode} {got!r}")
+
+
+@case
+def shared_units(scene):
+    """Threads that execute the same code have units of each other; each is compared with a translation (shared_units.c, which aborts)."""
+    program, out = scene.made("many"), scene.path("steps")
+    os.mkdir(out)
+    expected = scene.outcome(program, "all")
+    status, text, errors = scene.outcome("env", "CONTRAIL_TEST_COMPARE_UNITS=1", scene.tool, "-v", "-a", "-l", "-o", out, "--", program, "all")
+    expect((status, text) == expected[:2] and status == 3, f"{status} {text!r} {errors}, not {expected}")
+    units, shared = (int(re.search(rf"(\d+) {word}", errors).group(1)) for word in ("units", "shared"))
+    expect(shared > units // 2, f"{shared} of {units} units")
+
+
+WAITING = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *waits(void *x) { pause(); return x; }
+int main(void)
+{
+  pthread_t thread;
+  for (int i = 0; i < 11; i++) pthread_create(&thread, 0, waits, 0);
+  puts("ready");
+  fflush(stdout);
+  getchar();
+  return 0;
+}
+"""
+
+
+@case
+def regions(scene):
+    """Each of twelve threads has more than 16 MiB for units near its libraries, or near the program: there is room for that. The fifth had 16."""
+    running = scene.ready(scene.contrail, "itrace", "-q", "-a", "-o", scene.path("steps"), "--",
+                          scene.compile(scene.write("waiting.c", WAITING), "-O1", "-pthread", name="waiting"))
+    with open(f"/proc/{child_of(running.pid, 'waiting')}/maps", encoding="ascii", errors="replace") as file:
+        ranges = [line.split()[0].split("-") for line in file if " r-xs " in line and "/memfd:contrail " in line]
+    sizes = sorted(int(end, 16) - int(start, 16) >> 20 for start, end in ranges)
+    running.stdin.close()
+    expect(running.wait(SECONDS) == 0 and sum(size > 16 for size in sizes) > 12 and sizes[0] >= 4, f"{sizes}")
 
 
 class Ends:

@@ -79,6 +79,7 @@ struct ct_itrace_summary {
   /* How often a thread has gone on untraced for a while, unrecorded, because the tracer got no processor for a second.
    */
   uint64_t left;
+  uint64_t shared_units; /* of the units: made of what another thread had translated */
 };
 
 /* Begins; the strings are the caller's until the end. 0 or an error; *exec_errno (may be NULL): of a program that could

@@ -15,80 +15,29 @@
  * A region that is full: all units are forgotten, as they are when code has changed that units were made of. Nothing
  * outside of the cache ever has an address of it (docs/architecture.md), so there is nothing to look for.
  */
-#include "itrace/code_cache.h"
+#include "itrace/code_cache_internal.h"
 
 #include "base/error.h"
 #include "itrace/branches.h"
-#include "itrace/source_pages.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { AHEAD = 24, VERSIONS = 8 };
 
-#define REACH (0x7fffffffull - (256ull << 20)) /* of a region to what code near it refers to */
-
-struct piece {
-  uint64_t key;  /* of a unit: its pc, and PASSES; 0: another piece */
-  uint32_t unit; /* its id; 0: it makes no records */
-  uint32_t at;   /* in the region */
-  uint32_t first_note, note_count;
-  uint8_t region, entry; /* entry: offset where it begins */
-  uint8_t version;       /* of that unit: how many were found stale before it */
-  bool has_entry;
-};
-
-struct numbered_exit {
-  struct ct_unit_exit exit;
-  uint32_t piece;
-  uint32_t next; /* exit to the same target that is not linked; 0: none */
-};
-
 /* Units that are to be made: by their pc. */
-struct ahead {
+struct ct_ahead {
   uint64_t pcs[AHEAD];
   bool are_returned_to[AHEAD];
   uint32_t count;
-};
-
-struct ct_code_cache {
-  uint64_t *table;
-  struct ct_translation_place place;
-  struct ct_unit_log *log;
-  struct ct_code_cache_region regions[CT_CACHE_REGIONS];
-  uint32_t region_count;
-  struct piece *pieces;
-  size_t piece_count, piece_capacity;
-  struct numbered_exit *exits; /* exit n is exits[n - 1] */
-  size_t exit_count, exit_capacity;
-  struct ct_recovery *notes;
-  size_t note_count, note_capacity;
-  uint32_t *buckets; /* of units by pc: piece + 1, 0: none */
-  size_t bucket_count, unit_count;
-  uint32_t *waiting; /* exits that are not linked, by target: the last one of each */
-  size_t waiting_count, waiting_used;
-  uint64_t *watched; /* of place */
-  struct ct_sequences sequences;
-  bool is_stale;                /* units may be of sequences that were not known */
-  struct ct_source_pages pages; /* that units were made of */
-  struct ct_code_cache_stats stats;
-  struct ct_unit unit;                                             /* the one that is being made */
-  uint8_t code[CT_UNIT_STRETCHES_MAX][CT_STRETCH_SOURCE_MAX + 32]; /* that it is made of */
-  uint32_t round;                                                  /* 0: units are of one stretch */
-  const struct ct_branches *branches;
-  ct_code_cache_read_fn read;
-  void *read_context;
-  uint32_t stale;    /* exit of a unit that was found stale, and is to be replaced by the next one; 0: none */
-  bool makes_one;    /* that is not found by its pc */
-  bool makes_passes; /* that is found by its pc as a unit that passes it, though it is watched */
 };
 
 #define PASSES (1ull << 63) /* of a key */
 
 /* ---- tables that grow ---- */
 
-static bool
-reserve(void **items, size_t *capacity, size_t count, size_t more, size_t size)
+bool
+ct_code_cache_reserve(void **items, size_t *capacity, size_t count, size_t more, size_t size)
 {
   if (count + more <= *capacity) {
     return true;
@@ -207,97 +156,6 @@ ct_code_cache_free(struct ct_code_cache *cache)
   free(cache);
 }
 
-static struct ct_code
-open_code(const struct ct_code_cache_region *region, const struct ct_code_cache_area *area)
-{
-  return (struct ct_code){
-      .bytes = region->bytes + area->used, .capacity = area->end - area->used, .address = region->address + area->used};
-}
-
-/* Makes what was emitted a piece. NULL: out of memory. */
-static struct piece *
-add_piece(struct ct_code_cache *cache, struct ct_code_cache_region *region, struct ct_code_cache_area *area,
-          const struct ct_code *code, const struct ct_recovery *notes, uint32_t note_count)
-{
-  if (!reserve((void **)&cache->pieces, &cache->piece_capacity, cache->piece_count, 1, sizeof(*cache->pieces)) ||
-      !reserve((void **)&cache->notes, &cache->note_capacity, cache->note_count, note_count, sizeof(*cache->notes)) ||
-      !reserve((void **)&area->pieces, &area->piece_capacity, area->piece_count, 1, sizeof(*area->pieces))) {
-    return NULL;
-  }
-  struct piece *piece = &cache->pieces[cache->piece_count];
-  *piece = (struct piece){.at = (uint32_t)area->used,
-                          .first_note = (uint32_t)cache->note_count,
-                          .note_count = note_count,
-                          .region = (uint8_t)(region - cache->regions)};
-  memcpy(cache->notes + cache->note_count, notes, note_count * sizeof(*notes));
-  cache->note_count += note_count;
-  area->pieces[area->piece_count++] = (uint32_t)cache->piece_count++;
-  area->used = (area->used + code->length + 15) & ~(size_t)15;
-  cache->stats.code_bytes += code->length;
-  return piece;
-}
-
-static int
-emit_runtime(struct ct_code_cache *cache, struct ct_code_cache_region *region)
-{
-  struct ct_recovery notes[CT_RUNTIME_RECOVERY];
-  struct ct_code code = open_code(region, &region->hot);
-  uint32_t count = ct_translate_runtime(&cache->place, &code, notes, &region->miss, &region->leave);
-  if (code.overflow || add_piece(cache, region, &region->hot, &code, notes, count) == NULL) {
-    return CT_ENOMEM;
-  }
-  return 0;
-}
-
-static void
-clear_table(struct ct_code_cache *cache)
-{
-  for (size_t i = 0; i < CT_ITRACE_TABLE_ENTRIES; i++) {
-    cache->table[i] = cache->regions[0].miss;
-  }
-}
-
-int
-ct_code_cache_add_region(struct ct_code_cache *cache, uint64_t address, uint8_t *bytes, size_t size)
-{
-  if (cache->region_count == CT_CACHE_REGIONS) {
-    return CT_ENOMEM;
-  }
-  struct ct_code_cache_region *region = &cache->regions[cache->region_count++];
-  *region = (struct ct_code_cache_region){.address = address, .bytes = bytes, .size = size};
-  region->hot.end = size / 2;
-  region->cold.end = size;
-  region->cold.used = region->hot.end;
-  int code = emit_runtime(cache, region);
-  if (code == 0 && cache->region_count == 1) {
-    clear_table(cache);
-  }
-  return code;
-}
-
-/* From anywhere in the region to the address, and back. */
-static bool
-is_near(const struct ct_code_cache_region *region, uint64_t pc)
-{
-  return (pc >= region->address ? pc - region->address : region->address + region->size - pc) < REACH;
-}
-
-static struct ct_code_cache_region *
-region_near(const struct ct_code_cache *cache, uint64_t pc)
-{
-  const struct ct_code_cache_region *found = NULL;
-  for (uint32_t i = 0; i < cache->region_count && found == NULL; i++) {
-    found = is_near(&cache->regions[i], pc) ? &cache->regions[i] : NULL;
-  }
-  return (struct ct_code_cache_region *)found;
-}
-
-bool
-ct_code_cache_has_region_near(const struct ct_code_cache *cache, uint64_t pc)
-{
-  return region_near(cache, pc) != NULL;
-}
-
 void
 ct_code_cache_flush(struct ct_code_cache *cache)
 {
@@ -308,29 +166,17 @@ ct_code_cache_flush(struct ct_code_cache *cache)
   memset(cache->waiting, 0, cache->waiting_count * sizeof(*cache->waiting));
   memset(cache->buckets, 0, cache->bucket_count * sizeof(*cache->buckets));
   ct_source_pages_forget(&cache->pages);
-  for (uint32_t i = 0; i < cache->region_count; i++) {
-    struct ct_code_cache_region *region = &cache->regions[i];
-    region->hot.used = region->hot.piece_count = region->cold.piece_count = 0;
-    region->cold.used = region->hot.end;
-    emit_runtime(cache, region); /* the same bytes: the thread may be in there */
-  }
-  clear_table(cache);
+  ct_code_regions_clear(cache);
   cache->stats.flushes++;
 }
 
 /* ---- units ---- */
 
-static uint64_t
-address_of(const struct ct_code_cache *cache, const struct piece *piece)
-{
-  return cache->regions[piece->region].address + piece->at + piece->entry;
-}
-
 /* In place of the exit's code. */
 static void
 jump_far(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
 {
-  const struct numbered_exit *from = &cache->exits[number - 1];
+  const struct ct_numbered_exit *from = &cache->exits[number - 1];
   struct ct_code_cache_region *region = &cache->regions[cache->pieces[from->piece].region];
   struct ct_code code = {.bytes = region->bytes + from->exit.code_at,
                          .capacity = CT_EXIT_BYTES,
@@ -345,13 +191,13 @@ add_exits(struct ct_code_cache *cache, size_t index)
   const struct ct_unit *unit = &cache->unit;
   for (uint32_t i = 0; i < unit->exit_count; i++) {
     uint32_t number = (uint32_t)cache->exit_count + 1;
-    cache->exits[cache->exit_count++] = (struct numbered_exit){unit->exits[i], (uint32_t)index, 0};
+    cache->exits[cache->exit_count++] = (struct ct_numbered_exit){unit->exits[i], (uint32_t)index, 0};
     if (unit->exits[i].kind != CT_EXIT_LINK) {
       continue;
     }
     uint32_t there = *bucket_of(cache, unit->exits[i].target);
     if (there != 0) {
-      ct_code_cache_link(cache, number, address_of(cache, &cache->pieces[there - 1]));
+      ct_code_cache_link(cache, number, ct_code_piece_address(cache, &cache->pieces[there - 1]));
       continue;
     }
     if (cache->waiting_used * 2 >= cache->waiting_count &&
@@ -370,9 +216,9 @@ add_exits(struct ct_code_cache *cache, size_t index)
 static void
 link_waiting(struct ct_code_cache *cache, size_t index)
 {
-  const struct piece *piece = &cache->pieces[index];
+  const struct ct_code_piece *piece = &cache->pieces[index];
   uint32_t number = *waiting_for(cache, piece->key);
-  uint64_t address = address_of(cache, piece);
+  uint64_t address = ct_code_piece_address(cache, piece);
   while (number != 0) {
     uint32_t next = cache->exits[number - 1].next;
     ct_code_cache_link(cache, number, address);
@@ -397,21 +243,23 @@ note_stretches(struct ct_code_cache *cache)
 static bool
 reserve_for_unit(struct ct_code_cache *cache)
 {
-  return reserve((void **)&cache->exits, &cache->exit_capacity, cache->exit_count, CT_UNIT_EXITS_MAX,
-                 sizeof(*cache->exits)) &&
+  return ct_code_cache_reserve((void **)&cache->exits, &cache->exit_capacity, cache->exit_count, CT_UNIT_EXITS_MAX,
+                               sizeof(*cache->exits)) &&
          (cache->unit_count * 2 < cache->bucket_count ||
           grow(cache, &cache->buckets, &cache->bucket_count, place_of_unit)) &&
          note_stretches(cache);
 }
 
 /* The pieces of the unit: its cold code, then the one that stands for it. NULL: out of memory. */
-static struct piece *
+static struct ct_code_piece *
 add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const struct ct_code *code,
-         const struct ct_code *cold)
+         const struct ct_code *cold, const struct ct_recovery *kept)
 {
   struct ct_unit *unit = &cache->unit;
   uint32_t hot = unit->hot_count, count = unit->recovery_count;
-  struct piece *piece = add_piece(cache, region, &region->cold, cold, unit->recovery + hot, count - hot);
+  const struct ct_recovery *notes = kept != NULL ? kept : unit->recovery;
+  struct ct_code_piece *piece =
+      ct_code_region_add(cache, region, &region->cold, cold, notes + hot, count - hot, kept != NULL);
   if (piece == NULL) {
     return NULL;
   }
@@ -419,7 +267,7 @@ add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const
   for (uint32_t i = 0; i < unit->exit_count; i++) {
     unit->exits[i].code_at += piece->at; /* in the region from now on */
   }
-  piece = add_piece(cache, region, &region->hot, code, unit->recovery, hot);
+  piece = ct_code_region_add(cache, region, &region->hot, code, notes, hot, kept != NULL);
   if (piece != NULL) {
     piece->unit = unit->id;
     piece->key = unit->pc | (cache->makes_passes ? PASSES : 0);
@@ -428,13 +276,15 @@ add_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const
   return piece;
 }
 
-/* Restartable sequences, as far as they were not known. */
-static void
+/* Restartable sequences that were not known: is the code about one? */
+static bool
 look_for_sequences(struct ct_code_cache *cache, uint64_t pc, const uint8_t *code, size_t size, void *context)
 {
-  cache->is_stale |= ct_sequences_look(&cache->sequences, pc, code, size, context);
+  bool found = ct_sequences_look(&cache->sequences, pc, code, size, context);
+  cache->is_stale |= found;
   cache->place.sequences = cache->sequences.list;
   cache->place.sequence_count = cache->sequences.count;
+  return found;
 }
 
 void
@@ -481,12 +331,55 @@ read_on(void *context, uint64_t pc, uint32_t number, size_t *size)
 {
   struct ct_code_cache *cache = context;
   bool may_change = false;
-  if (region_near(cache, pc) != region_near(cache, cache->unit.pc) || region_near(cache, pc) == NULL) {
+  if (ct_code_region_near(cache, pc) != ct_code_region_near(cache, cache->unit.pc) ||
+      ct_code_region_near(cache, pc) == NULL) {
     return NULL;
   }
   *size = cache->read(cache->read_context, pc, cache->code[number], CT_STRETCH_SOURCE_MAX, &may_change);
   look_for_sequences(cache, pc, cache->code[number], *size, cache->read_context);
   return may_change || *size == 0 || cache->is_stale ? NULL : cache->code[number];
+}
+
+/* The unit that has been emitted is there from now on. Its piece, as an index; SIZE_MAX: out of memory. */
+static size_t
+take_unit(struct ct_code_cache *cache, struct ct_code_cache_region *region, const struct ct_unit_request *request,
+          const struct ct_recovery *kept)
+{
+  struct ct_code_piece *piece =
+      reserve_for_unit(cache) ? add_unit(cache, region, request->out, request->cold, kept) : NULL;
+  if (piece == NULL || !ct_unit_log_add_parts(cache->log, &cache->unit)) {
+    return SIZE_MAX;
+  }
+  size_t index = (size_t)(piece - cache->pieces);
+  if (!cache->makes_one) {
+    *bucket_of(cache, piece->key) = (uint32_t)index + 1;
+    cache->unit_count++;
+    link_waiting(cache, index);
+  }
+  cache->stats.units++;
+  cache->stats.insns += cache->unit.insns;
+  return add_exits(cache, index) ? index : SIZE_MAX;
+}
+
+/* Emits the unit, or what another thread has made of the same code. Its notes, if they are kept elsewhere, or NULL. */
+static const struct ct_recovery *
+translate(struct ct_code_cache *cache, const struct ct_unit_request *request, bool may_change)
+{
+  bool is_alone = cache->makes_one || cache->round == 0, is_hot = ct_branches_are_hot(cache->branches, request->pc);
+  const struct ct_translation_source source = {read_on, is_taken, guess_target, cache, is_hot};
+  bool is_shared = cache->shared_units != NULL && is_alone && !cache->makes_one && !cache->makes_passes && !may_change;
+  const struct ct_recovery *kept = NULL;
+  if (is_shared && ct_shared_units_get(cache->shared_units, request, &cache->unit, &kept)) {
+    cache->stats.shared++;
+    return kept;
+  }
+  cache->hot_marks.count = cache->cold_marks.count = 0;
+  cache->hot_marks.is_lost = cache->cold_marks.is_lost = false;
+  request->out->marks = is_shared ? &cache->hot_marks : NULL;
+  request->cold->marks = is_shared ? &cache->cold_marks : NULL;
+  ct_translate_unit(request->place, request->pc, request->code, request->size, may_change, is_alone ? NULL : &source,
+                    request->first_exit, request->id, request->out, request->cold, &cache->unit);
+  return NULL;
 }
 
 /* The unit's piece, as an index; SIZE_MAX: out of memory. */
@@ -495,39 +388,37 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
 {
   uint8_t *bytes = cache->code[0];
   struct ct_unit *unit = &cache->unit;
-  bool may_change = false, is_hot = ct_branches_are_hot(cache->branches, pc);
-  const struct ct_translation_source source = {read_on, is_taken, guess_target, cache, is_hot};
+  bool may_change = false;
   cache->read = read;
   cache->read_context = context;
   size_t size = read(context, pc, bytes, CT_STRETCH_SOURCE_MAX, &may_change);
-  look_for_sequences(cache, pc, bytes, size, context);
-  for (int tries = 0; tries < 2; tries++) {
-    struct ct_code_cache_region *region = region_near(cache, pc);
+  for (int tries = 0; tries < 3; tries++) {
+    struct ct_code_cache_region *region = ct_code_region_near(cache, pc);
     region = region == NULL ? &cache->regions[0] : region;
     struct ct_translation_place place = cache->place;
-    struct ct_code code = open_code(region, &region->hot), cold = open_code(region, &region->cold);
+    struct ct_code code = ct_code_region_open(region, &region->hot), cold = ct_code_region_open(region, &region->cold);
+    struct ct_unit_request request = {.place = &place,
+                                      .pc = pc,
+                                      .code = bytes,
+                                      .size = size,
+                                      .first_exit = (uint32_t)cache->exit_count + 1,
+                                      .id = cache->log != NULL ? ct_unit_log_next(cache->log) : 0,
+                                      .out = &code,
+                                      .cold = &cold};
     place.leave = region->leave;
     place.passes_watched = cache->makes_passes;
-    ct_translate_unit(&place, pc, bytes, size, may_change, cache->makes_one || cache->round == 0 ? NULL : &source,
-                      (uint32_t)cache->exit_count + 1, cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code,
-                      &cold, unit);
+    const struct ct_recovery *kept = translate(cache, &request, may_change);
     if (code.overflow || cold.overflow) {
       ct_code_cache_flush(cache);
       continue;
     }
-    struct piece *piece = reserve_for_unit(cache) ? add_unit(cache, region, &code, &cold) : NULL;
-    if (piece == NULL || !ct_unit_log_add_parts(cache->log, unit)) {
-      return SIZE_MAX;
+    if (look_for_sequences(cache, pc, bytes, unit->stretch_count != 0 ? unit->stretches[0].bytes : 0, context)) {
+      continue; /* it may be one itself */
     }
-    size_t index = (size_t)(piece - cache->pieces);
-    if (!cache->makes_one) {
-      *bucket_of(cache, piece->key) = (uint32_t)index + 1;
-      cache->unit_count++;
-      link_waiting(cache, index);
+    if (code.marks != NULL) {
+      ct_shared_units_add(cache->shared_units, &request, unit, code.marks, cold.marks, &kept);
     }
-    cache->stats.units++;
-    cache->stats.insns += unit->insns;
-    return add_exits(cache, index) ? index : SIZE_MAX;
+    return take_unit(cache, region, &request, kept);
   }
   return SIZE_MAX;
 }
@@ -536,24 +427,24 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
 static void
 make_entry(struct ct_code_cache *cache, size_t index)
 {
-  uint64_t pc = cache->pieces[index].key, address = address_of(cache, &cache->pieces[index]);
+  uint64_t pc = cache->pieces[index].key, address = ct_code_piece_address(cache, &cache->pieces[index]);
   if (cache->pieces[index].has_entry) {
     return;
   }
   struct ct_code_cache_region *region = &cache->regions[cache->pieces[index].region];
   struct ct_translation_place place = cache->place;
   struct ct_recovery notes[CT_ENTRY_RECOVERY];
-  struct ct_code code = open_code(region, &region->hot);
+  struct ct_code code = ct_code_region_open(region, &region->hot);
   uint64_t entry = code.address, *slot = &cache->table[pc & (CT_ITRACE_TABLE_ENTRIES - 1)];
   uint32_t count = ct_translate_entry(&place, pc, address, *slot, &code, notes);
-  if (!code.overflow && add_piece(cache, region, &region->hot, &code, notes, count) != NULL) {
+  if (!code.overflow && ct_code_region_add(cache, region, &region->hot, &code, notes, count, false) != NULL) {
     *slot = entry;
     cache->pieces[index].has_entry = true;
   } /* else each such branch asks, until the region is full and all is forgotten */
 }
 
 static void
-look_ahead(struct ct_code_cache *cache, struct ahead *ahead, uint64_t pc, bool is_returned_to)
+look_ahead(struct ct_code_cache *cache, struct ct_ahead *ahead, uint64_t pc, bool is_returned_to)
 {
   if (ahead->count < AHEAD && *bucket_of(cache, pc) == 0) {
     ahead->are_returned_to[ahead->count] = is_returned_to;
@@ -563,7 +454,7 @@ look_ahead(struct ct_code_cache *cache, struct ahead *ahead, uint64_t pc, bool i
 
 /* Where the unit that has just been made leads to. */
 static void
-look_after_unit(struct ct_code_cache *cache, struct ahead *ahead)
+look_after_unit(struct ct_code_cache *cache, struct ct_ahead *ahead)
 {
   const struct ct_unit *unit = &cache->unit;
   for (uint32_t i = 0; i < unit->exit_count; i++) {
@@ -580,7 +471,7 @@ look_after_unit(struct ct_code_cache *cache, struct ahead *ahead)
 static bool
 has_room(const struct ct_code_cache *cache, uint64_t pc)
 {
-  const struct ct_code_cache_region *region = region_near(cache, pc);
+  const struct ct_code_cache_region *region = ct_code_region_near(cache, pc);
   return region != NULL && region->hot.end - region->hot.used > 2 * CT_UNIT_BYTES_MAX &&
          region->cold.end - region->cold.used > 2 * CT_UNIT_BYTES_MAX;
 }
@@ -589,16 +480,16 @@ has_room(const struct ct_code_cache *cache, uint64_t pc)
 static void
 replace(struct ct_code_cache *cache, uint32_t number, size_t index)
 {
-  const struct numbered_exit *from = &cache->exits[number - 1];
+  const struct ct_numbered_exit *from = &cache->exits[number - 1];
   cache->pieces[index].version = cache->pieces[from->piece].version + 1;
   cache->unit_count--;
-  jump_far(cache, number, address_of(cache, &cache->pieces[index]));
+  jump_far(cache, number, ct_code_piece_address(cache, &cache->pieces[index]));
 }
 
 static size_t
 find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
-  struct ahead ahead = {.count = 0};
+  struct ct_ahead ahead = {.count = 0};
   if (cache->is_stale) {
     ct_code_cache_flush(cache);
   }
@@ -637,7 +528,7 @@ uint64_t
 ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
   size_t index = find_or_make(cache, pc, read, context);
-  return index == SIZE_MAX ? 0 : address_of(cache, &cache->pieces[index]);
+  return index == SIZE_MAX ? 0 : ct_code_piece_address(cache, &cache->pieces[index]);
 }
 
 uint64_t
@@ -646,7 +537,7 @@ ct_code_cache_unit_once(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_
   cache->makes_one = true;
   size_t index = make_unit(cache, pc, read, context);
   cache->makes_one = false;
-  return index == SIZE_MAX ? 0 : address_of(cache, &cache->pieces[index]);
+  return index == SIZE_MAX ? 0 : ct_code_piece_address(cache, &cache->pieces[index]);
 }
 
 uint64_t
@@ -666,7 +557,7 @@ ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_rea
     return 0;
   }
   make_entry(cache, index);
-  return address_of(cache, &cache->pieces[index]);
+  return ct_code_piece_address(cache, &cache->pieces[index]);
 }
 
 const struct ct_unit_exit *
@@ -678,16 +569,16 @@ ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number)
 uint64_t
 ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number)
 {
-  const struct numbered_exit *from = &cache->exits[number - 1];
-  const struct piece *piece = &cache->pieces[from->piece];
+  const struct ct_numbered_exit *from = &cache->exits[number - 1];
+  const struct ct_code_piece *piece = &cache->pieces[from->piece];
   return cache->regions[piece->region].address + piece->at + from->exit.resume_at;
 }
 
 void
 ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
 {
-  const struct numbered_exit *from = &cache->exits[number - 1];
-  const struct piece *piece = &cache->pieces[from->piece];
+  const struct ct_numbered_exit *from = &cache->exits[number - 1];
+  const struct ct_code_piece *piece = &cache->pieces[from->piece];
   struct ct_code_cache_region *region = &cache->regions[piece->region];
   size_t field = piece->at + from->exit.field;
   int64_t distance = (int64_t)(unit - (region->address + field + 4));
@@ -702,13 +593,19 @@ ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
 void
 ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number)
 {
-  const struct piece *piece = &cache->pieces[cache->exits[number - 1].piece];
+  const struct ct_code_piece *piece = &cache->pieces[cache->exits[number - 1].piece];
   bool is_last = *bucket_of(cache, piece->key) == cache->exits[number - 1].piece + 1;
   cache->stats.stale += is_last;
   cache->stale = number;
   if (is_last && (piece->version == VERSIONS || (piece->key & PASSES) != 0)) {
     ct_code_cache_flush(cache);
   }
+}
+
+void
+ct_code_cache_share(struct ct_code_cache *cache, struct ct_shared_units *units)
+{
+  cache->shared_units = units;
 }
 
 int
@@ -758,38 +655,6 @@ uint64_t
 ct_code_cache_wait(const struct ct_code_cache *cache)
 {
   return cache->regions[0].leave;
-}
-
-/* ---- recovery ---- */
-
-bool
-ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, struct ct_recovery *recovery, bool *found)
-{
-  *found = false;
-  for (uint32_t i = 0; i < cache->region_count; i++) {
-    const struct ct_code_cache_region *region = &cache->regions[i];
-    if (address - region->address >= region->size) {
-      continue;
-    }
-    uint32_t at = (uint32_t)(address - region->address);
-    const struct ct_code_cache_area *area = at < region->hot.end ? &region->hot : &region->cold;
-    size_t low = 0, high = area->piece_count; /* the last piece that begins at or before at */
-    while (high - low > 1) {
-      size_t middle = low + (high - low) / 2;
-      *(cache->pieces[area->pieces[middle]].at <= at ? &low : &high) = middle;
-    }
-    if (area->piece_count == 0) {
-      return true;
-    }
-    const struct piece *piece = &cache->pieces[area->pieces[low]];
-    for (uint32_t n = 0; n < piece->note_count && cache->notes[piece->first_note + n].at <= at - piece->at; n++) {
-      *recovery = cache->notes[piece->first_note + n];
-      *found = true;
-    }
-    recovery->unit = piece->unit + (*found && piece->unit != 0 ? recovery->part : 0);
-    return true;
-  }
-  return false;
 }
 
 void

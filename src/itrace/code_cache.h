@@ -28,7 +28,7 @@ struct ct_code_cache_region {
 };
 
 struct ct_code_cache_stats {
-  uint64_t units, insns, source_bytes, code_bytes, flushes, stale;
+  uint64_t units, insns, source_bytes, code_bytes, flushes, stale, shared;
 };
 
 struct ct_code_cache;
@@ -73,6 +73,9 @@ uint64_t ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_
  */
 struct ct_branches;
 void ct_code_cache_follow(struct ct_code_cache *cache, uint32_t round, const struct ct_branches *branches);
+/* Units are made of those that other threads have made, and are for these; they stay as long as the cache. */
+struct ct_shared_units;
+void ct_code_cache_share(struct ct_code_cache *cache, struct ct_shared_units *units);
 /* The exit of that number; NULL: there is none. */
 const struct ct_unit_exit *ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number);
 /* Where the code after an exit of kind CT_EXIT_SYSCALL is that makes the call. */

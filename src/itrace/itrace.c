@@ -151,6 +151,7 @@ add_summary(struct ct_itrace *all, const struct ct_tracer *tracer)
   sum->source_bytes += tracer->stats.source_bytes;
   sum->code_bytes += tracer->stats.code_bytes;
   sum->flushes += tracer->stats.flushes;
+  sum->shared_units += tracer->stats.shared;
   sum->requests += s->requests;
   sum->steps += s->steps;
   sum->signals += s->signals;
@@ -677,6 +678,7 @@ ct_itrace_free(struct ct_itrace *all)
     close(all->done_fd);
   }
   ct_workers_unguard();
+  ct_shared_units_free(all->shared_units);
   free(all);
 }
 
@@ -692,6 +694,7 @@ ct_itrace_new(const struct ct_itrace_options *options, struct ct_diag *diag)
   memcpy(&all->options, options, min_size(options->struct_size, sizeof(*options)));
   pthread_mutex_init(&all->lock, NULL);
   all->last_turn = &all->first_turn;
+  all->shared_units = ct_itrace_is_many(all) ? ct_shared_units_create() : NULL;
   all->pid = all->options.pid;
   all->done_last = &all->done_first;
   all->done_fd = eventfd(0, EFD_CLOEXEC);

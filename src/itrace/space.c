@@ -28,7 +28,7 @@
 #define SEGMENTS_BELOW  (32ull << 30)
 #define SEGMENTS_LEGACY 0x7eb000000000ull
 #define USUAL_LOW       0x7e9000000000ull
-#define REGION_BYTES    (64ull << 20)
+#define REGION_MOST     (128ull << 20)
 #define REGION_LEAST    (2ull << 20)
 #define SLACK           (1ull << 20) /* after a window */
 #define TRIES_MAX       16
@@ -118,18 +118,54 @@ place_near(const struct ct_mappings *mappings, uint64_t pc, uint64_t bytes)
   return 0;
 }
 
+/* Of [start, end), what is in no mapping. */
+static uint64_t
+free_bytes(const struct ct_mappings *mappings, uint64_t start, uint64_t end)
+{
+  uint64_t bytes = end - start;
+  for (size_t i = 0; i < mappings->count; i++) {
+    uint64_t from = mappings->items[i].start > start ? mappings->items[i].start : start;
+    uint64_t to = mappings->items[i].end < end ? mappings->items[i].end : end;
+    bytes -= from < to ? to - from : 0;
+  }
+  return bytes;
+}
+
+/*
+ * The size of a region near pc. There is room for some 1200 MiB in all, or for half of that where one side is taken. A
+ * thread that does not get enough makes the same units again and again, as all are forgotten when its region is full;
+ * large programs want up to 100 MiB. So whoever comes first gets a part of what is there, and what is left then is for
+ * many: some 170 threads at a time. In a crowd each has its share.
+ */
+static uint64_t
+choose_region_bytes(const struct ct_mappings *mappings, uint64_t pc, uint32_t crowd)
+{
+  const uint64_t kept = 512ull << 20, small = 4ull << 20, last = 256ull << 20;
+  uint64_t room = free_bytes(mappings, pc > NEAR_MAX ? pc - NEAR_MAX : 0, pc > APART ? pc - APART : 0) +
+                  free_bytes(mappings, pc + APART, pc + NEAR_MAX);
+  uint64_t share = crowd != 0 ? room / 3 * 2 / crowd : room > kept ? (room - kept) / 4 : 0, size = REGION_MOST;
+  uint64_t least = crowd != 0 || room < last ? REGION_LEAST : small;
+  while (size > least && size > share) {
+    size /= 2;
+  }
+  return size;
+}
+
 /* Smaller than it is to be, if there is no such room: what tracers that were killed have left may be in the way. */
 static int
 try_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, uint64_t pc, struct ct_diag *diag)
 {
-  uint64_t size = space->region_bytes, at = 0, offset = SHARED_BYTES + space->region_count * space->region_bytes;
-  while (space->region_count < CT_CACHE_REGIONS && size >= REGION_LEAST && (at = place_near(mappings, pc, size)) == 0) {
-    size /= 2;
+  uint64_t size = choose_region_bytes(mappings, pc, space->crowd), at = 0;
+  uint64_t offset = SHARED_BYTES + space->region_count * REGION_MOST;
+  int code = CT_ENOMEM;
+  while (space->region_count < CT_CACHE_REGIONS && size >= REGION_LEAST && code == CT_ENOMEM) {
+    at = place_near(mappings, pc, size);
+    code = at != 0 ? map_at(space, at, size, PROT_READ | PROT_EXEC, offset) : CT_ENOMEM;
+    size /= code == CT_ENOMEM ? 2 : 1;
   }
   if (at == 0) {
     return ct_fail(diag, CT_ENOMEM, "no room for translated code near 0x%llx", (unsigned long long)pc);
   }
-  int code = map_at(space, at, size, PROT_READ | PROT_EXEC, offset);
   if (code == 0) {
     code = ct_code_cache_add_region(space->cache, at, space->bytes + offset, size);
   }
@@ -187,9 +223,9 @@ ct_space_segment_bytes(const struct ct_itrace_space *space)
 }
 
 static uint64_t
-regions_end(const struct ct_itrace_space *space)
+regions_end(void)
 {
-  return SHARED_BYTES + CT_CACHE_REGIONS * space->region_bytes;
+  return SHARED_BYTES + CT_CACHE_REGIONS * REGION_MOST;
 }
 
 static uint64_t
@@ -209,7 +245,7 @@ add_segments(struct ct_itrace_space *space, const struct ct_mappings *mappings, 
 {
   uint64_t window = window_bytes(space), at = choose_segments(space) & ~(4 * window - 1);
   for (uint32_t i = 0; i < CT_SEGMENTS; i++, at -= 4 * window) {
-    uint64_t offset = regions_end(space) + i * (window + SLACK);
+    uint64_t offset = regions_end() + i * (window + SLACK);
     while (at > USER_END / 4 && !is_free(mappings, at, window + SLACK)) {
       at -= 4 * window;
     }
@@ -264,24 +300,13 @@ make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
   }
   space->fd = raise_fd(space, (int)fd);
   void *mapping = NULL;
-  space->size = regions_end(space) + (space->block_bytes != 0 ? CT_SEGMENTS * (window_bytes(space) + SLACK) : 0);
+  space->size = regions_end() + (space->block_bytes != 0 ? CT_SEGMENTS * (window_bytes(space) + SLACK) : 0);
   code = ct_process_map_memfd(space->process, space->fd, space->size, &mapping, diag);
   if (code == 0) {
     space->bytes = mapping;
     space->slots = mapping;
   }
   return code;
-}
-
-/* There is room for some 600 MiB near a program's libraries. In a crowd each has its share, the first ones too. */
-static uint64_t
-choose_region_bytes(uint32_t number, uint32_t crowd)
-{
-  enum { FEW = 4, SOME = 16, CROWD = 32, LARGE_CROWD = 100 };
-  return crowd > LARGE_CROWD               ? REGION_LEAST
-         : number < FEW && crowd <= CROWD  ? REGION_BYTES
-         : number < SOME && crowd <= CROWD ? REGION_BYTES / 4
-                                           : REGION_BYTES / 16;
 }
 
 static int
@@ -319,7 +344,7 @@ fill_space(struct ct_itrace_space *space, struct ct_translation_place *place, st
 }
 
 int
-ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t number, uint32_t crowd,
+ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t crowd,
                 struct ct_itrace_space *space, struct ct_diag *diag)
 {
   struct ct_mappings mappings;
@@ -327,7 +352,7 @@ ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_ve
   struct ct_translation_place place = {
       .records = log != NULL, .has_vectors = has_vectors, .silent_waits = silent_waits != 0 ? silent_waits : 1};
   place.has_bmi2 = __builtin_cpu_supports("bmi2");
-  *space = (struct ct_itrace_space){.process = process, .fd = -1, .region_bytes = choose_region_bytes(number, crowd)};
+  *space = (struct ct_itrace_space){.process = process, .fd = -1, .crowd = crowd};
   if (place.records) {
     space->block_bytes = 1ull << (place.has_bmi2 ? CT_ITRACE_BLOCK_SHIFT : CT_ITRACE_BLOCK_SHIFT_OLD);
   }

@@ -35,7 +35,7 @@ struct ct_itrace_space {
   struct ct_code_cache *cache;
   uint64_t regions[CT_CACHE_REGIONS], region_sizes[CT_CACHE_REGIONS];
   uint32_t region_count;
-  uint64_t region_bytes; /* of each, at most */
+  uint32_t crowd; /* threads that want regions, too; 0: nobody knows */
   struct ct_record_segment segments[CT_SEGMENTS];
   uint64_t block_bytes; /* of records; 0: there are none */
   int fd;               /* in the target, while it is being made; -1: none */
@@ -49,12 +49,11 @@ uint64_t ct_space_segment_bytes(const struct ct_itrace_space *space);
 
 /*
  * The thread has stopped, and lends itself (ct_traced_borrow). Makes regions near all code that is mapped. log: of its
- * records; NULL: it makes none. number: of spaces that the process has had; the room near its code is for all of them,
- * so that the first ones have larger regions than those that follow. crowd: so many there will be soon, 0: nobody
- * knows.
+ * records; NULL: it makes none. crowd: so many spaces there will be soon, 0: nobody knows; the room near its code is
+ * for all of them.
  */
-int ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t number,
-                    uint32_t crowd, struct ct_itrace_space *space, struct ct_diag *diag);
+int ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, uint32_t crowd,
+                    struct ct_itrace_space *space, struct ct_diag *diag);
 /* Takes all of it out of the process, likewise; nobody runs in there. */
 void ct_space_remove(struct ct_itrace_space *space);
 /* Gives back what is here. */

@@ -131,6 +131,7 @@ ct_tracer_leave_space(struct ct_tracer *tracer)
       tracer->stats.source_bytes += stats.source_bytes;
       tracer->stats.code_bytes += stats.code_bytes;
       tracer->stats.flushes += stats.flushes;
+      tracer->stats.shared += stats.shared;
     }
     ct_space_free(&tracer->spaces[i]);
   }
@@ -156,10 +157,9 @@ ct_tracer_make(struct ct_tracer *tracer)
   }
   struct ct_itrace_space *recorded = &tracer->spaces[tracer->watch != NULL ? 1 : 0];
   code = ct_space_create(&tracer->process, tracer->recorder != NULL ? ct_recorder_units(tracer->recorder) : NULL,
-                         !no_vectors, tracer->number, tracer->all->crowd, recorded, &tracer->diag);
+                         !no_vectors, tracer->all->crowd, recorded, &tracer->diag);
   if (code == 0 && tracer->watch != NULL) {
-    code = ct_space_create(&tracer->process, NULL, !no_vectors, tracer->number, tracer->all->crowd, &tracer->spaces[0],
-                           &tracer->diag);
+    code = ct_space_create(&tracer->process, NULL, !no_vectors, tracer->all->crowd, &tracer->spaces[0], &tracer->diag);
   }
   if (code != 0) {
     ct_space_remove(recorded);
@@ -167,6 +167,11 @@ ct_tracer_make(struct ct_tracer *tracer)
   int back = ct_tracer_give_back(tracer);
   if (code != 0 || back != 0) {
     return code != 0 ? code : ct_fail(&tracer->diag, back, "the thread has ended");
+  }
+  for (int i = 0; i < 2 && tracer->all->shared_units != NULL; i++) {
+    if (tracer->spaces[i].cache != NULL) {
+      ct_code_cache_share(tracer->spaces[i].cache, tracer->all->shared_units);
+    }
   }
   ct_code_pages_forget(tracer->code);
   choose_space(tracer, &tracer->spaces[0]);

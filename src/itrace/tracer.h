@@ -6,6 +6,7 @@
 #include <contrail/itrace.h>
 #include "itrace/calls.h"
 #include "itrace/recorder.h"
+#include "itrace/shared_units.h"
 #include "itrace/space.h"
 #include "itrace/watch.h"
 #include <pthread.h>
@@ -46,11 +47,12 @@ struct ct_itrace {
   struct ct_itrace_options options;
   pid_t pid;
   int exec_errno;
-  pthread_mutex_t lock;    /* of what follows, and of a tracer's spaces while others look at them */
-  struct ct_tracer *first; /* the latest first */
-  uint32_t running;        /* tracers that are not done */
-  uint32_t made;           /* tracers there have been */
-  uint32_t crowd;          /* spaces that the threads need that were there when this began */
+  pthread_mutex_t lock;                 /* of what follows, and of a tracer's spaces while others look at them */
+  struct ct_tracer *first;              /* the latest first */
+  uint32_t running;                     /* tracers that are not done */
+  uint32_t made;                        /* tracers there have been */
+  struct ct_shared_units *shared_units; /* NULL: there is one thread only, or no memory for them */
+  uint32_t crowd;                       /* spaces that the threads need that were there when this began */
   bool is_ending, has_left_spaces;
   struct ct_itrace_space *gone; /* what threads that have ended have left mapped in the process */
   struct ct_itrace_summary summary;

@@ -14,6 +14,7 @@
 #ifndef CT_X86_EMIT_H
 #define CT_X86_EMIT_H
 
+#include "x86/marks.h"
 #include "x86/operands.h"
 #include "x86/store_bytes.h"
 
@@ -28,7 +29,15 @@ struct ct_code {
   size_t capacity;
   uint64_t address; /* where bytes[0] will run */
   bool overflow;
+  struct ct_code_marks *marks; /* NULL: nobody wants to know */
 };
+
+/* The four bytes that were emitted last. */
+static inline void
+ct_code_mark_last(struct ct_code *code, enum ct_mark_kind kind)
+{
+  ct_code_marks_add(code->marks, kind, code->length - 4);
+}
 
 /* Where the next byte will run. */
 CT_INLINE uint64_t
@@ -147,11 +156,15 @@ ct_emit_rm(struct ct_code *code, bool wide, unsigned opcode, unsigned reg, struc
   if (mem.kind == CT_MEM_GS || mem.kind == CT_MEM_ABSOLUTE) {
     ct_form_add(&form, mode | 4);
     ct_form_add(&form, (unsigned)mem.scale << 6 | (index & 7) << 3 | 5); /* no base */
+    if (mem.kind == CT_MEM_ABSOLUTE) {
+      ct_code_marks_add(code->marks, CT_MARK_ABSOLUTE, code->length + form.count);
+    }
   } else if (mem.kind == CT_MEM_RIP) {
     ct_form_add(&form, mode | 5);
     int64_t distance = (int64_t)(mem.target - (ct_code_pc(code) + form.count + 4 + imm_bytes));
     code->overflow |= distance != (int32_t)distance;
     disp = (uint32_t)distance;
+    ct_code_marks_add(code->marks, CT_MARK_AWAY, code->length + form.count);
   } else {
     if (!mem.wide && ct_is_imm8(mem.disp)) {
       disp_bytes =

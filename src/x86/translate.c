@@ -91,7 +91,9 @@ emit_exit_code(struct ct_writer *w, uint32_t i)
   ct_emit_mov32_store_imm(w->out, target, (uint32_t)unit_exit->target);
   ct_emit_mov32_store_imm(w->out, high, (uint32_t)(unit_exit->target >> 32));
   ct_emit_mov32_store_imm(w->out, CT_SLOT(w->place, exit), w->first_exit + i);
+  ct_code_mark_last(w->out, CT_MARK_EXIT);
   ct_emit_jmp(w->out, w->place->leave);
+  ct_code_mark_last(w->out, CT_MARK_LEAVE);
 }
 
 static void

@@ -169,6 +169,7 @@ ct_record_begin(struct ct_writer *w, const struct ct_recording *recording)
     ct_writer_note(w, pc);
   }
   ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), w->unit->id);
+  ct_code_mark_last(w->out, CT_MARK_ID);
 }
 
 static void
@@ -202,7 +203,10 @@ store_memory(struct ct_writer *w, const struct ct_source_insn *insn, const struc
       from = ct_mem(scratch, 0);
     }
   } else if (access->base == CT_NO_REG) {
-    from.kind = CT_MEM_ABSOLUTE;
+    from.kind = CT_MEM_ABSOLUTE; /* the program's own address: if it is one of ours, no mark can tell */
+    if (w->out->marks != NULL && (uint32_t)from.disp - w->place->shared < CT_ITRACE_SHARED_BYTES) {
+      w->out->marks->is_lost = true;
+    }
   }
   if (access->segment == CT_SEGMENT_FS) {
     ct_emit_fs(w->out);
@@ -403,6 +407,7 @@ ct_record_end_side(struct ct_writer *w, const struct ct_writer_side *side)
   w->value_at = side->value_at;
   ct_writer_note(w, side->target);
   ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), w->unit->id + side->now.part);
+  ct_code_mark_last(w->out, CT_MARK_ID);
   ct_record_end(w, side->target);
 }
 
@@ -503,6 +508,7 @@ ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
   ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0), CT_ITRACE_BLOCK_KNOWN);
   emit_time(w, pc, low, high);
   ct_emit_jmp(out, w->back);
+  ct_code_mark_last(out, CT_MARK_HOT);
 }
 
 /* ---- a system call ---- */

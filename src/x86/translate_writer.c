@@ -36,6 +36,7 @@ ct_writer_copy_near(struct ct_writer *w, const struct ct_source_insn *insn)
   int32_t distance = (int32_t)(insn->address - (ct_code_pc(w->out) + insn->length));
   ct_emit_bytes(w->out, insn->code, insn->disp_at);
   ct_emit_u32(w->out, (uint32_t)distance);
+  ct_code_mark_last(w->out, CT_MARK_AWAY);
   ct_emit_bytes(w->out, insn->code + insn->disp_at + 4, insn->length - insn->disp_at - 4u);
 }
 
@@ -46,6 +47,7 @@ ct_writer_bind_cold(struct ct_writer *w, const struct ct_code_label *label)
   for (unsigned i = 0; i < label->count && !w->hot->overflow; i++) {
     int32_t distance = (int32_t)(place - (w->hot->address + label->uses[i] + 4));
     memcpy(w->hot->bytes + label->uses[i], &distance, sizeof(distance));
+    ct_code_marks_add(w->hot->marks, CT_MARK_COLD, label->uses[i]);
   }
 }
 

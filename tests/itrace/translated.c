@@ -34,8 +34,9 @@ report(const struct ct_itrace_summary *s)
   if (is_verbose) {
     fprintf(stderr,
             "translated: %" PRIu64 " units, %" PRIu64 " instructions, %" PRIu64 " bytes made of %" PRIu64 ", %" PRIu64
-            " requests, %" PRIu64 " steps, %" PRIu64 " signals, %" PRIu64 " flushes\n",
-            s->units, s->instructions, s->code_bytes, s->source_bytes, s->requests, s->steps, s->signals, s->flushes);
+            " requests, %" PRIu64 " steps, %" PRIu64 " signals, %" PRIu64 " flushes, %" PRIu64 " shared\n",
+            s->units, s->instructions, s->code_bytes, s->source_bytes, s->requests, s->steps, s->signals, s->flushes,
+            s->shared_units);
   }
   if (is_verbose && records != NULL) {
     fprintf(stderr, "records: %" PRIu64 " instructions, %" PRIu64 " bytes, lost %" PRIu64 ", file %" PRIu64 "\n",
