@@ -368,7 +368,8 @@ ct_shared_units_add(struct ct_shared_units *units, const struct ct_unit_request 
 {
   struct parts parts;
   *notes = NULL;
-  if (hot->is_lost || cold->is_lost || unit->stretch_count > 1 || request->out->overflow || request->cold->overflow ||
+  if (request->out->length > CT_UNIT_BYTES_MAX || request->cold->length > CT_UNIT_BYTES_MAX || hot->is_lost ||
+      cold->is_lost || unit->stretch_count > 1 || request->out->overflow || request->cold->overflow ||
       is_special(request->place, unit->pc, unit->stretch_count != 0 ? unit->stretches[0].bytes : 0) ||
       atomic_load_explicit(&units->bytes, memory_order_relaxed) >= BYTES_MOST) {
     return;
