@@ -475,6 +475,13 @@ def read_damaged(scene):
                 got, _, err = scene.run(scene.contrail, command, trace)
                 if got not in (0, 1, 125) or "Sanitizer" in err:
                     raise AssertionError(f"{command} with damaged {name}: status {got}: {err[:300]}")
+        os.unlink(path)
+        os.mkdir(path)
+        for words in (["info", trace], ["report", trace], ["sql", trace, "SELECT 1"], ["check", trace, "no losses"]):
+            got, out, err = scene.run(scene.contrail, *words)
+            if got != (125 if words[0] == "check" else 1) or out or f"cannot read {path}: damaged or foreign data" not in err:
+                raise AssertionError(f"{words[0]} with a directory for {name}: status {got}: {out[:100]} {err[:300]}")
+        os.rmdir(path)
         with open(path, "wb") as file:
             file.write(good)
 

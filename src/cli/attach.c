@@ -382,8 +382,8 @@ const struct ct_command ct_command_attach = {
     .about = "NAME is the name of a program that only one process runs. Each PATTERN is one of --trace.\n",
     .options = options,
     .closing = "The process is stopped while the hooks go in and come out again; contrail prints for how long.\n"
-               "Then it is as it was before. Exits with 0, or 125 when contrail could not attach to it or record\n"
-               "it.\n",
+               "Then it is as it was before. Exits with 0, 125 when contrail could not attach to it or record\n"
+               "it, 2 for wrong usage, also when no process, or several, have the NAME.\n",
     .operands = CT_COMPLETE_PROCESS,
     .run = run_attach,
 };

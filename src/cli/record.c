@@ -267,7 +267,8 @@ const struct ct_command ct_command_record = {
     .synopsis = "[OPTION]... [--] PROGRAM [ARG]...",
     .options = options,
     .closing = "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
-               "recording failed, 126 or 127 when the program cannot be executed or found.\n",
+               "recording failed, 126 or 127 when the program cannot be executed or found, 2 for\n"
+               "wrong usage.\n",
     .operands = CT_COMPLETE_PROGRAM,
     .stops_at_operand = true,
     .run = run_record,

@@ -32,7 +32,7 @@ open_regular(int dir_fd, const char *name, uint64_t *size)
   struct stat st;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     close(fd);
-    errno = EINVAL;
+    errno = EBADF;
     return -1;
   }
   *size = (uint64_t)st.st_size;
@@ -142,7 +142,7 @@ ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, 
   uint64_t bytes;
   int fd = open_regular(trace->dir_fd, name, &bytes);
   if (fd < 0) {
-    return ct_err_from_errno(errno);
+    return errno == EBADF ? CT_EFORMAT : ct_err_from_errno(errno); /* no file: a directory, a fifo */
   }
   char *buffer = bytes < PTRDIFF_MAX ? malloc((size_t)bytes + 1) : NULL;
   if (buffer == NULL) {
