@@ -97,22 +97,36 @@ owner_of(const struct drain_counts *counts, uint32_t at)
 }
 
 /*
+ * A thread counts a call first, and says then that it is recorded, too. It may be kept off the processor in between,
+ * and if the function is recorded in full from then on, no later reading would set right that the call counts twice. So
+ * the last of several, if it may be such a call, is left to the next reading. (Not of counters that change their
+ * owners, whose last calls would be the next one's.)
+ */
+static bool
+is_early(uint64_t calls, uint64_t seen, uint32_t at)
+{
+  return at < CT_COUNTERS_BY_ID && calls % CT_COUNTERS_RECORDED_EACH == 1 && calls - seen > 1;
+}
+
+/*
  * One counter. The number of calls is read first: a call that is counted and then recorded in between is at most
  * missing until the next time. What a target scribbles counts for nothing; it goes on from there.
  */
 static void
-take_one(struct ct_drain *drain, struct drain_thread *thread, struct counters now, struct counters seen, uint32_t at)
+take_one(struct ct_drain *drain, struct drain_thread *thread, struct counters now, struct counters seen, uint32_t at,
+         bool is_last)
 {
   uint64_t calls = __atomic_load_n(&now.calls[at], __ATOMIC_ACQUIRE);
   uint32_t recorded = __atomic_load_n(&now.recorded[at], __ATOMIC_RELAXED);
+  calls -= !is_last && is_early(calls, seen.calls[at], at);
   uint64_t passed = calls - seen.calls[at] - (uint32_t)(recorded - seen.recorded[at]);
   uint32_t fn = owner_of(&drain->counts, at);
-  if (passed == 0 || passed >= UINT64_MAX - CALLS_LESS) {
+  if (passed >= UINT64_MAX - CALLS_LESS) {
     return;
   }
   seen.calls[at] = calls;
   seen.recorded[at] = recorded;
-  if (passed > CALLS_MOST || fn == CT_COUNTER_OF_NOBODY) {
+  if (passed == 0 || passed > CALLS_MOST || fn == CT_COUNTER_OF_NOBODY) {
     return;
   }
   ct_encode_counted(thread->encoder, drain_thread_last(thread), fn, passed);
@@ -131,7 +145,7 @@ struct run {
 
 static void
 take_some(struct ct_drain *drain, struct drain_thread *thread, struct run run, struct counters now,
-          struct counters seen, bool is_whole)
+          struct counters seen, bool is_whole, bool is_last)
 {
   for (uint32_t piece = run.first; piece < run.end; piece += PIECE) {
     /* relaxed: a mark that is seen late is one of a count that is seen late */
@@ -140,7 +154,7 @@ take_some(struct ct_drain *drain, struct drain_thread *thread, struct run run, s
       continue;
     }
     for (uint32_t i = piece; i < piece + PIECE && i < run.end; i++) {
-      take_one(drain, thread, now, seen, i);
+      take_one(drain, thread, now, seen, i, is_last);
     }
   }
 }
@@ -150,7 +164,7 @@ take_some(struct ct_drain *drain, struct drain_thread *thread, struct run run, s
  * may count one late, when the level has changed meanwhile, so all of them are looked at now and then.
  */
 static void
-take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole)
+take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole, bool is_last)
 {
   struct drain_counts *counts = &drain->counts;
   struct drain_thread *thread = drain->threads[slot];
@@ -169,16 +183,16 @@ take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole)
   uint32_t functions = atomic_load_explicit(&drain->function_count, memory_order_acquire);
   functions = functions > counts->first ? functions - counts->first : 0;
   take_some(drain, thread, (struct run){0, functions < CT_COUNTERS_BY_ID ? functions : CT_COUNTERS_BY_ID}, now, seen,
-            is_whole);
+            is_whole, is_last);
   /* acquire: with it, whose they are */
   uint32_t owned = atomic_load_explicit(&counts->owned, memory_order_acquire);
-  take_some(drain, thread, (struct run){CT_COUNTERS_BY_ID, CT_COUNTERS_BY_ID + owned}, now, seen, is_whole);
+  take_some(drain, thread, (struct run){CT_COUNTERS_BY_ID, CT_COUNTERS_BY_ID + owned}, now, seen, is_whole, is_last);
 }
 
 void
 drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
 {
-  take_slot(drain, slot, true);
+  take_slot(drain, slot, true, true);
 }
 
 void
@@ -246,7 +260,7 @@ drain_counts_take(struct ct_drain *drain, bool is_last)
   bool is_whole = is_last || begin - drain->counts.whole_ns >= WHOLE_NS;
   drain->counts.whole_ns = is_whole ? begin : drain->counts.whole_ns;
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
-    take_slot(drain, slot, is_whole);
+    take_slot(drain, slot, is_whole, is_last);
   }
   if (is_whole) {
     atomic_store_explicit(&drain->counts.read_ns, begin, memory_order_release);

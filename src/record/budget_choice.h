@@ -3,6 +3,8 @@
 #ifndef CT_RECORD_BUDGET_CHOICE_H
 #define CT_RECORD_BUDGET_CHOICE_H
 
+#include "ring/counters.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +16,7 @@ enum ct_seen {
   CT_SEEN_OUT = 3,     /* no call is seen */
   CT_SEEN_LEVELS = 4,
 };
-#define CT_SEEN_SAMPLED_CALLS 64
+#define CT_SEEN_SAMPLED_CALLS CT_COUNTERS_RECORDED_EACH
 
 enum ct_budget_because {
   CT_BUDGET_BECAUSE_LIMIT = 0,    /* more was spent than is allowed */

@@ -20,6 +20,9 @@
 #define CT_COUNTERS_RECORDED (CT_COUNTERS * (uint32_t)sizeof(uint64_t))
 #define CT_COUNTERS_BYTES    (CT_COUNTERS_RECORDED + CT_COUNTERS * (uint32_t)sizeof(uint32_t)) /* of a slot */
 
+/* Of the calls of a function that a thread counts, the first one is recorded too, and mostly each N-th after it. */
+#define CT_COUNTERS_RECORDED_EACH 64u
+
 /* So far before the gate of a function without a counter by its id: uint64_t, the offset of its number of calls. */
 #define CT_GATE_COUNTER 8u
 

@@ -92,12 +92,48 @@ scribbled(void **state)
   end_counted(&counted);
 }
 
+static uint64_t
+reading(struct counted *counted, bool is_last)
+{
+  uint64_t all = counted->drain->stats.hook_events[CT_HOOK_EVENT_COUNTED];
+  drain_counts_take(counted->drain, is_last);
+  return counted->drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] - all;
+}
+
+/* A thread that has counted a call, and is kept off the processor before it says that it is recorded, too. */
+static void
+kept_off(void **state)
+{
+  struct counted counted;
+  begin_counted(&counted, state);
+  drain_counts_hooked(&counted.drain->counts, 3);
+  counted.calls[3] = 65;
+  counted.recorded[3] = 1;
+  assert_int_equal(reading(&counted, false), 63);
+  counted.recorded[3] = 2;
+  assert_int_equal(reading(&counted, false), 0); /* and it calls no more that is counted */
+  assert_int_equal(reading(&counted, true), 0);
+  counted.calls[3] = 129; /* one that is counted only */
+  assert_int_equal(reading(&counted, false), 63);
+  assert_int_equal(reading(&counted, false), 1);
+  counted.calls[3] = 193;
+  assert_int_equal(reading(&counted, true), 64);
+  counted.calls[3] = 200;
+  assert_int_equal(reading(&counted, false), 7);
+  counted.calls[CT_COUNTERS_BY_ID] = 65;
+  ct_drain_give_counter(counted.drain, CT_COUNTERS_BY_ID, 4);
+  drain_counts_hooked(&counted.drain->counts, 4);
+  assert_int_equal(take(&counted, 4), 65);
+  end_counted(&counted);
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {
       CASE(stood_still),
       CASE(scribbled),
+      CASE(kept_off),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
