@@ -441,7 +441,8 @@ class Terminal:
                 self.tmux("send-keys", "-l", step.removeprefix("> "))
                 self.tmux("send-keys", "Enter")
         self.wait_for_prompt()
-        return re.sub(r"(?m)^\$ ", "", self.screen())  # a background job's first line comes before the prompt or after it
+        text = re.sub(r"(?m)^\$ ", "", self.screen())  # a background job's first line comes before the prompt or after it, ...
+        return re.sub(r"(?m)^ready\n(\[1\] N\n)", r"\1ready\n", text)  # ... and before its number or after it
 
     def close(self):
         self.tmux("kill-server")
