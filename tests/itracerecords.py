@@ -173,7 +173,7 @@ int main(int argc, char **argv)
 def patched(scene):
     """Code that changes and changes back, as a compiler patches what it has made: what else is translated stays."""
     program = scene.compile(scene.write("patched.c", PATCHED), "-O1", "-w", name="patched")
-    for versions, most in ((5, 2), (200, 250)):
+    for versions, most in ((5, 4), (200, 250)):  # with a space for each thread some more
         expected = scene.run(program, str(versions))
         done = scene.execute(scene.tool, "-v", "--", program, str(versions), timeout=SECONDS)
         flushes = int(re.search(r"(\d+) flushes", done.stderr).group(1))
