@@ -128,7 +128,7 @@ add_module(struct session_budget *budget, const struct ct_modules *modules, cons
   const struct ct_plan *plan = module->plan;
   uint32_t rules = ct_budget_rules_of(modules, module);
   uint32_t fn = module->installed.first_fn;
-  bool ok = grow(budget, fn + plan->hooked);
+  bool ok = true;
   for (size_t i = 0; i < plan->count && ok; i++) {
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
       continue;
@@ -323,6 +323,25 @@ write_moved_counters(struct ct_session *session)
   }
 }
 
+static bool
+has_gates(const struct ct_module *module)
+{
+  return module->loaded && module->plan != NULL && module->installed.region != 0;
+}
+
+/* All of them: what is of the functions before is copied when there is to be room for more, so that is done once. */
+static size_t
+count_functions(const struct ct_modules *modules)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    size_t end = has_gates(module) ? module->installed.first_fn + module->plan->hooked : 0;
+    count = end > count ? end : count;
+  }
+  return count;
+}
+
 bool
 ct_budget_find_gates(struct ct_session *session)
 {
@@ -342,9 +361,12 @@ ct_budget_find_gates(struct ct_session *session)
     memset(budget->is_settled, 0, budget->function_count / CT_DRAIN_TALLY_RUN + 1);
     memset(budget->first_gate, 0, budget->function_count * sizeof(*budget->first_gate));
   }
+  if (!grow(budget, count_functions(modules))) {
+    return false;
+  }
   for (size_t i = 0; i < modules->count; i++) {
     const struct ct_module *module = &modules->items[i];
-    if (module->loaded && module->plan != NULL && module->installed.region != 0 &&
+    if (has_gates(module) &&
         !add_module(budget, modules, module, session->recording.image.layout.first_counted, &capacity)) {
       return false;
     }
