@@ -5,6 +5,7 @@ stretch, while it grows and after it was killed, and that what is gone from it o
 
     tests/maxsize.py [--filter PATTERN] [--build DIR]
 """
+import contextlib
 import glob
 import json
 import os
@@ -259,38 +260,37 @@ def damaged(scene):
     expect(result.returncode in (0, 1) and "step" in result.stdout, result.stderr)
 
 
-@case(some=("dear", 2))
-def full_disk(scene):
-    """Where the disk has less room than the limit, the oldest go as well, and the recording goes on."""
+@contextlib.contextmanager
+def small_disk(scene):
+    """The trace is to be on a disk of 3 MiB."""
     need_root()
     disk = scene.path("disk")
     os.mkdir(disk)
-    mounted = scene.execute("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk)
-    if mounted.returncode != 0:
+    if scene.execute("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk).returncode != 0:
         raise harness.Skip("no tmpfs can be mounted")
     try:
         scene.trace = os.path.join(disk, "trace")
+        yield
+    finally:
+        scene.run("umount", disk)
+
+
+@case(some=("dear", 2))
+def full_disk(scene):
+    """Where the disk has less room than the limit, the oldest go as well, and the recording goes on."""
+    with small_disk(scene):
         program = scene.build(COUNT)
         scene.bounded("100M", "--args", "--trace", "step", "--", program, "1000")
         steps = scene.steps()
         expect(steps[-1] == 999999 and consecutive(steps) and len(steps) > 50000, f"{len(steps)} calls")
         expect(scene.info()["complete"] and scene.not_kept(scene.trace) > 0, "not complete")
-    finally:
-        scene.run("umount", disk)
     return f"{len(steps)} calls"
 
 
 @case(some=("dear", 2))
 def full_disk_of_one_piece(scene):
     """A disk with room for less than a piece of the limit; a thread that wrote before it was full and writes again; one that begins then."""
-    need_root()
-    disk = scene.path("disk")
-    os.mkdir(disk)
-    mounted = scene.execute("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk)
-    if mounted.returncode != 0:
-        raise harness.Skip("no tmpfs can be mounted")
-    try:
-        scene.trace = os.path.join(disk, "trace")
+    with small_disk(scene):
         program = scene.build("#include <pthread.h>\n#include <unistd.h>\n"
                               '__attribute__((noinline)) long step(long n) { __asm__ volatile("" ::: "memory"); return n; }\n'
                               "static void *work(void *n) { for (long i = 0; i < (long)n; i++) step(i); return 0; }\n"
@@ -301,8 +301,6 @@ def full_disk_of_one_piece(scene):
         expect(info["complete"] and not info["dropped"] and scene.not_kept(scene.trace) > 0, f"{info['events']} events, {info['dropped']}")
         steps = scene.steps()
         expect(steps[-1] == 299999 and consecutive(steps[-50000:]), f"{len(steps)} calls, {steps[-1]}")
-    finally:
-        scene.run("umount", disk)
     return f"{len(steps)} calls"
 
 
