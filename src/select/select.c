@@ -629,6 +629,9 @@ mark_ruled(struct ct_selection *selection, const struct ct_plan *plan, const cha
   }
   ruling.ruled = filter_result->ruled = calloc(plan->count + 1, 1);
   for (uint32_t slot = 0; slot < CT_RULES_MAX && code == 0 && ruling.ruled != NULL; slot++) {
+    if (selection->watched[slot] == NULL) {
+      continue;
+    }
     ruling.count = 0;
     code = ct_select_each_watched(selection, slot, plan, path, is_program, rule_on, &ruling);
     for (size_t i = 0; i < plan->count; i++) {
