@@ -365,6 +365,21 @@ def killed(scene):
 
 
 @case(some=("killed", 2))
+def killed_twice(scene):
+    """The memory of a recording whose trace was removed is in nobody's way: that of the one that is there is recovered."""
+    program = scene.build(COUNT)
+    words = ("1M", "--args", "--trace", "step", "--", program, "100000000", "rests")
+    first = scene.kill(scene.start_last(*words))
+    os.rename(scene.trace, scene.trace + ".removed")
+    scene.kill(scene.start_last(*words))
+    result = scene.execute(scene.contrail, "recover", str(first))
+    expect(result.returncode == 1 and "has gone" in result.stderr and "rm gives the memory back" in result.stderr, result.stderr)
+    result = scene.execute(scene.contrail, "recover", scene.trace)
+    expect(result.returncode == 0 and f"in {scene.trace}" in result.stderr and len(scene.stores()) == 1, result.stderr)
+    expect(len(scene.steps()) > 10000, "nothing is recovered")
+
+
+@case(some=("killed", 2))
 def killed_ordinary(scene):
     """An ordinary trace gets its end."""
     program = scene.build(COUNT)

@@ -26,6 +26,7 @@ struct ct_recover_memory {
   char directory[CT_RECOVER_PATH_BYTES]; /* of the trace that its events belong to; "" when the file is damaged */
   pid_t pid;                             /* of the process that was recorded */
   uint64_t start_wall_ns;
+  bool directory_is_gone; /* it has been removed; another one may be in its place */
 };
 typedef void ct_recover_visit(void *context, const struct ct_recover_memory *memory);
 /* Visits those of this user. Others, and those of recorders that live, are passed over. 0, or an error with diag. */

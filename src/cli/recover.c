@@ -16,21 +16,22 @@ struct search {
   const char *directory; /* the real path of a trace, or NULL */
   pid_t pid;             /* of the process, or 0 */
   size_t count, matches;
-  struct ct_recover_memory match; /* the last one */
+  struct ct_recover_memory match; /* the last one, of one whose directory is there if there is such a one */
 };
 
 static void
 match_memory(void *context, const struct ct_recover_memory *memory)
 {
   struct search *search = context;
-  bool matches = search->directory != NULL ? strcmp(memory->directory, search->directory) == 0
+  bool is_gone = memory->directory_is_gone;
+  bool matches = search->directory != NULL ? strcmp(memory->directory, search->directory) == 0 && !is_gone
                  : search->pid != 0        ? memory->pid == search->pid
                                            : true;
-  search->count++;
-  if (matches) {
-    search->matches++;
+  search->count += !is_gone;
+  if (matches && (search->matches == 0 || !is_gone)) {
     search->match = *memory;
   }
+  search->matches += matches;
 }
 
 static void
@@ -39,6 +40,10 @@ list_memory(void *context, const struct ct_recover_memory *memory)
   (void)context;
   fprintf(stderr, "contrail: of process %d: ", (int)memory->pid);
   ct_put_printable(stderr, memory->directory[0] != '\0' ? memory->directory : memory->path, SIZE_MAX);
+  if (memory->directory_is_gone) {
+    fputs(", which has gone; this gives its memory back: rm ", stderr);
+    ct_put_printable(stderr, memory->path, SIZE_MAX);
+  }
   fputc('\n', stderr);
 }
 
@@ -159,6 +164,7 @@ run_recover(int argc, char **argv)
   }
   if (search.count == 0) {
     fprintf(stderr, "contrail: there is nothing to recover\n");
+    ct_recover_list(list_memory, NULL, NULL);
     return CT_EXIT_OK;
   }
   if (search.count > 1) {

@@ -28,6 +28,14 @@
 
 /* ---- what there is ---- */
 
+/* Another one may have its name. */
+static bool
+is_gone(const struct ct_store_header *header)
+{
+  struct stat status;
+  return lstat(header->path, &status) != 0 || status.st_dev != header->device || status.st_ino != header->inode;
+}
+
 static void
 visit_memory(const struct ct_runtime_dir *dir, const char *name, ct_recover_visit *visit, void *context)
 {
@@ -43,6 +51,7 @@ visit_memory(const struct ct_runtime_dir *dir, const char *name, ct_recover_visi
     memcpy(memory.directory, header->path, sizeof(memory.directory));
     memory.pid = header->pid;
     memory.start_wall_ns = header->start_wall_ns;
+    memory.directory_is_gone = is_gone(header);
     ct_store_close(image);
   }
   visit(context, &memory);
@@ -278,8 +287,10 @@ recover_image(struct ct_store_image *image, const char *path, struct ct_recover_
     if (dir_fd >= 0) {
       close(dir_fd);
     }
-    return ct_fail(diag, CT_ENOENT, "the trace directory that the events in %.200s belong to has gone (%.200s)", path,
-                   header->path);
+    return ct_fail(
+        diag, CT_ENOENT,
+        "the trace directory that the events in %.200s belong to has gone (%.200s); rm gives the memory back", path,
+        header->path);
   }
   json_t *manifest = load_manifest(dir_fd, header->path, diag);
   int code = manifest != NULL ? CT_OK : CT_EFORMAT;
