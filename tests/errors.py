@@ -160,6 +160,11 @@ def limit_on_tasks(scene):
         traced = scene.record(program, *way, before=before, output=scene.path("t." + limit))
         if traced != alone:
             raise AssertionError(f"{limit} {way}: {traced}, untraced {alone}")
+    followed = scene.record(program, inside=["-f"], before=[*words, "prlimit", "--nproc=10:500"],
+                            output=scene.path("t.follow"))
+    children = json.loads(scene.run(scene.contrail, "info", "--json", scene.path("t.follow"))[1])["children"]
+    if "was not recorded" in followed[2] or len(children) != 1:  # its threads come when the program has all it may have
+        raise AssertionError(f"{followed}, {children}")
     outcome = scene.record(program, before=[*words, "prlimit", "--nproc=10:10"], output=scene.path("t.hard"))
     judge(outcome, 1, stdout=outcome[1], words=["limit of 10", "ulimit -u"])
     judge(scene.record(program, before=[*words, "prlimit", "--nproc=3:3"], output=scene.path("t.none")), 125, words=["ulimit -u"])

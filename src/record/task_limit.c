@@ -4,6 +4,9 @@
  * fewer than without us. So its soft limit is raised by their number, as far as its hard limit allows, and the agent
  * takes it off what the program reads, and adds it to what it sets (agent/limits.c). A hard limit cannot be raised:
  * what is missing below one that is nearly reached is reported.
+ *
+ * The other way round, a thread that this process starts while the program has as many as it may (the control socket's,
+ * those of a followed child) would be refused by our own soft limit: it becomes the hard one.
  */
 #include "record/session_internal.h"
 
@@ -110,6 +113,16 @@ note_missing(struct ct_session *session, const struct owner *program, uint64_t l
   }
 }
 
+static void
+raise_own_limit(void)
+{
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NPROC, &limit);
+  }
+}
+
 void
 session_raise_task_limit(struct ct_session *session, struct ct_injected_options *options)
 {
@@ -121,6 +134,7 @@ session_raise_task_limit(struct ct_session *session, struct ct_injected_options 
     return;
   }
   if (session->recording.own_tasks == 0) {
+    raise_own_limit();
     session->recording.own_tasks = COMMAND_TASKS + SESSION_TASKS * (session->node.is_child ? 2u : 1u) +
                                    HELPER_TASKS * (has_helper(pid) ? 1u : 0u) + (ct_workers_are_guarded() ? 1u : 0u);
   }
