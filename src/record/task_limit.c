@@ -5,8 +5,9 @@
  * takes it off what the program reads, and adds it to what it sets (agent/limits.c). A hard limit cannot be raised:
  * what is missing below one that is nearly reached is reported.
  *
- * The other way round, a thread that this process starts while the program has as many as it may (the control socket's,
- * those of a followed child) would be refused by our own soft limit: it becomes the hard one.
+ * The other way round, our own soft limit would refuse a thread that this process starts while the program has as many
+ * as it may (those of a followed child), or while the kernel still counts threads of ours that have just been joined:
+ * it becomes the hard one.
  */
 #include "record/session_internal.h"
 
