@@ -443,6 +443,9 @@ def written_at(scene):
         with open(path, "w", encoding="utf-8") as file:
             file.write(damaged)
         assert scene.run("report", "--source", asked)[0] == 0, damaged[:40]
+    os.unlink(path)
+    out = scene.run("info", asked)[1]
+    assert "sources.tsv is missing; functions have no source lines" in out, out
 
 
 def main_text(scene, *words):

@@ -467,5 +467,21 @@ def damaged(scene):
         expect("t_void(0x2, 0x" in out and "t_void(a=" not in out, out[:1000])
 
 
+@case
+def not_written(scene):
+    """Tables that cannot be written at the end: the recording is whole, and says what is not there."""
+    source = scene.write("pair.c", "#include <sys/stat.h>\nstruct pair { int a, b; };\n"
+                         "__attribute__((noinline)) int sum(struct pair *p) { return p->a + p->b; }\n"
+                         "int main(int n, char **w) { struct pair p = {n, 2}; "
+                         "mkdir(w[1], 0700); mkdir(w[2], 0700); return sum(&p) != 5; }\n")
+    program = scene.build(source, "gcc", "-O1")
+    scene.run(scene.contrail, "record", "-q", "--args", "--source", "-o", scene.trace, "--", program,
+              *(os.path.join(scene.trace, name) for name in ("sources.tsv", "prototypes.tsv")))
+    out = scene.run(scene.contrail, "info", scene.trace)
+    for effect in "functions have no source lines", "values have no types":
+        expect(f"{effect}: what debug information has of them could not be written" in out, out)
+    expect("DAMAGED" not in out and "sum(" in scene.run(scene.contrail, "replay", scene.trace), out)
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

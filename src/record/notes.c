@@ -115,6 +115,17 @@ session_note_unknown(struct ct_session *session)
 }
 
 void
+session_note_table(struct ct_session *session, int code, const char *effect)
+{
+  char text[200];
+  if (code != CT_OK) {
+    snprintf(text, sizeof(text), "%s: what debug information has of them could not be written (%s)", effect,
+             ct_err_text(code));
+    session_note(session, text);
+  }
+}
+
+void
 session_note_fetch(struct ct_session *session)
 {
   int failure = ct_plans_fetch_failure(session->recording.modules.plans);

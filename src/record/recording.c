@@ -503,8 +503,12 @@ session_close_trace(struct ct_session *session)
   session_join_dumper(session);
   free_stacks(session);
   /* Without them the trace is as good as before, so a failure is none of the recording's. */
-  (void)ct_modules_write_sources(&session->recording.modules, session->options.sources, session->recording.writer);
-  (void)ct_modules_write_prototypes(&session->recording.modules, session->recording.writer);
+  session_note_table(
+      session,
+      ct_modules_write_sources(&session->recording.modules, session->options.sources, session->recording.writer),
+      "functions have no source lines");
+  session_note_table(session, ct_modules_write_prototypes(&session->recording.modules, session->recording.writer),
+                     "values have no types");
   session_note_unknown(session);
   session_note_fetch(session);
   session_note_dump(session);

@@ -315,6 +315,8 @@ void session_note_child(struct ct_session *first, const char *text);
 void session_add_to_line(char *line, size_t size, const char *text);
 /* A note for each module of whose text little belongs to known functions. */
 void session_note_unknown(struct ct_session *session);
+/* That a table could not be written at the end, and what that means. code: CT_OK: it could. */
+void session_note_table(struct ct_session *session, int code, const char *effect);
 /* Debug files that were asked for and could not be fetched. */
 void session_note_fetch(struct ct_session *session);
 /* What the program has done that ends the recording in part of it. */

@@ -151,9 +151,9 @@ int
 ct_trace_check(struct ct_trace *trace)
 {
   const json_t *files = json_object_get(trace->manifest, "files");
-  static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_CAPTURES, CT_TRACE_PROTOTYPES};
+  static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_CAPTURES, CT_TRACE_SOURCES, CT_TRACE_PROTOTYPES};
   static const char *const effects[] = {"; functions have no names", "; output is not all there",
-                                        "; values have no types"};
+                                        "; functions have no source lines", "; values have no types"};
   int code = CT_OK;
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && code == CT_OK; i++) {
     const json_t *size = json_object_get(files, names[i]);

@@ -491,7 +491,7 @@ files_json(const struct ct_kept *kept)
   json_t *files = json_object();
   char name[64];
   struct stat file;
-  static const char *const tables[] = {CT_TRACE_FUNCTIONS, CT_TRACE_PROTOTYPES};
+  static const char *const tables[] = {CT_TRACE_FUNCTIONS, CT_TRACE_SOURCES, CT_TRACE_PROTOTYPES};
   for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
     if (fstatat(kept->dir_fd, tables[i], &file, AT_SYMLINK_NOFOLLOW) == 0) {
       ct_json_put(files, tables[i], (uint64_t)file.st_size);

@@ -403,9 +403,7 @@ ct_pieces_amend(struct ct_trace_writer *writer, json_t *manifest)
     ct_json_put(output, "recorded_bytes", stream_bytes(&writer->pieces->captures));
   }
   ct_json_put(files, CT_TRACE_FUNCTIONS, writer->writer_thread.functions_bytes);
-  if (writer->prototypes_bytes != 0) {
-    ct_json_put(files, CT_TRACE_PROTOTYPES, writer->prototypes_bytes);
-  }
+  ct_writer_list_tables(writer, files);
   list_files(files, &writer->pieces->captures);
   for (i = 0; i < writer->encoder_count; i++) {
     const struct ct_encoder *encoder = writer->encoders[i];

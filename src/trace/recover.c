@@ -457,7 +457,7 @@ recover_kept(struct recovery *r)
 static int
 recover_files(struct recovery *r, const char *directory, struct ct_diag *diag)
 {
-  static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_PROTOTYPES};
+  static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_SOURCES, CT_TRACE_PROTOTYPES};
   r->is_in_pieces = ct_json_get(r->manifest, "version") == CT_TRACE_VERSION_PIECES;
   r->threads = json_object_get(r->manifest, "threads");
   if (!json_is_array(r->threads)) {

@@ -460,6 +460,17 @@ give_up_room(const struct ct_trace_writer *writer)
   }
 }
 
+void
+ct_writer_list_tables(const struct ct_trace_writer *writer, json_t *files)
+{
+  if (writer->sources_bytes != 0) {
+    ct_json_put(files, CT_TRACE_SOURCES, writer->sources_bytes);
+  }
+  if (writer->prototypes_bytes != 0) {
+    ct_json_put(files, CT_TRACE_PROTOTYPES, writer->prototypes_bytes);
+  }
+}
+
 /* The files as they are when all is written, so that a reader sees when something of them is gone. */
 static json_t *
 files_json(const struct ct_trace_writer *writer)
@@ -470,9 +481,7 @@ files_json(const struct ct_trace_writer *writer)
   if (writer->writer_thread.captures_fd >= 0) {
     json_object_set_new(files, CT_TRACE_CAPTURES, json_integer((json_int_t)writer->writer_thread.captures_bytes));
   }
-  if (writer->prototypes_bytes != 0) {
-    json_object_set_new(files, CT_TRACE_PROTOTYPES, json_integer((json_int_t)writer->prototypes_bytes));
-  }
+  ct_writer_list_tables(writer, files);
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
     const struct ct_stream *streams[] = {writer->encoders[i]->stream, ct_detail_stream(writer->encoders[i])};
     for (size_t n = 0; n < 2 && streams[n] != NULL; n++) {
@@ -557,6 +566,7 @@ ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t
   size_limit_block(&old);
   int err = ct_file_replace(writer->dir_fd, CT_TRACE_SOURCES, text, size, false);
   size_limit_restore(&old);
+  writer->sources_bytes = err == 0 ? size : 0;
   return err == 0 ? CT_OK : ct_err_from_errno(err);
 }
 

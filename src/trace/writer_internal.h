@@ -172,7 +172,8 @@ struct ct_trace_writer {
   struct ct_diag
       changed; /* which file somebody else has changed, and how; the writer thread's, until it is waited for */
   uint64_t manifest_bytes;
-  uint64_t prototypes_bytes;        /* 0: there is no such file */
+  uint64_t sources_bytes;           /* 0: there is no such file */
+  uint64_t prototypes_bytes;        /* likewise */
   _Atomic uint8_t *has_values;      /* a bit for each possible function id, reserved address space; NULL: no memory */
   uint64_t frames_held;             /* by all encoders, at most FRAMES_HELD_MAX */
   uint64_t queued_bytes;            /* for thread files and function table */
@@ -206,6 +207,8 @@ ct_file_header_make(uint32_t index, uint32_t tid, uint32_t pid, uint16_t version
 
 /* writer.c: of one that is closed, or is closed no more. */
 void ct_encoder_free(struct ct_encoder *encoder);
+/* Adds sources.tsv and prototypes.tsv, as far as they were written, to the manifest's "files". */
+void ct_writer_list_tables(const struct ct_trace_writer *writer, json_t *files);
 
 /* latency.c: a block is in its file, by the writer thread. */
 void ct_writer_note_block(struct ct_writer_thread *writer_thread, const struct ct_writer_record *record);
