@@ -380,6 +380,23 @@ def killed_twice(scene):
 
 
 @case(some=("killed", 2))
+def killed_in_one_directory(scene):
+    """Even if the second one has the directory of the first, whose files were removed."""
+    program = scene.build(COUNT)
+    words = ("1M", "--args", "--trace", "step", "--", program, "100000000", "rests")
+    first = scene.kill(scene.start_last(*words))
+    for name in os.listdir(scene.trace):
+        path = os.path.join(scene.trace, name)
+        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+    scene.kill(scene.start_last(*words))
+    result = scene.execute(scene.contrail, "recover", str(first))
+    expect(result.returncode == 1 and "has gone" in result.stderr, result.stderr)
+    result = scene.execute(scene.contrail, "recover", scene.trace)
+    expect(result.returncode == 0 and f"in {scene.trace}" in result.stderr and len(scene.stores()) == 1, result.stderr)
+    expect(len(scene.steps()) > 10000, "nothing is recovered")
+
+
+@case(some=("killed", 2))
 def killed_ordinary(scene):
     """An ordinary trace gets its end."""
     program = scene.build(COUNT)

@@ -28,12 +28,31 @@
 
 /* ---- what there is ---- */
 
-/* Another one may have its name. */
+static json_t *load_manifest(int dir_fd, const char *path, struct ct_diag *diag);
+
+/* Another trace may have its name, and the number of its directory. dir_fd: -1: it cannot be opened. */
+static bool
+is_another(const struct ct_store_header *header, const struct stat *directory, int dir_fd)
+{
+  if (directory->st_dev != header->device || directory->st_ino != header->inode) {
+    return true;
+  }
+  json_t *manifest = dir_fd >= 0 ? load_manifest(dir_fd, header->path, NULL) : NULL;
+  uint64_t pid = ct_json_get(manifest, "pid");
+  json_decref(manifest);
+  return pid != 0 && header->pid != 0 && pid != (uint64_t)header->pid;
+}
+
 static bool
 is_gone(const struct ct_store_header *header)
 {
-  struct stat status;
-  return lstat(header->path, &status) != 0 || status.st_dev != header->device || status.st_ino != header->inode;
+  struct stat directory;
+  int dir_fd = open(header->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  bool gone = lstat(header->path, &directory) != 0 || is_another(header, &directory, dir_fd);
+  if (dir_fd >= 0) {
+    close(dir_fd);
+  }
+  return gone;
 }
 
 static void
@@ -283,7 +302,7 @@ recover_image(struct ct_store_image *image, const char *path, struct ct_recover_
   struct stat status;
   struct ct_diag why = {""};
   int dir_fd = open_ours(header->path, &status, &why);
-  if (dir_fd < 0 || status.st_dev != header->device || status.st_ino != header->inode) {
+  if (dir_fd < 0 || is_another(header, &status, dir_fd)) {
     if (dir_fd >= 0) {
       close(dir_fd);
     }
