@@ -114,10 +114,10 @@ struct ct_stream_stamp {
  * Blocks are numbered, and heads have checksums, those of blocks begun with that of the file: so what is missing is
  * seen, after damage the next block is found by its magic, and no other file's block is taken for one of this.
  * Version 2 had neither these nor CT_STEPS_END: its heads end before `number` and `check`. Units of versions 2 and 3
- * are one stretch each.
+ * are one stretch each. Versions before 5 have no blocks CT_STEPS_MATCHED.
  */
 #define CT_STEPS_MAGIC "ctsteps"
-enum { CT_STEPS_VERSION = 4, CT_STEPS_VERSION_OLDEST = 2 };
+enum { CT_STEPS_VERSION = 5, CT_STEPS_VERSION_OLDEST = 2 };
 
 struct ct_steps_file {
   char magic[8]; /* CT_STEPS_MAGIC */
@@ -140,7 +140,8 @@ enum ct_steps_block_kind {
   CT_STEPS_END        /* nothing, and nothing comes after it */
 };
 
-enum ct_steps_packing { CT_STEPS_RAW, CT_STEPS_ZSTD, CT_STEPS_COLUMNS };
+/* CT_STEPS_MATCHED: of records alone, what steps/matches.h makes of them, packed by zstd. */
+enum ct_steps_packing { CT_STEPS_RAW, CT_STEPS_ZSTD, CT_STEPS_MATCHED };
 
 struct ct_steps_block {
   uint32_t magic;             /* CT_STEPS_BLOCK_MAGIC */

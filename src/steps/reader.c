@@ -5,7 +5,7 @@
 #include "base/crc32.h"
 #include "base/file.h"
 #include "base/test_point.h"
-#include "steps/stream.h"
+#include "steps/matches.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -119,6 +119,22 @@ reserve(uint8_t **bytes, size_t *capacity, size_t size)
   return *bytes != NULL || size == 0;
 }
 
+/* What is in out->raw, into out->bytes. False: it is damaged. */
+static bool
+unpack_bytes(const struct ct_steps_place *place, size_t packed, struct ct_steps_unpacked *out)
+{
+  if (place->packing == CT_STEPS_RAW) {
+    memcpy(out->bytes, out->raw, packed);
+    return true;
+  }
+  if (place->packing == CT_STEPS_ZSTD) {
+    size_t got = ZSTD_decompress(out->bytes, place->bytes, out->raw, packed);
+    return !ZSTD_isError(got) && got == place->bytes;
+  }
+  size_t got = ZSTD_decompress(out->made, out->made_capacity, out->raw, packed);
+  return !ZSTD_isError(got) && ct_matched_undo(out->made, got, out->bytes, place->bytes);
+}
+
 static int
 unpack(struct ct_steps_reader *reader, const struct ct_steps_place *place, struct ct_steps_unpacked *out)
 {
@@ -126,7 +142,9 @@ unpack(struct ct_steps_reader *reader, const struct ct_steps_place *place, struc
   size_t packed = place->stored - stamp_bytes; /* checked in add_place */
   size_t aligned = (packed + 15) & ~(size_t)15;
   if (!reserve(&out->raw, &out->raw_capacity, aligned + stamp_bytes + 16) ||
-      !reserve(&out->bytes, &out->capacity, place->bytes + 16)) {
+      !reserve(&out->bytes, &out->capacity, place->bytes + 16) ||
+      (place->packing == CT_STEPS_MATCHED &&
+       !reserve(&out->made, &out->made_capacity, ct_matched_most(place->bytes)))) {
     return CT_ENOMEM;
   }
   uint64_t at = place->offset + reader->block_head_bytes;
@@ -142,17 +160,11 @@ unpack(struct ct_steps_reader *reader, const struct ct_steps_place *place, struc
                          (unsigned long long)place->offset);
     return CT_EFORMAT;
   }
-  if (place->packing == CT_STEPS_RAW) {
-    memcpy(out->bytes, out->raw, packed);
-    out->size = packed;
-    return 0;
-  }
-  size_t got = ZSTD_decompress(out->bytes, place->bytes, out->raw, packed);
-  if (ZSTD_isError(got) || got != place->bytes) {
+  if (!unpack_bytes(place, packed, out)) {
     ct_steps_reader_note(reader, "the block at %llu cannot be unpacked", (unsigned long long)place->offset);
     return CT_EFORMAT;
   }
-  out->size = got;
+  out->size = place->bytes;
   return 0;
 }
 
@@ -167,6 +179,7 @@ ct_steps_unpacked_free(struct ct_steps_unpacked *unpacked)
 {
   free(unpacked->bytes);
   free(unpacked->raw);
+  free(unpacked->made);
   memset(unpacked, 0, sizeof(*unpacked));
 }
 
@@ -195,14 +208,22 @@ unpack_head(struct ct_steps_reader *reader, uint64_t at, size_t packed, void *he
 bool
 ct_steps_reader_begin(struct ct_steps_reader *reader, size_t block, uint64_t *rip)
 {
-  struct ct_stream_context context;
+  struct {
+    uint8_t head[CT_MATCHED_HEAD_BYTES];
+    struct ct_stream_context context;
+  } __attribute__((packed)) begin;
   const struct ct_steps_place *place = &reader->places[block];
   size_t packed = place->stored - (uint64_t)place->stamps * sizeof(struct ct_stream_stamp);
   uint64_t at = place->offset + reader->block_head_bytes;
+  struct ct_stream_context context;
   bool good =
       place->packing == CT_STEPS_RAW
           ? packed >= sizeof(context) && ct_read_at(reader->fd, &context, sizeof(context), at) == sizeof(context)
-          : unpack_head(reader, at, packed, &context, sizeof(context));
+      : place->packing == CT_STEPS_ZSTD ? unpack_head(reader, at, packed, &context, sizeof(context))
+                                        : unpack_head(reader, at, packed, &begin, sizeof(begin));
+  if (good && place->packing == CT_STEPS_MATCHED) {
+    context = begin.context;
+  }
   if (!good || context.event.word != (CT_STREAM_EVENT | CT_STREAM_CONTEXT) || context.reason != CT_CONTEXT_SEGMENT) {
     return false;
   }
@@ -303,9 +324,10 @@ take_head(const struct ct_steps_reader *reader, uint64_t at, const struct ct_ste
   }
   uint64_t packed = block->stored - (uint64_t)block->stamps * sizeof(struct ct_stream_stamp);
   bool is_raw = block->packing == CT_STEPS_RAW;
-  /* zstd packs to some 1/32000 at most; what claims more is not worth the memory. */
-  return (is_raw || block->packing == CT_STEPS_ZSTD) &&
-         (is_raw ? packed == block->bytes : block->bytes / 40000 <= packed);
+  /* zstd packs to some 1/32000 at most, and the bytes of matches make 255 each at most; what claims more is not worth
+   * the memory. */
+  uint64_t least = block->packing == CT_STEPS_ZSTD ? block->bytes / 40000 : block->bytes / 40000 / 255;
+  return is_raw ? packed == block->bytes : block->packing <= CT_STEPS_MATCHED && least <= packed;
 }
 
 static bool

@@ -83,8 +83,8 @@ void ct_steps_reader_note(struct ct_steps_reader *reader, const char *fmt, ...) 
 
 /* A block in memory: records (bytes of them) and stamps. Zeroed before the first use. */
 struct ct_steps_unpacked {
-  uint8_t *bytes, *raw;
-  size_t size, capacity, raw_capacity;
+  uint8_t *bytes, *raw, *made; /* made: what ct_matched_undo takes */
+  size_t size, capacity, raw_capacity, made_capacity;
   struct ct_stream_stamp *stamps; /* in raw, aligned */
   uint32_t stamp_count;
 };

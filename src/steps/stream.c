@@ -259,17 +259,18 @@ begins_with_context(const uint8_t *bytes, size_t size)
   return false;
 }
 
-bool
-ct_stream_count_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
-                      const struct ct_stream_stamp *stamps, uint32_t stamp_count, struct ct_stream_count *out)
+/* Where the records of a lane begin goes, in order. */
+struct lane_list {
+  uint32_t *next;
+  uint32_t number; /* of the lane */
+};
+
+/* lists: of each lane, for ends, where each of them ends; NULL: none are made. */
+static inline __attribute__((always_inline)) bool
+walk_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, struct lane lanes[LANES], uint32_t lane_count,
+           struct lane_list *lists, uint32_t **ends, struct ct_stream_count *count)
 {
-  struct lane lanes[LANES];
-  struct ct_stream_count count = {.is_whole = true};
-  uint32_t lane_count = divide(bytes, size, stamps, stamp_count, lanes);
   uint64_t steps = 0;
-  if (!begins_with_context(bytes, size)) {
-    return false;
-  }
   while (lane_count > 0) {
     for (uint32_t i = 0; i < lane_count; i++) {
       struct lane *lane = &lanes[i];
@@ -278,25 +279,78 @@ ct_stream_count_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, s
       if (CT_LIKELY(left >= sizeof(word))) {
         memcpy(&word, lane->at, sizeof(word));
       }
+      if (lists != NULL) {
+        *lists[i].next = (uint32_t)(lane->at - bytes);
+      }
       uint32_t known = ct_unit_sizes_of(sizes, word);
       if (CT_LIKELY(known != 0 && known >> 8 <= left)) {
         __builtin_prefetch(lane->at + AHEAD_BYTES);
         steps += known & 0xff;
         lane->at += known >> 8;
-        continue;
-      }
-      struct ct_record record;
-      if (left == 0) {
+      } else if (left == 0) {
         *lane = lanes[--lane_count];
-      } else if (!take_event(lane->at, left, &record)) {
-        return false;
+        if (lists != NULL) {
+          ends[lists[i].number] = lists[i].next;
+          lists[i] = lists[lane_count];
+        }
+        continue;
       } else {
-        note_record(&record, &count);
+        struct ct_record record;
+        if (!take_event(lane->at, left, &record)) {
+          return false;
+        }
+        note_record(&record, count);
         lane->at += record.bytes;
+      }
+      if (lists != NULL) {
+        lists[i].next++;
       }
     }
   }
-  count.steps += steps;
+  count->steps += steps;
+  return true;
+}
+
+bool
+ct_stream_count_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
+                      const struct ct_stream_stamp *stamps, uint32_t stamp_count, struct ct_stream_count *out)
+{
+  struct lane lanes[LANES];
+  struct ct_stream_count count = {.is_whole = true};
+  uint32_t lane_count = divide(bytes, size, stamps, stamp_count, lanes);
+  if (!begins_with_context(bytes, size) || !walk_sized(sizes, bytes, lanes, lane_count, NULL, NULL, &count)) {
+    return false;
+  }
+  *out = count;
+  return true;
+}
+
+bool
+ct_stream_list_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
+                     const struct ct_stream_stamp *stamps, uint32_t stamp_count, uint32_t *list, uint32_t *list_count,
+                     struct ct_stream_count *out)
+{
+  struct lane lanes[LANES];
+  struct lane_list lists[LANES];
+  uint32_t *begins[LANES], *ends[LANES];
+  struct ct_stream_count count = {.is_whole = true};
+  uint32_t lane_count = divide(bytes, size, stamps, stamp_count, lanes);
+  for (uint32_t i = 0; i < lane_count; i++) { /* a record has 4 bytes at least; one place more is written to */
+    begins[i] = list + (size_t)(lanes[i].at - bytes) / 4 + 2 * (size_t)i;
+    lists[i] = (struct lane_list){begins[i], i};
+  }
+  if (size >= UINT32_MAX || !begins_with_context(bytes, size) ||
+      !walk_sized(sizes, bytes, lanes, lane_count, lists, ends, &count)) {
+    return false;
+  }
+  uint32_t *to = list;
+  for (uint32_t i = 0; i < lane_count; i++) {
+    size_t each = (size_t)(ends[i] - begins[i]);
+    memmove(to, begins[i], each * sizeof(*to));
+    to += each;
+  }
+  *to = (uint32_t)size;
+  *list_count = (uint32_t)(to - list);
   *out = count;
   return true;
 }

@@ -107,6 +107,14 @@ void ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, 
  */
 bool ct_stream_count_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
                            const struct ct_stream_stamp *stamps, uint32_t stamp_count, struct ct_stream_count *out);
+/*
+ * And lists where each record begins, in order, and then the end, into a list with CT_STREAM_LIST_ROOM(size) places.
+ * Those lie in it, each at least 4 bytes after the one before, whatever the bytes become meanwhile.
+ */
+#define CT_STREAM_LIST_ROOM(size) ((size) / 4 + 32)
+bool ct_stream_list_sized(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
+                          const struct ct_stream_stamp *stamps, uint32_t stamp_count, uint32_t *list,
+                          uint32_t *list_count, struct ct_stream_count *out);
 
 /* Of the end: the signal that killed the thread, or its exit status. */
 static inline int

@@ -3,6 +3,7 @@
 #include "steps/writer.h"
 
 #include "base/crc32.h"
+#include "steps/matches.h"
 #include "steps/stream.h"
 
 #include <errno.h>
@@ -14,10 +15,18 @@
 #include <unistd.h>
 #include <zstd.h>
 
-enum { LEVEL = 1, LEVEL_IN_HASTE = -2, MATCH_IN_HASTE = 7, UNITS_KEPT = 1 << 20 };
+enum {
+  LEVEL = 1,
+  LEVEL_IN_HASTE = -2,
+  MATCH_IN_HASTE = 7,
+  UNITS_KEPT = 1 << 20,
+  PASSED_OVER = 7 /* segments, after one whose records are not by what came before */
+};
 
 struct ct_steps_packer {
   ZSTD_CCtx *zstd;
+  struct ct_matcher *matcher; /* NULL: none */
+  uint32_t passed_over;       /* segments that still are */
   uint8_t *room;
   size_t capacity;
   /* Of what was packed last: */
@@ -63,9 +72,32 @@ ct_steps_packer_free(struct ct_steps_packer *packer)
 {
   if (packer != NULL) {
     ZSTD_freeCCtx(packer->zstd);
+    ct_matcher_free(packer->matcher);
     free(packer->room);
     free(packer);
   }
+}
+
+/* Counts the records, and makes of them what is packed then: NULL, they are packed as they are. */
+static const uint8_t *
+count_and_match(struct ct_steps_packer *packer, const struct ct_unit_sizes *sizes, size_t *size)
+{
+  const uint8_t *made = NULL;
+  enum ct_matching matching = CT_NOT_SIMILAR;
+  if (packer->matcher == NULL) {
+    packer->matcher = ct_matcher_create();
+  }
+  if (packer->passed_over > 0 || packer->matcher == NULL) {
+    packer->passed_over -= packer->passed_over > 0;
+    packer->is_counted =
+        ct_stream_count_sized(sizes, packer->bytes, packer->size, packer->stamps, packer->stamp_count, &packer->count);
+    return NULL;
+  }
+  matching = ct_matcher_make(packer->matcher, sizes, packer->bytes, packer->size, packer->stamps, packer->stamp_count,
+                             &packer->count, &made, size);
+  packer->passed_over = matching == CT_NOT_SIMILAR ? PASSED_OVER : 0;
+  packer->is_counted = matching != CT_NOT_COUNTED;
+  return matching == CT_MATCHED ? made : NULL;
 }
 
 void
@@ -83,15 +115,18 @@ ct_steps_pack(struct ct_steps_packer *packer, const struct ct_unit_sizes *sizes,
   packer->stamps = stamps;
   packer->stamp_count = stamp_count;
   packer->failed = packer->room == NULL;
-  packer->is_counted = sizes != NULL && ct_stream_count_sized(sizes, bytes, size, stamps, stamp_count, &packer->count);
+  packer->is_counted = false;
+  size_t made_size = 0;
+  const void *made = sizes != NULL ? count_and_match(packer, sizes, &made_size) : NULL;
   if (packer->failed) {
     return;
   }
   /* In haste it looks for longer matches only, of which it finds fewer; 0: as usual at that level. */
   ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_compressionLevel, in_haste ? LEVEL_IN_HASTE : LEVEL);
-  ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_minMatch, in_haste ? MATCH_IN_HASTE : 0);
-  size_t packed = ZSTD_compress2(packer->zstd, packer->room, packer->capacity, bytes, size);
-  packer->packing = CT_STEPS_ZSTD;
+  ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_minMatch, in_haste && made == NULL ? MATCH_IN_HASTE : 0);
+  size_t packed = made != NULL ? ZSTD_compress2(packer->zstd, packer->room, packer->capacity, made, made_size)
+                               : ZSTD_compress2(packer->zstd, packer->room, packer->capacity, bytes, size);
+  packer->packing = made != NULL ? CT_STEPS_MATCHED : CT_STEPS_ZSTD;
   packer->stored_size = packed;
   if (ZSTD_isError(packed) || packed >= size) {
     packer->packing = CT_STEPS_RAW;

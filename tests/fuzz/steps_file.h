@@ -15,8 +15,8 @@
 #include "fuzz.h"
 
 #include "base/crc32.h"
+#include "steps/matches.h"
 #include "steps/reader.h"
-#include "steps/stream.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -68,6 +68,27 @@ append_head(struct ct_steps_block *block, uint8_t kind, bool is_old)
   append(block, is_old ? CT_STEPS_BLOCK_BYTES_2 : sizeof(*block));
 }
 
+/* What is made of records can be undone; and any bytes may be taken for what was made. */
+static void
+check_matches(const struct ct_unit_sizes *sizes, const uint8_t *bytes, size_t size,
+              const struct ct_stream_stamp *stamps, uint32_t stamp_count, const struct ct_stream_count *wanted)
+{
+  struct ct_matcher *matcher = ct_matcher_create();
+  struct ct_stream_count count;
+  const uint8_t *made = NULL;
+  size_t made_size = 0;
+  uint8_t *undone = malloc(size + 1);
+  CHECK(matcher != NULL && undone != NULL);
+  enum ct_matching matching =
+      ct_matcher_make(matcher, sizes, bytes, size, stamps, stamp_count, &count, &made, &made_size);
+  CHECK(matching == CT_NOT_COUNTED || count.steps == wanted->steps);
+  CHECK(matching != CT_MATCHED || (made_size <= ct_matched_most(size) &&
+                                   ct_matched_undo(made, made_size, undone, size) && memcmp(undone, bytes, size) == 0));
+  (void)ct_matched_undo(bytes, size, undone, size);
+  free(undone);
+  ct_matcher_free(matcher);
+}
+
 static void
 check_sized(struct ct_units *units, const uint8_t *bytes, size_t size, const struct ct_stream_stamp *stamps,
             uint32_t stamp_count, const struct ct_stream_count *wanted)
@@ -84,6 +105,7 @@ check_sized(struct ct_units *units, const uint8_t *bytes, size_t size, const str
   CHECK(!ct_stream_count_sized(sizes, bytes, size, stamps, stamp_count, &count) ||
         (wanted->is_whole && count.steps == wanted->steps && count.first_tsc == wanted->first_tsc &&
          count.last_tsc == wanted->last_tsc));
+  check_matches(sizes, bytes, size, stamps, stamp_count, wanted);
   ct_unit_sizes_free(sizes);
 }
 
