@@ -9,11 +9,13 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 
-from harness import Skip, case, expect, main, need_root, wait_for
+from harness import Running, Skip, case, expect, main, need_root, wait_for
 from mcp import HANG, NOISY, STEPS, TICKS, VERSIONS, Client, Scene, has_patches, tokens_of
+from processes import all_stopped
 
 ENDLESS = r"""
 #include <unistd.h>
@@ -185,13 +187,21 @@ def where_to_look(scene):
 @case
 def lost_once(scene):
     """That events were lost is said once, and what helps against it."""
-    source = scene.write("burst.c", "static volatile long n;\n__attribute__((noinline)) void leaf(void) { n++; }\n"
-                         "int main(void) { for (long i = 0; i < 120000; i++) leaf(); return 0; }\n")
+    source = scene.write("burst.c", "#include <stdio.h>\nstatic volatile long n;\n__attribute__((noinline)) void leaf(void) { n++; }\n"
+                         "int main(void) { puts(\"ready\"); fflush(stdout); getchar(); for (long i = 0; i < 500000; i++) leaf(); puts(\"done\"); return 0; }\n")
     scene.run("gcc", "-O1", "-o", scene.path("burst"), source)
-    scene.record("-q", "--no-wait", "--ring-size", "1", "--", scene.path("burst"))
+    with Running([scene.contrail, "record", "-q", "--no-wait", "--ring-size", "1", "-o", scene.trace, "--", scene.path("burst")], stdin=subprocess.PIPE,
+                 stdout=subprocess.PIPE, text=True) as recorder:
+        expect(recorder.stdout.readline() == "ready\n", "the program")
+        recorder.send_signal(signal.SIGSTOP)
+        wait_for("the recorder to stand still", lambda: all_stopped(recorder.pid))
+        recorder.stdin.write("\n")
+        recorder.stdin.close()
+        expect(recorder.stdout.readline() == "done\n", "the program waits")
+        recorder.send_signal(signal.SIGCONT)
+        expect(recorder.wait() == 0, f"status {recorder.returncode}")
     dropped = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["dropped"]
-    if dropped == 0:
-        raise Skip("no event was lost")
+    expect(dropped > 0, "no event was lost")
     client = Client(scene)
     client.tool("session", action="open", directory=scene.trace)
     for answer in (client.tool("query", sql="SELECT 1"), client.tool("analyze", view="report")):
