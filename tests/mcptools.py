@@ -569,7 +569,7 @@ def one_way(scene):
 
 @case
 def allowed(scene):
-    steps, ticks, process = scene.own(STEPS, "steps", "-DLOOKUPS=3"), scene.own(TICKS, "ticksallowed"), None
+    steps, ticks, process = scene.own(STEPS, "steps", "-DLOOKUPS=3"), scene.own(TICKS, f"ticks{os.getpid()}"), None  # a name that no other run has
     process = scene.start(ticks)
     client = Client(scene, "--allow", steps)
     expect(client.tool("launch", program=steps, wait_s=30)["state"] == "done", "the allowed one")
@@ -614,7 +614,7 @@ def allowed(scene):
     expect("no thread" in by_thread.refused("itrace", action="record", pid=process.pid, thread=other.pid), "another process's thread")
     expect("--allow" in by_thread.refused("itrace", action="record", pid=other.pid), "another process")
     expect(by_thread.end() == 0, "status")
-    expect(Client(scene, "--allow", scene.folder).tool("attach", process="ticksallowed", patterns=["tick"])["state"] == "recording" if by_pid.end() == 0
+    expect(Client(scene, "--allow", scene.folder).tool("attach", process=os.path.basename(ticks), patterns=["tick"])["state"] == "recording" if by_pid.end() == 0
            else False, "by its directory")
 
 
