@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,7 +18,7 @@ import urllib.error
 import urllib.request
 
 import harness
-from harness import Skip, case, main, need, need_root, wait_for, waited_s
+from harness import Skip, case, free_port, main, need, need_root, wait_for, waited_s
 
 
 class Scene(harness.Scene):
@@ -656,9 +655,7 @@ def workers_of(pid):
 def nginx(scene):
     """attach --follow to nginx's master, then two new workers by a reload: they are traced, no request fails."""
     program = need("nginx")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = os.path.join(scene.folder, "nginx.conf")
     with open(config, "w", encoding="utf-8") as file:
         file.write(f"daemon off; pid {scene.folder}/nginx.pid; error_log {scene.folder}/error.log; worker_processes 2;\n"

@@ -196,6 +196,25 @@ class Running(subprocess.Popen):
         super().__exit__(kind, *rest)
 
 
+PORTS = []  # that free_port() has given: each is kept by a socket of that name
+
+
+def free_port():
+    """A port of this machine that nobody has, which no other program of the tests is given while this one runs. It is not one of those that the
+    kernel gives to who connects or asks for any."""
+    import socket  # pylint: disable=import-outside-toplevel # few programs need it
+    while True:
+        port, kept = random.SystemRandom().randrange(10000, 32768), socket.socket(socket.AF_UNIX)
+        try:
+            kept.bind(f"\0contrail test port {port}")
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            kept.close()
+            continue
+        PORTS.append(kept)
+        return port
+
+
 class Scene:
     """What a case works with: the command, a fresh folder, a trace in it."""
 

@@ -18,7 +18,7 @@ import threading
 import time
 
 import harness
-from harness import case, expect, main, wait_for
+from harness import case, expect, free_port, main, wait_for
 
 TOKEN = "a token of the tests"
 HELLO, DATA, WHOLE, CHECK, END, PING = range(1, 7)
@@ -157,11 +157,6 @@ class Scene(harness.Scene):
             child.communicate()
         for proxy in self.proxies:
             proxy.close()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 @case
@@ -576,7 +571,7 @@ class Peer:
 
     def __init__(self, port, token=TOKEN, stream=b"s" * 16, hello=None):
         self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.settimeout(20)
+        self.socket.settimeout(300)
         self.send(HELLO, hello if hello is not None else b"CTST" + struct.pack("<I", 1) + stream + token.encode())
 
     def send(self, kind, payload=b"", length=None):
