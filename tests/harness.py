@@ -477,7 +477,11 @@ def part(text):
 
 
 def isolate(build, folder):
-    """Neither the user's analysis cache nor sessions; signals as a terminal's programs have them, and the end as usual by SIGTERM."""
+    """Neither the user's analysis cache nor sessions; signals as a terminal's programs have them, and the end as usual by SIGTERM. Stacks have a limit:
+    without one all mappings of a program are at low addresses (docs/limits.md)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if soft == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, hard))
     os.environ.setdefault("CONTRAIL_CACHE", os.path.join(build, "analysis-cache"))
     os.environ["XDG_RUNTIME_DIR"] = os.path.join(folder, "sessions")
     os.mkdir(os.environ["XDG_RUNTIME_DIR"], 0o700)
