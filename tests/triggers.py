@@ -224,7 +224,10 @@ def a_late_recorder(scene):
     scene.finish()
     result = scene.execute(scene.contrail, "report", "--json", "--function", "step", "--min-duration", "50ms", scene.trace)
     slow = json.loads(result.stdout)["functions"] if result.returncode == 0 else []  # else there is none
-    expect(scene.rule("step > 50ms")["marks"] <= sum(row["calls"] for row in slow), f"{scene.rule('step > 50ms')}, truly {slow}")
+    marks, most = scene.rule("step > 50ms")["marks"], sum(row["calls"] for row in slow)
+    if marks > most:  # one that is taken off the processor between the clock of its return and the event is marked, too (docs/limits.md)
+        most += len(scene.long_calls("step", 50000000)[1])
+    expect(marks <= most, f"{scene.rule('step > 50ms')}, truly {slow}, {most} with what was between two calls")
 
 
 @case
