@@ -484,6 +484,7 @@ def isolate(build, folder):
         resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, hard))
     os.environ.setdefault("CONTRAIL_CACHE", os.path.join(build, "analysis-cache"))
     os.environ.setdefault("HOME", folder)  # without one gdb warns
+    os.umask(0o022)  # other users' programs are run, too
     os.environ["XDG_RUNTIME_DIR"] = os.path.join(folder, "sessions")
     os.mkdir(os.environ["XDG_RUNTIME_DIR"], 0o700)
     for number in (signal.SIGHUP, signal.SIGQUIT):
