@@ -15,14 +15,8 @@ import socket
 import subprocess
 
 import harness
-from harness import HERE, Skip, case, main, need, wait_for
+from harness import HERE, Skip, case, free_port, main, need, wait_for
 from processes import state_of
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Target:

@@ -16,8 +16,7 @@ import time
 
 import harness
 import streams
-from harness import Skip, case, expect, main, wait_for
-from streams import free_port
+from harness import Skip, case, expect, free_port, main, wait_for
 
 SUBJECT = "contrail.test"
 CHECK, END = 4, 5  # types of frames, and where a message has its one (docs/streams.md)

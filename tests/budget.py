@@ -5,6 +5,7 @@
     tests/budget.py [--filter PATTERN] [--build DIR]
 """
 import json
+import math
 import os
 import re
 import signal
@@ -13,8 +14,8 @@ import time
 
 import callgrind
 import harness
-from harness import case, expect, lot, main, need, wait_for
-from processes import children_of, state_of
+from harness import Running, case, expect, lot, main, need, wait_for
+from processes import children_of, state_of, ticks_of
 
 NAMES = ("hottest", "hot", "warm", "cool", "jumps", "rare")
 
@@ -377,6 +378,7 @@ def ten_times_the_rate(scene):
     set_rate(1000000)
     begin = time.monotonic()
     most, held, before = 0, None, scene.status_cost()
+    at_jump = before[1]
     while held is None or time.monotonic() - held < 1.5:  # it stays so
         time.sleep(0.3)  # what is spent in that time is what is measured
         now = scene.status_cost()
@@ -384,7 +386,8 @@ def ten_times_the_rate(scene):
         share = hooks / max(program - hooks, 1)
         most, before = max(most, share), now
         held = None if share > 0.022 else held or time.monotonic()
-        expect(time.monotonic() - begin < SETTLED_MOST, f"{100 * share:.1f} % is spent {SETTLED_MOST} s after the jump")
+        taken = time.monotonic() - begin
+        expect(taken < SETTLED_MOST or now[1] - at_jump < 0.8e9 * taken and taken < 10 * SETTLED_MOST, f"{100 * share:.1f} % is spent {taken:.0f} s after the jump")
     out, err = recorder.communicate(timeout=60)
     expect(recorder.returncode == 0, err)
     row = scene.rows()["called"]
@@ -395,7 +398,7 @@ def ten_times_the_rate(scene):
     return f"held again {held - begin:.1f} s after the jump at most, until then up to {100 * most:.1f} %, the limit is 2{taken}"
 
 
-BACK_MOST = 6  # seconds: on a machine with nothing else to do two are enough; where a stop takes milliseconds looks are rarer
+BACK_MOST = 20  # seconds: on a machine with nothing else to do two are enough; after a stop that took milliseconds there is no look for eight
 
 
 @case(alone=True)
@@ -409,20 +412,23 @@ def lone_function(scene):
     wait_for("it to be out", is_out)
     time.sleep(2)  # its patch goes; it may have been measured before
     before = scene.status_cost()
-    time.sleep(5)  # what is spent in that time is what is measured
-    now = scene.status_cost()
-    hooks, used = now[0] - before[0], now[1] - before[1]
+
+    def spent():
+        return [now - then for now, then in zip(scene.status_cost(), before)]
+    hooks, used = wait_for("the program to have had a processor for some time", lambda: (now := spent())[1] > 4e9 and now)
     expect(hooks <= 0.022 * used, f"{100 * hooks / used:.1f} % is spent on it, the limit is 2")
     expect(is_out(), "it is back although it is called as often")
+    program, = children_of(recorder.pid)
     set_rate(100000)
-    begin = time.monotonic()
+    begin, before = time.monotonic(), ticks_of(program)
     wait_for("it to be back", lambda: not is_out())
+    had = (ticks_of(program) - before) / os.sysconf("SC_CLK_TCK")  # it is never idle
     recorder.communicate(timeout=60)
     expect(recorder.returncode == 0, "the recorder failed")
     back = [step for step in scene.budget()["last_steps"] if step["from"] == "out" and step["ns"] >= begin * 1e9]
     expect(back and back[0]["because"] == "look", f"{scene.budget()['last_steps'][-5:]}")
     took = back[0]["ns"] / 1e9 - begin
-    expect(took < BACK_MOST, f"it was back after {took:.1f} s")
+    expect(took < BACK_MOST or had < 0.8 * took, f"it was back after {took:.1f} s, in which it had a processor for {had:.1f} s")
     return f"{100 * hooks / used:.2f} % of 2 spent to look at it; back {took:.2f} s after it was called less"
 
 
@@ -449,11 +455,13 @@ def short_program(scene):
     row = scene.rows()["called"]
     expect(row["calls"] == calls or (row["was_out"] and row["calls"] < calls), f"{row}, {calls} in truth")
     spent = row["recorded"] * 20e-9  # two events, of which none takes less
-    expect(spent < 0.04 * cpu, f"{row['recorded']:,} of {calls:,} calls were recorded: more than {100 * spent / cpu:.1f} % of {cpu:.3f} s")
+    # One of 64 of those that were counted was recorded before the first look, which is late where the recorder has no processor.
+    expect(spent < 0.04 * cpu or row["recorded"] < row["calls"] / 48, f"{row['recorded']:,} of {calls:,} calls were recorded: more than {100 * spent / cpu:.1f} % of {cpu:.3f} s")
     return f"{row['recorded']:,} of {calls:,} calls were recorded, {100 * spent / cpu:.1f} % of {cpu:.3f} s"
 
 
-RETURNS = """#include <stdint.h>
+RETURNS = """#include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -462,15 +470,18 @@ RETURNS = """#include <stdint.h>
 CALLED(1) CALLED(2) CALLED(3) CALLED(4) CALLED(5) CALLED(6) CALLED(7) CALLED(8)
 static double at(clockid_t clock) { struct timespec t; clock_gettime(clock, &t); return t.tv_sec + t.tv_nsec / 1e9; }
 int main(int argc, char **argv) {
-  double hot = atof(argv[1]), end = 0;
+  struct pollfd input = {0, POLLIN, 0};
+  double hot = atof(argv[1]);
+  int cool = 0;
   uint64_t v = 1, calls = 0;
-  for (int n = 0; end == 0 || at(CLOCK_MONOTONIC) < end; n++) {
-    if (end == 0 && at(CLOCK_PROCESS_CPUTIME_ID) >= hot) end = at(CLOCK_MONOTONIC) + atof(argv[2]);
-    long some = end == 0 ? 400 : 4;
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  for (int n = 0; n % 100 != 0 || poll(&input, 1, 0) == 0; n++) {
+    cool = cool || at(CLOCK_PROCESS_CPUTIME_ID) >= hot;
+    long some = cool ? 4 : 400;
     for (long i = 0; i < some; i++) v = called8(called7(called6(called5(called4(called3(called2(called1(v))))))));
     calls += some;
     for (int i = 0; i < 60000; i++) { v = v * 25214903917u + 11; __asm__ volatile("" : "+r"(v)); }
-    if (end != 0) usleep(1000);
+    if (cool) usleep(1000);
     if (n % 100 == 0) printf("%.9f %lu\\n", at(CLOCK_MONOTONIC), calls);
   }
   printf("%.9f %lu\\n", at(CLOCK_MONOTONIC), calls);
@@ -483,18 +494,36 @@ int main(int argc, char **argv) {
 def comes_back(scene):
     """What was out for some time, and came back, is marked where the whole is shown, and not in what was recorded after that."""
     program = scene.compile(scene.write("returns.c", RETURNS), "-O2", name="returns")
-    out = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--budget", "10%", "--trace", "called*", "--", program, "0.7", "9")
-    log = [(float(line.split()[0]), int(line.split()[1])) for line in out.splitlines()]
+    log = []
+    with Running([scene.contrail, "record", "-q", "-o", scene.trace, "--budget", "10%", "--trace", "called*", "--", program, "0.7"], stdin=subprocess.PIPE,
+                 stdout=subprocess.PIPE, text=True) as recorder:
+        def look(calls):
+            """What the program says, until it has made so many calls more."""
+            least = calls + (log[-1][1] if log else 0)
+            while not log or log[-1][1] < least:
+                when, number = recorder.stdout.readline().split()
+                log.append((float(when), int(number)))
+
+        def cooled():
+            """Since when the calls are few; of what was hot too, counts are written every 100 ms."""
+            return min((at for (at, calls), (_, then) in zip(log, log[1:]) if then - calls <= 400), default=math.inf)
+
+        def back():
+            return [item[2] / 1e9 for item in scene.budget()["out_during"] if item[2] / 1e9 > cooled()]
+        look(1)
+        wait_for("one that is back", lambda: look(1) or back())
+        look(15000)
+        recorder.stdin.write("\n")
+        recorder.stdin.close()
+        log += [(float(when), int(number)) for when, number in map(str.split, recorder.stdout)]
+        expect(recorder.wait() == 0, f"status {recorder.returncode}")
     budget, whole = scene.budget(), scene.rows()
     expect(all(step["because"] in ("limit", "exchange", "room", "look") and step["rate"] >= 0 for step in budget["last_steps"]),
            f"{budget['last_steps']}"[:500])
-    expect(budget["out_during"], f"none has come back: {budget}"[:500])
     with open(os.path.join(scene.trace, "manifest.json"), encoding="utf-8") as file:
         begin = json.load(file)["start_ns"] / 1e9
-    until = min(item[2] for item in budget["out_during"]) / 1e9  # others may come back later
-    cooled = min(at for (at, calls), (_, then) in zip(log, log[1:]) if then - calls <= 400)  # counts are written every 100 ms: of what was hot too
-    later = [(at, calls) for at, calls in log if at > max(until, cooled) + 0.3]
-    expect(later, f"back after {until - begin:.1f} s, too late")
+    until = min(back())  # others may come back later
+    later = [(at, calls) for at, calls in log if at > until + 0.3]
     truth = log[-1][1] - later[0][1]
     rows, before = scene.rows("--from", f"{later[0][0] - begin:.9f}"), scene.rows("--to", f"{until - begin:.9f}")
     came_back = [name for name in rows if whole[name]["was_out"] and not rows[name]["was_out"]]

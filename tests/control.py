@@ -21,7 +21,7 @@ import harness
 from harness import Running, case, expect, main, need, need_root, wait_for
 from processes import state_of
 
-WAIT = 60
+WAIT = 300
 
 
 class Program:

@@ -353,7 +353,7 @@ def frames_without_end(scene):
         subprocess.run(["gcc", "-o", name, name + ".s"], cwd=scene.folder, check=True)
         os.chmod(scene.path(name), 0o777)
         trace = scene.path(name + ".trace")
-        status = subprocess.run(["timeout", "-s", "KILL", "120", scene.contrail, "record", "-q", "-o", trace, "--", scene.path(name)],
+        status = subprocess.run(["timeout", "-s", "KILL", "300", scene.contrail, "record", "-q", "-o", trace, "--", scene.path(name)],
                                 check=False).returncode
         expect(status == 128 + signal.SIGILL, f"{name}: status {status}")
         info = json.loads(scene.run(scene.contrail, "info", "--json", trace))

@@ -11,7 +11,7 @@ import subprocess
 import harness
 from harness import Running, Skip, case, expect, main, need, wait_for
 
-SECONDS = 120
+SECONDS = 300
 CRASHES = r"""
 #include <stdio.h>
 #include <stdlib.h>

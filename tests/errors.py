@@ -301,12 +301,12 @@ def debug_file_is_a_fifo(scene):
         subprocess.run(words, cwd=scene.folder, check=True)
     os.unlink(scene.path("x.debug"))
     os.mkfifo(scene.path("x.debug"))
-    status, _, err = scene.run("timeout", "-s", "KILL", "60", scene.contrail, "record", "--source", "-o", "out.trace", "--",
+    status, _, err = scene.run("timeout", "-s", "KILL", "300", scene.contrail, "record", "--source", "-o", "out.trace", "--",
                                scene.path("x"))
     if status != 132: # 128 + SIGILL
         raise AssertionError(f"status {status}: {err}")
     for words in (["plan", scene.path("x")], ["info", "out.trace"]):
-        status, _, err = scene.run("timeout", "-s", "KILL", "20", scene.contrail, *words)
+        status, _, err = scene.run("timeout", "-s", "KILL", "300", scene.contrail, *words)
         if status != 0:
             raise AssertionError(f"{words[0]}: status {status}: {err}")
 
@@ -357,7 +357,7 @@ def debug_info_names_a_fifo(scene):
         os.mkfifo(scene.path(name))
     for name in ("split", "shared"):
         for words in (["record", "--source", "--args", "-o", name + ".trace", "--", scene.path(name)], ["plan", scene.path(name)]):
-            status, _, err = scene.run("timeout", "-s", "KILL", "60", scene.contrail, *words)
+            status, _, err = scene.run("timeout", "-s", "KILL", "300", scene.contrail, *words)
             if status != (132 if words[0] == "record" else 0): # 128 + SIGILL
                 raise AssertionError(f"{name}, {words[0]}: status {status}: {err}")
 
@@ -366,7 +366,7 @@ def debug_info_names_a_fifo(scene):
 def asks_to_be_traced(scene):
     """A program has its parent trace it (PTRACE_TRACEME), which is contrail: it goes on when a signal has come."""
     program = scene.compile("programs/traceme.c")
-    status, out, err = scene.run("timeout", "-s", "KILL", "60", scene.contrail, "record", "-o", "out.trace", "--", program)
+    status, out, err = scene.run("timeout", "-s", "KILL", "300", scene.contrail, "record", "-o", "out.trace", "--", program)
     if (status, out) != (0, "went on\n"):
         raise AssertionError(f"status {status}: {out!r} {err!r}")
 
@@ -566,7 +566,7 @@ class Odd:
 
 @case
 def attach_nobody(scene):
-    for pid, status, words in (("999999999", 125, ["no process"]), ("0", 2, ["process id"]), ("2", 125, ["kernel"])):
+    for pid, status, words in (("999999999", 125, ["no process"]), ("0", 2, ["process id"]), ("2", 125, ["kernel" if os.geteuid() == 0 else "may not be traced by you"])):
         got, out, err = scene.run(scene.contrail, "attach", "-o", scene.path("out.trace"), pid)
         if pid == "2" and not os.path.exists("/proc/2"):
             continue
@@ -597,11 +597,11 @@ def attach_stopped(scene):
 @case(alone=True)
 def attach_in_vfork(scene):
     """The thread cannot be stopped before the child has ended; the other one runs meanwhile."""
-    with Odd(scene, "vfork", "1") as odd:
+    with Odd(scene, "vfork", "3") as odd:
         begin = time.monotonic()
         got, _, err = odd.attach("--for", "300ms")
         held = float(err.split("stopped for ")[1].split()[0])
-        if got != 0 or time.monotonic() - begin < 0.5 or held > 900:
+        if got != 0 or time.monotonic() - begin < 0.5 or held > 2700:
             raise AssertionError(f"status {got}, stopped for {held} ms: {err}")
         if odd.process.wait(60) != 7 or odd.calls("step") < 3:
             raise AssertionError(f"it ended with {odd.process.returncode}, {odd.calls('step')} calls")
@@ -673,7 +673,7 @@ def attach_traced(scene):
             judge(odd.attach(), 125, words=["traced by process", str(tracer.pid)])
         finally:
             tracer.send_signal(signal.SIGINT)
-            tracer.communicate(timeout=30)
+            tracer.communicate(timeout=300)
         odd.attach_works(0.1)
 
 
@@ -716,7 +716,7 @@ def attach_at_its_end(scene):
                                          stderr=subprocess.PIPE, text=True)
             time.sleep(turn * 0.002)
             odd.process.kill()
-            error = attaching.communicate(timeout=30)[1]
+            error = attaching.communicate(timeout=300)[1]
             begun = "attached to" in error
             if attaching.returncode != (0 if begun else 125) or len(error.splitlines()) != 1 + begun:
                 raise AssertionError(f"turn {turn}: status {attaching.returncode}: {error}")
@@ -735,7 +735,7 @@ def attach_at_its_end_exactly(scene):
                 wait_for(point, lambda: state_of(attaching.pid) == "T" or attaching.poll() is not None)
                 odd.process.kill()
                 attaching.send_signal(signal.SIGCONT)
-                error = attaching.communicate(timeout=30)[1]
+                error = attaching.communicate(timeout=300)[1]
             finally:
                 attaching.kill()
             if attaching.returncode != (0 if begun else 125) or len(error.splitlines()) != 1 + begun:

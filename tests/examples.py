@@ -13,12 +13,11 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
 import harness
-from harness import HERE, Running, case, expect, main, need, wait_for
+from harness import HERE, Running, case, expect, free_port, main, need, wait_for
 
 DOCS = os.path.join(os.path.dirname(HERE), "docs")
 LEAST = 0.5  # of the documented lines, those that are there again
@@ -195,9 +194,7 @@ class Scene(harness.Scene):
 
     def redis(self):
         need("redis-server", "redis-benchmark", "redis-cli")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
+        port = str(free_port())
         words = next(example.words for example in examples(document("questions.md")) if "redis-server" in example.words)
         words = [port if word == "16399" else word for word in words]
         with Running([self.contrail, *words], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as recorder:

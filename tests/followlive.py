@@ -225,7 +225,7 @@ def live_stream(scene, live):
         begin = time.monotonic()
         change = live.ask("trace", live.name, "add" if mark % 2 else "remove", "work")
         assert change["busy"] == 0 and change["hooked"] - change["before"] == -(-1) ** mark, (mark, change)
-        assert time.monotonic() - begin < 10, time.monotonic() - begin
+        assert time.monotonic() - begin < 300, time.monotonic() - begin
         live.leave(f"mark-{mark}")
         so_far = len(glob.glob(os.path.join(live.trace, "process-*")))
         live.until(lambda: len(glob.glob(os.path.join(live.trace, "process-*"))) >= so_far + 8)

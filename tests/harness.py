@@ -83,8 +83,8 @@ def need_root():
         raise Skip("not root")
 
 
-def wait_for(what, condition, seconds=60):
-    """Until the condition holds, whose value is returned; a case that waits in vain fails."""
+def wait_for(what, condition, seconds=300):
+    """Until the condition holds, whose value is returned; a case that waits in vain fails. The time only bounds what would not come at all."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -94,10 +94,19 @@ def wait_for(what, condition, seconds=60):
         time.sleep(0.005)
 
 
+def waited_s():
+    """For how long, so far, somebody on this machine has waited for a processor: what a time is judged without. 0 where the kernel does not tell."""
+    try:
+        with open("/proc/pressure/cpu", encoding="ascii") as file:
+            return int(file.readline().rpartition("total=")[2]) / 1e6
+    except (OSError, ValueError):
+        return 0
+
+
 def longer(seconds, attempt):
     """What attempt(for_words) gives once that is true: a recording for so long, or twice, four times ... as long, where what is
     recorded need not have had a processor in a time that is short."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while True:
         value = attempt(("--for", f"{seconds * 1000:.0f}ms"))
         if value:
@@ -187,6 +196,25 @@ class Running(subprocess.Popen):
         super().__exit__(kind, *rest)
 
 
+PORTS = []  # that free_port() has given: each is kept by a socket of that name
+
+
+def free_port():
+    """A port of this machine that nobody has, which no other program of the tests is given while this one runs. It is not one of those that the
+    kernel gives to who connects or asks for any."""
+    import socket  # pylint: disable=import-outside-toplevel # few programs need it
+    while True:
+        port, kept = random.SystemRandom().randrange(10000, 32768), socket.socket(socket.AF_UNIX)
+        try:
+            kept.bind(f"\0contrail test port {port}")
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            kept.close()
+            continue
+        PORTS.append(kept)
+        return port
+
+
 class Scene:
     """What a case works with: the command, a fresh folder, a trace in it."""
 
@@ -223,7 +251,7 @@ class Scene:
         shutil.copy(compiled(self.build_dir, path, [compiler, *words]), target)
         return target
 
-    def execute(self, *words, timeout=120, **more):
+    def execute(self, *words, timeout=300, **more):
         """The outcome, whatever it is."""
         self.command = shlex.join(words)
         options = {"cwd": self.folder, "stdin": subprocess.DEVNULL, "env": self.environment, "text": True,
@@ -449,8 +477,14 @@ def part(text):
 
 
 def isolate(build, folder):
-    """Neither the user's analysis cache nor sessions; signals as a terminal's programs have them, and the end as usual by SIGTERM."""
+    """Neither the user's analysis cache nor sessions; signals as a terminal's programs have them, and the end as usual by SIGTERM. Stacks have a limit:
+    without one all mappings of a program are at low addresses (docs/limits.md)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if soft == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, hard))
     os.environ.setdefault("CONTRAIL_CACHE", os.path.join(build, "analysis-cache"))
+    os.environ.setdefault("HOME", folder)  # without one gdb warns
+    os.umask(0o022)  # other users' programs are run, too
     os.environ["XDG_RUNTIME_DIR"] = os.path.join(folder, "sessions")
     os.mkdir(os.environ["XDG_RUNTIME_DIR"], 0o700)
     for number in (signal.SIGHUP, signal.SIGQUIT):

@@ -19,7 +19,8 @@ from harness import case, expect, main, need, wait_for
 from processes import state_of
 
 FLAGS = ("-O2", "-D_GNU_SOURCE", "-pthread", "-w")
-SECONDS = 60
+SECONDS = 300
+RANDOM = ("setarch", "x86_64")  # addresses differ from run to run, also under setarch -R, which leaves hardly any room above libraries
 
 
 class Scene(harness.Scene):
@@ -552,11 +553,11 @@ def all_threads_of_makers(scene):
         os.mkdir(out, 0o700)
         tracer = scene.start(scene.contrail, "itrace", "-a", "-o", out, str(running.pid))
         if wait is None:
-            wait_for("files of all makers", lambda: first & later & tids() <= {name.split(".")[1] for name in files_of(out)}, seconds=30)
+            wait_for("files of all makers", lambda: first & later & tids() <= {name.split(".")[1] for name in files_of(out)})
         else:
             time.sleep(wait)
         tracer.send_signal(signal.SIGTERM)
-        text = tracer.communicate(timeout=30)[0]
+        text = tracer.communicate(timeout=SECONDS)[0]
         early = wait and ((tracer.returncode == 125 and "interrupted" in text) or tracer.returncode == -signal.SIGTERM)
         expect(tracer.returncode == 0 or early, f"turn {turn}: {tracer.returncode} {text}")
         expect(mappings_of(running.pid) == 0, f"turn {turn}: {mappings_of(running.pid)} mappings are left behind")
@@ -589,15 +590,13 @@ def thread_does_not_stop(scene):
     running = scene.ready(scene.made("rough"), "vforked")
     wait_for("a child", lambda: state_of(running.pid) == "D")
     for signals, words in ((True, "interrupted before thread"), (False, "does not stop")):
-        soon = () if signals else ("env", "CONTRAIL_TEST_ITRACE_STOP=300")
-        tracer = scene.start(*soon, scene.contrail, "itrace", "-o", scene.path("steps"), str(running.pid))
+        limit = ("env", f"CONTRAIL_TEST_ITRACE_STOP={600000 if signals else 300}")
+        tracer = scene.start(*limit, scene.contrail, "itrace", "-o", scene.path("steps"), str(running.pid))
         if signals:
             wait_for("the tracer", lambda: not is_free(running.pid))
-            begin = time.monotonic()
             tracer.send_signal(signal.SIGTERM)
         text = tracer.communicate(timeout=SECONDS)[0]
         expect(tracer.returncode == 125 and words in text, f"{tracer.returncode} {text}")
-        expect(not signals or time.monotonic() - begin < 8, "SIGTERM was not heard")
     running.stdin.write("\n")
     running.stdin.close()
     expect(running.stdout.read() == "all right\n" and running.wait(SECONDS) == 0, f"{running.returncode}")
@@ -612,12 +611,12 @@ def all_threads_some_calls(scene):
     expect(result.returncode == 0 and result.stdout == expected and " of 50 calls" in result.stderr, f"{result}")
 
 
-def rough(scene, *words, limit=None):
+def rough(scene, *words, limit=None, before=()):
     """Both ways: the same. What contrail says of it."""
     program, out = scene.made("rough"), scene.path("steps")
     expected = scene.outcome(program, *words)
     prefix = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh") if limit else ()
-    got = scene.outcome(*prefix, scene.contrail, "itrace", "-a", "-o", out, "--", program, *words)
+    got = scene.outcome(*before, *prefix, scene.contrail, "itrace", "-a", "-o", out, "--", program, *words)
     expect(got[:2] == expected[:2], f"{got}, not {expected}")
     return got[2]
 
@@ -632,7 +631,7 @@ def all_threads_killed_by_exec(scene):
 @case(alone=True)
 def all_threads_beside_maps(scene):
     """Another thread maps something at the very place that has just been found free."""
-    errors = rough(scene, "maps", "60")
+    errors = rough(scene, "maps", "60", before=RANDOM)  # which takes nearly all that there is below
     expect(" of 62 threads" in errors and errors.count("\n") == 1, errors)
 
 

@@ -37,7 +37,7 @@ def killed(scene, case_name):
         recorder.kill()
         recorder.wait(SECONDS)
         got = running.stdout.read()
-        expect(got == expected, f"turn {turn} of {tried}: {got!r}, not {expected!r}")
+        expect(got == expected, f"turn {turn} of {tried}: {got!r}, not {expected!r}, status {running.wait(SECONDS)}")
         expect(not turn % 2 or running.wait(SECONDS) == 0, f"turn {turn} of {tried}: status {running.returncode}")
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 import harness
+import itrace
 from harness import case, expect, main, need, wait_for
 from itrace import SECONDS, Scene, child_of, each, files_of
 from processes import all_stopped, state_of
@@ -68,7 +69,7 @@ int main(void)
 @case
 def regions(scene):
     """Each of twelve threads has more than 16 MiB for units near its libraries, or near the program: there is room for that. The fifth had 16."""
-    running = scene.ready(scene.contrail, "itrace", "-q", "-a", "-o", scene.path("steps"), "--",
+    running = scene.ready(*itrace.RANDOM, scene.contrail, "itrace", "-q", "-a", "-o", scene.path("steps"), "--",
                           scene.compile(scene.write("waiting.c", WAITING), "-O1", "-pthread", name="waiting"))
     with open(f"/proc/{child_of(running.pid, 'waiting')}/maps", encoding="ascii", errors="replace") as file:
         ranges = [line.split()[0].split("-") for line in file if " r-xs " in line and "/memfd:contrail " in line]

@@ -13,7 +13,7 @@ import subprocess
 import harness
 from harness import case, expect, main, wait_for
 
-SECONDS = 60
+SECONDS = 300
 
 Scene = harness.Scene
 

@@ -168,7 +168,7 @@ class Killer:
             process = subprocess.Popen(self.words(0.02), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
             first = process.stderr.readline().decode()
             attached = time.monotonic() - begin
-            rest = first + process.communicate(timeout=60)[1].decode(errors="replace")
+            rest = first + process.communicate(timeout=300)[1].decode(errors="replace")
             if not attach.was_given_up(process.returncode, rest):
                 break
         held = [float(number) / 1e3 for number in re.findall(r"stopped for ([0-9.]+) ms", rest)]
@@ -190,7 +190,7 @@ class Killer:
             self.await_stop(process, time.monotonic() + 30)
             time.sleep(self.dice.uniform(0, self.stop_s))
         process.kill()
-        error = asking.communicate(timeout=30)[1].decode(errors="replace")
+        error = asking.communicate(timeout=300)[1].decode(errors="replace")
         assert error.startswith("contrail") and error.count("\n") == 1, f"who asked for a change was told {error!r}"
 
     def kill(self, phase):
@@ -220,7 +220,7 @@ class Killer:
         return process.returncode
 
 
-def run(*words, timeout=120):
+def run(*words, timeout=300):
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
@@ -302,7 +302,7 @@ def other_tools(pid):
         first = tracer.stderr.readline().decode()
         time.sleep(0.05)  # some calls of the system under strace
         tracer.send_signal(signal.SIGINT)
-        tracer.communicate(timeout=60)
+        tracer.communicate(timeout=300)
         assert "attached" in first, f"strace: {first}"
     assert not is_stopped(pid)
 

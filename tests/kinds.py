@@ -30,7 +30,7 @@ from harness import HERE, Skip, case, expect, main
 
 SOURCES = os.path.join(HERE, "kinds")
 SHARED = "/dev/shm"
-LIMIT = 240
+LIMIT = 600
 KINDS = []
 
 

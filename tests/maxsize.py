@@ -304,6 +304,42 @@ def full_disk_of_one_piece(scene):
     return f"{len(steps)} calls"
 
 
+NO_FALLOCATE = """#include <errno.h>
+int fallocate(int fd, int mode, long at, long size) { errno = EOPNOTSUPP; return -1; }
+int fallocate64(int fd, int mode, long at, long size) { errno = EOPNOTSUPP; return -1; }
+"""
+
+
+@case
+def no_room_for_the_last_manifest(scene):
+    """Where nothing could be reserved for it, on a disk that others have filled since, the oldest piece makes room for it."""
+    with small_disk(scene):
+        program = scene.build("#include <stdio.h>\n"
+                              '__attribute__((noinline)) long step(long n) { __asm__ volatile("" ::: "memory"); return n; }\n'
+                              'int main(void) { for (long n = 0; n < 300000; n++) step(n); puts("ready"); fflush(stdout); return getchar() != 10; }\n')
+        library = scene.compile(scene.write("nofallocate.c", NO_FALLOCATE), "-shared", "-fPIC", "-O1", name="nofallocate.so")
+        filler = os.path.join(os.path.dirname(scene.trace), "filler")
+        with harness.Running([scene.contrail, "record", "-q", "-o", scene.trace, "--max-size", "4G", "--args", "--trace", "step", "--", program], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, LD_PRELOAD=library)) as recorder:
+            expect(recorder.stdout.readline() == "ready\n", "the program")
+
+            def is_written():
+                return scene.execute(scene.contrail, "replay", "--json", scene.trace).stdout.count('"kind":"enter"') == 300000
+            wait_for("all to be written", is_written)
+
+            def is_full():
+                with contextlib.suppress(OSError), open(filler, "ab", buffering=0) as file:
+                    while file.write(bytes(4096)):
+                        pass
+                return os.statvfs(scene.trace).f_bavail == 0
+            wait_for("a disk that is full", is_full)
+            _, errors = recorder.communicate("\n", timeout=300)
+        expect(recorder.returncode == 0, f"status {recorder.returncode}: {errors}")
+        info, steps = scene.info(), scene.steps()
+        expect(info["complete"] and scene.not_kept(scene.trace) > 0 and steps[-1] == 299999 and consecutive(steps), f"{info['warnings']} {len(steps)} calls")
+    return f"{len(steps)} calls"
+
+
 @case(some=("dear", 2))
 def children(scene):
     """Each process has files of its own, a quarter as large."""

@@ -6,9 +6,11 @@
 """
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
+import time
 
 from harness import case, expect, main, need_root, wait_for
 from mcp import STEPS, TICKS, Client, Scene
@@ -26,6 +28,29 @@ def in_the_way(scene):
         os.unlink(scene.path(f"mine.{name}"))
         expect(not [one for one in os.listdir(scene.folder) if one.startswith("mine")], str(os.listdir(scene.folder)))
     expect(client.tool("launch", program=steps, directory=scene.path("mine"), wait_s=30)["state"] == "done", "nothing is in the way")
+
+
+@case
+def cancelled_as_it_answers(scene):
+    """A launch that is cancelled when its answer is nearly made: it is answered, or what it has launched is ended."""
+    client, ticks, took, unanswered = Client(scene), scene.own(TICKS, "ticks"), [], 0
+
+    def all_ended():
+        return all(one["state"] in ("done", "failed") for one in client.tool("session", action="list")["sessions"])
+    for turn in range(scene.rounds(45, 500)):
+        begun = time.monotonic()
+        number = client.begin("tools/call", {"name": "launch", "arguments": {"program": ticks, "patterns": ["tick"]}})
+        if turn >= 5:
+            time.sleep(sorted(took)[1] * random.uniform(0.9, 1.2))  # a moment near its end
+            client.note("notifications/cancelled", requestId=number)
+            wait_for(f"an answer, or the end of what nobody knows of, in turn {turn}", lambda: number in client.answers or all_ended())  # pylint: disable=cell-var-from-loop
+            unanswered += number not in client.answers
+        if turn < 5 or number in client.answers:
+            client.answer(number)
+            took.append(time.monotonic() - begun)
+            client.tool("session", action="stop")
+    wait_for("the end of all", all_ended)
+    return f"{unanswered} were not answered"
 
 
 @case

@@ -4,16 +4,19 @@
 
     tests/mcptools.py [--filter PATTERN] [--build DIR]
 """
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 
-from harness import Skip, case, expect, main, need_root, wait_for
+from harness import Running, Skip, case, expect, main, need_root, wait_for
 from mcp import HANG, NOISY, STEPS, TICKS, VERSIONS, Client, Scene, has_patches, tokens_of
+from processes import all_stopped
 
 ENDLESS = r"""
 #include <unistd.h>
@@ -185,13 +188,21 @@ def where_to_look(scene):
 @case
 def lost_once(scene):
     """That events were lost is said once, and what helps against it."""
-    source = scene.write("burst.c", "static volatile long n;\n__attribute__((noinline)) void leaf(void) { n++; }\n"
-                         "int main(void) { for (long i = 0; i < 120000; i++) leaf(); return 0; }\n")
+    source = scene.write("burst.c", "#include <stdio.h>\nstatic volatile long n;\n__attribute__((noinline)) void leaf(void) { n++; }\n"
+                         "int main(void) { puts(\"ready\"); fflush(stdout); getchar(); for (long i = 0; i < 500000; i++) leaf(); puts(\"done\"); return 0; }\n")
     scene.run("gcc", "-O1", "-o", scene.path("burst"), source)
-    scene.record("-q", "--no-wait", "--ring-size", "1", "--", scene.path("burst"))
+    with Running([scene.contrail, "record", "-q", "--no-wait", "--ring-size", "1", "-o", scene.trace, "--", scene.path("burst")], stdin=subprocess.PIPE,
+                 stdout=subprocess.PIPE, text=True) as recorder:
+        expect(recorder.stdout.readline() == "ready\n", "the program")
+        recorder.send_signal(signal.SIGSTOP)
+        wait_for("the recorder to stand still", lambda: all_stopped(recorder.pid))
+        recorder.stdin.write("\n")
+        recorder.stdin.close()
+        expect(recorder.stdout.readline() == "done\n", "the program waits")
+        recorder.send_signal(signal.SIGCONT)
+        expect(recorder.wait() == 0, f"status {recorder.returncode}")
     dropped = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["dropped"]
-    if dropped == 0:
-        raise Skip("no event was lost")
+    expect(dropped > 0, "no event was lost")
     client = Client(scene)
     client.tool("session", action="open", directory=scene.trace)
     for answer in (client.tool("query", sql="SELECT 1"), client.tool("analyze", view="report")):
@@ -559,7 +570,7 @@ def one_way(scene):
 
 @case
 def allowed(scene):
-    steps, ticks, process = scene.own(STEPS, "steps", "-DLOOKUPS=3"), scene.own(TICKS, "ticksallowed"), None
+    steps, ticks, process = scene.own(STEPS, "steps", "-DLOOKUPS=3"), scene.own(TICKS, f"ticks{os.getpid()}"), None  # a name that no other run has
     process = scene.start(ticks)
     client = Client(scene, "--allow", steps)
     expect(client.tool("launch", program=steps, wait_s=30)["state"] == "done", "the allowed one")
@@ -604,7 +615,7 @@ def allowed(scene):
     expect("no thread" in by_thread.refused("itrace", action="record", pid=process.pid, thread=other.pid), "another process's thread")
     expect("--allow" in by_thread.refused("itrace", action="record", pid=other.pid), "another process")
     expect(by_thread.end() == 0, "status")
-    expect(Client(scene, "--allow", scene.folder).tool("attach", process="ticksallowed", patterns=["tick"])["state"] == "recording" if by_pid.end() == 0
+    expect(Client(scene, "--allow", scene.folder).tool("attach", process=os.path.basename(ticks), patterns=["tick"])["state"] == "recording" if by_pid.end() == 0
            else False, "by its directory")
 
 
@@ -732,9 +743,11 @@ def kept(scene):
     try:
         size = os.path.getsize(done["stdout"]["file"])
         wait_for("output", lambda: os.path.getsize(done["stdout"]["file"]) > size)
-        expect("nothing of contrail" in (lambda r: r.stdout + r.stderr)(scene.execute(scene.contrail, "clean", str(done["pid"]))), "hooks")
+        cleaned = scene.execute(scene.contrail, "clean", str(done["pid"]))
+        expect("nothing of contrail" in cleaned.stdout + cleaned.stderr, f"hooks: {cleaned}")
     finally:
-        os.kill(done["pid"], signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has died: what was expected says so
+            os.kill(done["pid"], signal.SIGKILL)
     expect(os.path.exists(os.path.join(scene.path("traces"), "s1", "manifest.json")), "the trace is gone")
 
 

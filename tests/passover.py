@@ -269,7 +269,7 @@ def ends_early(scene):
     scene.make("--no-args", "--trace", "mid", "--trace", "leaf", "--trace", "nap", size=300000, source=EARLY)
     index = scene.index()
     lines = [same(scene, index, *words, "--limit", "0", scene.trace) for words in (("--min-duration", "150ms"), ("--min-duration", "150ms", "--json"))]
-    expect(lines[1] == 1, f"{lines} lines of a nap")
+    expect(lines[1] >= 1, f"{lines} lines of a nap")  # and of what had no processor for so long
 
 
 @case(some=("dear", 2))

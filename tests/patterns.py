@@ -467,7 +467,7 @@ use shapes::Area;
 #[inline(never)] fn plain(n: u64) -> u64 { n + 1 }
 fn main() {
     let mut sum = 0;
-    for i in 0..9 { let s = shapes::Square(i); sum += std::hint::black_box(&s).area() + plain(i) + shapes::generic(&s); }
+    for i in 0..9 { let s = shapes::Square(i); sum += unsafe { std::ptr::read_volatile(&&s) }.area() + plain(i) + shapes::generic(&s); }
     std::process::exit((sum == 0) as i32);
 }
 """

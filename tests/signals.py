@@ -19,7 +19,7 @@ import harness
 from harness import Running, Skip, case, expect, main, need, wait_for
 from processes import POLL, SIGTIMEDWAIT, held, held_at, is_pending, stat_of, state_of, threads_of, waits_in
 
-WAIT_S = 30
+WAIT_S = 300
 CHECK_MS = 500
 
 
@@ -294,9 +294,12 @@ def inherited_alarm(scene):
 
 @case
 def timeout_ends(scene):
-    """timeout(1) sends to the process and then to the group, which are one signal or two, as it happens."""
+    """timeout(1) sends to the process and then to the group, which are one signal or two, as it happens. Its time is over when the program is ready."""
     def play(traced):
-        status = scene.start("timeout", "1", *scene.words(traced, scene.job, "count", "1")).wait(WAIT_S)
+        process = scene.start("timeout", "1000", *scene.words(traced, scene.job, "count", "1"))
+        wait_for("the program", lambda: "ready" in scene.text() or process.poll() is not None)
+        process.send_signal(signal.SIGALRM)  # its timer's
+        status = process.wait(WAIT_S)
         return status, re.sub(r"now 2\n|:[12] ", "", scene.text())
     scene.both(play)
 

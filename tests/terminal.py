@@ -50,7 +50,7 @@ class Scene(harness.Scene):
                 os._exit(99)
         return pid, fd
 
-    def rest(self, pid, fd, seconds=60, keys=b""):
+    def rest(self, pid, fd, seconds=300, keys=b""):
         """What it writes to its end, and its status. keys: pressed each second, since what is pressed while less begins may be flushed."""
         out, end, pressed = b"", time.monotonic() + seconds, 0
         while True:
@@ -309,7 +309,7 @@ def asked(scene, *steps, options=(), at_end=None):
 
 def comes(fd, *wanted):
     """The terminal shows these texts, one after the other, and nothing after the last."""
-    out, seen, end = b"", 0, time.monotonic() + 60
+    out, seen, end = b"", 0, time.monotonic() + 300
     for words in wanted:
         while words not in out[seen:]:
             expect(time.monotonic() < end, f"{words} does not come: {out[-500:]}")

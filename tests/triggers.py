@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import select
 import signal
 import subprocess
 import sys
@@ -192,11 +193,17 @@ def rolls_of_few_events(scene):
 @case
 def while_it_goes_on(scene):
     """A call that has not returned is marked when it has taken too long."""
-    scene.start("--on", "nap > 200ms")
-    scene.say("nap", 3000)
-    wait_for("a mark", lambda: scene.ask("status")["marks"] == 1, 2.5)
-    expect(scene.process.stdout.readline().strip() == "nap 3000: 0", "it ends")
-    scene.finish()
+    for ms in (3000, 30000):  # the second one where the first has ended before somebody looked
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        scene.start("--on", "nap > 200ms")
+        scene.say("nap", ms)
+        wait_for("a mark", lambda: scene.ask("status")["marks"] == 1)
+        is_seen = not select.select([scene.process.stdout], [], [], 0)[0]
+        expect(scene.process.stdout.readline().strip() == f"nap {ms}: 0", "it ends")
+        scene.finish()
+        if is_seen:
+            break
+    expect(is_seen, "it is marked when it returns")
     expect(scene.rule("nap > 200ms")["marks"] == 1, "it is marked again at its end")
     call, = [line for line in scene.lines("--function", "nap") if line["name"] == "nap" and line["kind"] == "enter"]
     late = scene.windows(1)[0]["reasons"][0]["ns"] - scene.manifest()["start_ns"] - call["ts_ns"] - 200000000
@@ -217,7 +224,10 @@ def a_late_recorder(scene):
     scene.finish()
     result = scene.execute(scene.contrail, "report", "--json", "--function", "step", "--min-duration", "50ms", scene.trace)
     slow = json.loads(result.stdout)["functions"] if result.returncode == 0 else []  # else there is none
-    expect(scene.rule("step > 50ms")["marks"] <= sum(row["calls"] for row in slow), f"{scene.rule('step > 50ms')}, truly {slow}")
+    marks, most = scene.rule("step > 50ms")["marks"], sum(row["calls"] for row in slow)
+    if marks > most:  # one that is taken off the processor between the clock of its return and the event is marked, too (docs/limits.md)
+        most += len(scene.long_calls("step", 50000000)[1])
+    expect(marks <= most, f"{scene.rule('step > 50ms')}, truly {slow}, {most} with what was between two calls")
 
 
 @case
@@ -367,7 +377,8 @@ def no_processor_for(tid):
         for loop in loops:
             loop.kill()
             loop.wait()
-        os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
+        with contextlib.suppress(PermissionError):  # who is not root may not take it back, and need not: nobody else wants to run then
+            os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
 
 
 @case
@@ -375,7 +386,7 @@ def handled_at_once(scene):
     """Signals that come right after their handler, while the thread that finds out who handles them is kept waiting."""
     scene.start("--on", "signal SIGUSR1")
     scene.do("step", 1)
-    wait_for("both threads wait", lambda: len(doorbell_waiters(scene.process.pid)) == 2, seconds=20)
+    wait_for("both threads wait", lambda: len(doorbell_waiters(scene.process.pid)) == 2)
     with no_processor_for(min(doorbell_waiters(scene.process.pid))) as loops:
         scene.do("handle", int(signal.SIGUSR1))
         for _ in range(5):

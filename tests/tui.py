@@ -147,7 +147,7 @@ def every_line(scene):
 
     def page(before):
         """Another one than before, whole: two looks in a row show it. The first key from an edge moves the bar alone."""
-        end, screen = time.monotonic() + 3, scene.screen()
+        end, screen = time.monotonic() + 60, scene.screen()
         while time.monotonic() < end:
             time.sleep(0.02)
             last, screen = screen, scene.screen()

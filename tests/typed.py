@@ -10,13 +10,12 @@ import os
 import random
 import re
 import shutil
-import socket
 import struct
 import subprocess
 import urllib.request
 
 import harness
-from harness import case, expect, main, need
+from harness import case, expect, free_port, main, need
 
 # Runs in gdb: each call of the functions, with its arguments and its result, as a line of JSON.
 IN_GDB = r"""
@@ -379,9 +378,7 @@ def from_debuginfod(scene):
     os.makedirs(served)
     subprocess.run(["objcopy", "--only-keep-debug", program, os.path.join(served, "typed.debug")], check=True)
     subprocess.run(["strip", "--strip-debug", program], check=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     bare = {name: value for name, value in os.environ.items() if name != "DEBUGINFOD_URLS"}
     bare |= {"DEBUGINFOD_CACHE_PATH": scene.path("client"), "HOME": scene.path("home")}
     asked = {**bare, "DEBUGINFOD_URLS": f"http://127.0.0.1:{port}/"}

@@ -97,26 +97,30 @@ free_request(struct mcp_request *request)
   free(request);
 }
 
-static void
+/* False: it was cancelled, and has no answer. Nobody can cancel it once it is out of the list. */
+static bool
 finish(struct mcp_request *request, json_t *answer)
 {
   struct mcp_server *server = request->server;
   struct mcp_batch *batch = request->batch;
   retire(request);
-  if (atomic_load_explicit(&request->is_cancelled, memory_order_acquire)) { /* pairs with cancel's release */
+  bool is_cancelled =
+      atomic_load_explicit(&request->is_cancelled, memory_order_acquire); /* pairs with cancel's release */
+  if (is_cancelled) {
     json_decref(answer);
     answer = NULL;
   }
   free_request(request);
   give(server, batch, answer);
+  return !is_cancelled;
 }
 
-void
+bool
 mcp_answer_result(struct mcp_request *request, json_t *result)
 {
   json_t *answer = json_pack("{s:s, s:O, s:o}", "jsonrpc", "2.0", "id", request->id, "result",
                              result != NULL ? result : json_object());
-  finish(request, answer);
+  return finish(request, answer);
 }
 
 void

@@ -81,7 +81,7 @@ void mcp_refuse_message(struct mcp_server *server, int code, const char *text);
 /* Gives the request to a worker, which calls run. Takes over what it has. */
 void mcp_enqueue(struct mcp_request *request);
 /* The answer to a request, once. Both take over result; the request is gone then. */
-void mcp_answer_result(struct mcp_request *request, json_t *result);
+bool mcp_answer_result(struct mcp_request *request, json_t *result); /* false: cancelled, and not answered */
 void mcp_answer_error(struct mcp_request *request, int code, json_t *text);
 /* Ends waiting, and waits a moment for the workers. True: there is none any more. */
 bool mcp_end_requests(struct mcp_server *server, unsigned timeout_ms);
@@ -133,6 +133,8 @@ struct mcp_call {
   unsigned kept;        /* the result of which it has a page; 0: there are no more pages */
   bool has_target_text; /* texts in it may come from the program */
   bool failed;
+  struct mcp_held *made;                               /* a session that was launched or attached */
+  void (*after)(struct mcp_call *call, bool is_known); /* the answer was given, or the call was cancelled; or NULL */
 };
 
 /* Stands with what the program may have written. */

@@ -531,6 +531,16 @@ choose_directory(struct mcp_call *call, struct mcp_held *held)
   return good;
 }
 
+/* A session whose launch was cancelled before its answer is stopped: nobody would know of it. */
+static void
+after_answer(struct mcp_call *call, bool is_known)
+{
+  if (!is_known) {
+    mcp_session_stop(call->made, call->made->session->argv != NULL);
+  }
+  mcp_held_put(call->made);
+}
+
 static bool
 run_session(struct mcp_call *call, struct mcp_session *session)
 {
@@ -552,9 +562,6 @@ run_session(struct mcp_call *call, struct mcp_session *session)
     return false;
   }
   bool done = mcp_session_await(call, held, seconds);
-  if (!done && mcp_is_cancelled(call->request)) {
-    mcp_session_stop(held, session->argv != NULL); /* nobody would know of it */
-  }
   if (!done) {
     put_unmatched(call, held);
     call->failed = false; /* it may have ended meanwhile */
@@ -566,7 +573,8 @@ run_session(struct mcp_call *call, struct mcp_session *session)
   }
   mcp_doubts(call, held);
   suggest(call, held);
-  mcp_held_put(held);
+  call->made = held;
+  call->after = after_answer;
   return true;
 }
 

@@ -318,6 +318,9 @@ mcp_tools_call(struct mcp_request *request)
   json_decref(call.body);
   json_decref(call.uncertain);
   json_decref(call.next);
-  mcp_answer_result(request, result);
+  bool is_known = mcp_answer_result(request, result);
+  if (call.after != NULL) {
+    call.after(&call, is_known && !atomic_load_explicit(&call.server->is_ending, memory_order_acquire));
+  }
   json_decref(arguments);
 }

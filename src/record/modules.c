@@ -22,7 +22,7 @@
 
 /* Of the start-up deadline: for a process that is stopped at work, and for one that has not begun, ... */
 #define TOLERANCE_NS       3000000000ull
-#define FRESH_TOLERANCE_NS 30000000000ull
+#define FRESH_TOLERANCE_NS 100000000000ull /* nobody waits for a program that has not begun */
 #define FUNCTION_NS        50000ull /* ... and what it allows for each function: some fifty times what one takes */
 
 struct ct_module *

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define OF_CHILD "a child: "
+
 enum { CODE_MIN = 65536 }; /* bytes; of less, some assembler may be half */
 
 /* By the bits of enum ct_cut. */
@@ -37,25 +39,41 @@ has_note(const json_t *notes, const char *text)
   return false;
 }
 
-/* Is it one of the notes of the line, or several that follow each other? Not where it is a part of one. */
-static bool
-is_in_line(const char *line, const char *text)
+/* Where it is one of the notes of the line, or several that follow each other; NULL where it is a part of one. */
+static const char *
+place_in_line(const char *line, const char *text)
 {
   size_t length = strlen(text);
   for (const char *at = strstr(line, text); at != NULL && length != 0; at = strstr(at + 1, text)) {
     bool begins = at == line || (at - line >= 2 && memcmp(at - 2, "; ", 2) == 0);
     if (begins && (at[length] == '\0' || strncmp(at + length, "; ", 2) == 0)) {
-      return true;
+      return at;
     }
   }
-  return false;
+  return NULL;
+}
+
+/* A note that was only a child's so far is one of the first process, too: a child's recording may end first. Not where
+ * more follows it, which may be the child's, too. */
+static bool
+is_taken_from_child(char *line, const char *text)
+{
+  char of_child[sizeof(((struct ct_session_status *)NULL)->note)];
+  int length = snprintf(of_child, sizeof(of_child), OF_CHILD "%s", text);
+  const char *at = (size_t)length < sizeof(of_child) ? place_in_line(line, of_child) : NULL;
+  if (at == NULL || (at[length] != '\0' && strncmp(at + length, "; " OF_CHILD, strlen("; " OF_CHILD)) != 0)) {
+    return false;
+  }
+  char *begin = line + (at - line), *rest = begin + strlen(OF_CHILD);
+  memmove(begin, rest, strlen(rest) + 1);
+  return true;
 }
 
 void
 session_add_to_line(char *line, size_t size, const char *text)
 {
   size_t length = strlen(line);
-  if (text[0] == '\0' || is_in_line(line, text)) {
+  if (text[0] == '\0' || place_in_line(line, text) != NULL || is_taken_from_child(line, text)) {
     return;
   }
   if (length != 0 && strncmp(text, line, length) == 0 && strncmp(text + length, "; ", 2) == 0) {
@@ -63,7 +81,7 @@ session_add_to_line(char *line, size_t size, const char *text)
   }
   if (length == 0 || length + strlen(text) + 3 < size) {
     snprintf(line + length, size - length, "%s%s", length != 0 ? "; " : "", text);
-  } else if (!is_in_line(line, "...") && length + sizeof("; ...") <= size) {
+  } else if (place_in_line(line, "...") == NULL && length + sizeof("; ...") <= size) {
     snprintf(line + length, size - length, "; ..."); /* contrail info has all of them */
   }
 }
@@ -88,7 +106,7 @@ void
 session_note_child(struct ct_session *first, const char *text)
 {
   char note[sizeof(first->sync.status.note)];
-  snprintf(note, sizeof(note), "a child: %s", text);
+  snprintf(note, sizeof(note), OF_CHILD "%s", text);
   pthread_mutex_lock(&first->sync.guard);
   if (strstr(first->sync.status.note, text) == NULL) {
     session_add_to_line(first->sync.status.note, sizeof(first->sync.status.note), note);

@@ -524,10 +524,10 @@ manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final
   return text;
 }
 
-int
-ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
+/* err: what has gone wrong, 0 for nothing. */
+static int
+put_manifest(struct ct_trace_writer *writer, const json_t *manifest, bool final, int *err)
 {
-  bool final = is_final(manifest);
   char *text = manifest_text(writer, manifest, final);
   if (text == NULL) {
     return ct_writer_fail(writer, CT_ENOMEM, "out of memory for the manifest, or text in it that is not UTF-8");
@@ -539,24 +539,35 @@ ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
   if (final) {
     give_up_room(writer);
   }
-  int err = ct_file_replace(writer->dir_fd, CT_TRACE_MANIFEST, text, size, final);
-  if (err == ENOSPC && !final &&
+  *err = ct_file_replace(writer->dir_fd, CT_TRACE_MANIFEST, text, size, final);
+  if (*err == ENOSPC && !final &&
       writer->pieces != NULL) { /* that is how such a recording goes on: its files fill the disk */
     give_up_room(writer);
-    err = ct_file_replace(writer->dir_fd, CT_TRACE_MANIFEST, text, size, false);
-    err = err == ENOSPC && writer->manifest_bytes != 0 ? 0 : err; /* the one before it stays until the next */
+    *err = ct_file_replace(writer->dir_fd, CT_TRACE_MANIFEST, text, size, false);
+    *err = *err == ENOSPC && writer->manifest_bytes != 0 ? 0 : *err; /* the one before it stays until the next */
   }
   if (!final) {
     reserve_room(writer, size);
   }
   size_limit_restore(&old);
   free(text);
-  if (err != 0) {
-    return ct_writer_fail(writer, ct_err_from_errno(err), "cannot write %s/%s: %s", writer->path, CT_TRACE_MANIFEST,
+  writer->manifest_bytes = *err == 0 ? size : writer->manifest_bytes;
+  return CT_OK;
+}
+
+int
+ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
+{
+  bool final = is_final(manifest);
+  int err, code;
+  do { /* the last one has the room of the oldest piece, where nothing could be reserved; nobody else writes then */
+    code = put_manifest(writer, manifest, final, &err);
+  } while (code == CT_OK && err == ENOSPC && final && ct_pieces_make_room(writer, NULL));
+  if (code == CT_OK && err != 0) {
+    code = ct_writer_fail(writer, ct_err_from_errno(err), "cannot write %s/%s: %s", writer->path, CT_TRACE_MANIFEST,
                           strerror(err));
   }
-  writer->manifest_bytes = size;
-  return ct_writer_error(writer);
+  return code != CT_OK ? code : ct_writer_error(writer);
 }
 
 int

@@ -169,7 +169,7 @@ main(int argc, char **argv)
     for (size_t i = 0; i < all.size(); i += 3) {
       pthread_kill(all[i].native_handle(), SIGUSR1);
     }
-    for (int waits = 0; waits < 200 && (waits == 0 || work == before); waits++) {
+    for (int waits = 0; waits < 3000 && (waits == 0 || work == before); waits++) {
       usleep(100 * 1000);
     }
     if (work == before) {

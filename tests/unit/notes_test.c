@@ -47,6 +47,18 @@ the_same_and_then_some_replace_them(void **state)
   expect((const char *[]){"no room; no time", "no time"}, 2, "no room; no time");
 }
 
+/* A child's recording may end before that of the first process. */
+static void
+a_child_has_the_same(void **state)
+{
+  (void)state;
+  expect((const char *[]){"a child: no room", "no room"}, 2, "no room");
+  expect((const char *[]){"no time", "a child: no room", "no room"}, 3, "no time; no room");
+  expect((const char *[]){"a child: no way", "a child: old", "no way"}, 3, "no way; a child: old");
+  expect((const char *[]){"a child: no; old", "no"}, 2, "a child: no; old; no"); /* both are the child's */
+  expect((const char *[]){"a child: no room for it", "no room"}, 2, "a child: no room for it; no room");
+}
+
 static void
 what_has_no_room_is_said(void **state)
 {
@@ -62,6 +74,7 @@ main(void)
       cmocka_unit_test(a_note_is_there_once),
       cmocka_unit_test(a_part_of_a_note_is_another_one),
       cmocka_unit_test(the_same_and_then_some_replace_them),
+      cmocka_unit_test(a_child_has_the_same),
       cmocka_unit_test(what_has_no_room_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

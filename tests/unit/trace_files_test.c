@@ -3,6 +3,7 @@
 #include "base/crc32c.h"
 #include "trace/pieces.h"
 #include "unit/trace_model.h"
+#include "unit/waiting.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -256,18 +257,15 @@ struct stall {
   int lease;            /* of a file: who else opens it waits */
   atomic_uint progress; /* of the caller; 0: release at once */
   atomic_bool released;
+  pid_t caller;
 };
 
-/* Lets the writer thread go on when the caller has stood still for a while. */
+/* Lets the writer thread go on when the caller has waited for a while. */
 static void *
 release_stall(void *context)
 {
   struct stall *stall = context;
-  unsigned seen = 0, now;
-  while ((now = atomic_load(&stall->progress)) != seen) {
-    seen = now;
-    usleep(1000000);
-  }
+  wait_until_still(&stall->progress, stall->caller);
   atomic_store(&stall->released, true);
   fcntl(stall->lease, F_SETLEASE, F_UNLCK);
   return NULL;
@@ -308,7 +306,7 @@ test_stalled_disk(void **state)
   enum { THREADS = 40, QUEUE = 2 << 20 };
   struct rlimit before;
   struct ct_encoder *encoders[THREADS];
-  struct stall stall = {.progress = 1};
+  struct stall stall = {.progress = 1, .caller = gettid()};
   struct model m = {.random = 4};
   struct stat st;
   pthread_t thread;
