@@ -289,6 +289,36 @@ def which_word_is_the_program(scene):
 
 
 @case
+def last_lines(scene):
+    """replay --tail: the last lines of the whole, whatever the filters and however many; of calls that began before what
+    was read it is said."""
+    scene.build("calls", CALLS)
+    scene.run("record", "-o", "t", "--", "./calls", "30000")
+    def lines(*words, status=0):
+        scene.run("replay", *words, "t", status=status)
+        return scene.out.splitlines()
+    def known(line):
+        row = json.loads(line)
+        return [row.get(key) for key in ("ts_ns", "tid", "id", "kind", "name", "depth")]
+    middle = str(json.loads(lines("--json", "-F", "step")[15000])["ts_ns"] / 1e9)
+    for filters in ((), ("-F", "step"), ("-F", "main", "--depth", "1"), ("--type", "output"), ("--reason", "exit"), ("--to", middle)):
+        whole = lines("--json", *filters, status=(0, 1))
+        for count in (1, 7, 1000, 10 ** 9):
+            got = lines("--json", *filters, "--tail", str(count), status=(0, 1))
+            if [known(line) for line in got] != [known(line) for line in whole[-count:]]:
+                raise AssertionError(f"{filters}, {count}: {got[:3]} ... {got[-3:]}")
+    # Without the durations: some nanoseconds of hooks may be taken from other calls in a piece.
+    text, tail = ([re.sub(r" +[0-9.]+ [nu]s ", " ", line) for line in lines("-F", "step", *words)] for words in ((), ("--tail", "50")))
+    if tail != text[:1] + text[-50:]:
+        raise AssertionError(f"not the same text: {[pair for pair in zip(tail, text[:1] + text[-50:]) if pair[0] != pair[1]][:3]}")
+    scene.run("record", "-o", "longer", "--", "./calls", "2000000")
+    scene.run("replay", "--tail", "1", "longer")
+    tells(scene.out, r"\n.*entered before what is shown\n$")
+    for words in (("--tail", "0"), ("--tail", "3", "-n", "3"), ("--tail", "3", "--live"), ("--tail", "3", "--from", "0.1")):
+        lines(*words, status=2)
+
+
+@case
 def no_link_followed(scene):
     """A link in the place of the default directory, or in an old trace, leads nowhere."""
     scene.run("record", "--", "/bin/true")
