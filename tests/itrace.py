@@ -162,7 +162,7 @@ def rewritten_ahead_recorded(scene):
 def wrong_usage(scene):
     """One line, status 2, and no directory is left."""
     out = scene.path("steps")
-    for words in (("--thread", "5", "--", "true"), ("--thread", "5", "-a", "1"), ("word",), ("1", "2"), ("--for", "0s", "1")):
+    for words in (("--thread", "5", "--", "true"), ("--thread", "5", "-a", "1"), ("--thread", "5", "word"), ("1", "2"), ("--for", "0s", "1")):
         status, _, errors = scene.outcome(scene.contrail, "itrace", "-o", out, *words)
         expect(status == 2 and errors.count("\n") == 1, f"{words}: {status} {errors}")
         expect(not os.path.exists(out), f"{words}: a directory is left")

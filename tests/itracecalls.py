@@ -113,6 +113,24 @@ def ends(scene):
     scene.good(trace, 6)  # pthread_exit leaves the function before the thread ends
 
 
+KILLED = """#include <signal.h>
+#include <unistd.h>
+__attribute__((noinline)) long leaf(long n) { static volatile long s; s += n; return s; }
+__attribute__((noinline)) long work(long n) { long s = 0; while (n--) s += leaf(n); return s; }
+int main(void) { pid_t me = getpid(); if (fork() == 0) { work(100); kill(me, SIGKILL); _exit(0); } for (;;) work(100); }
+"""
+
+
+@case("a SIGKILL as a call begins")
+def killed_as_it_begins(scene):
+    """The end of the program is known as ever."""
+    program = scene.compile(scene.write("killed.c", KILLED), "-O1", name="killed")
+    for turn in range(scene.rounds(12, 60)):
+        words = ("--itrace", "leaf", "--itrace-calls", "3", "--itrace", "work", "--itrace-calls", "2", "-o", scene.path(f"turn{turn}"))
+        done = scene.execute(scene.contrail, "record", "-f", *words, "--", program)
+        expect(done.returncode in (137, -9), f"turn {turn}: {done.returncode} {done.stderr!r}")
+
+
 @case("an exec in a call")
 def execs(scene):
     trace = scene.traced("E", "1", options=("--itrace", "work", "--itrace-calls", "100"))

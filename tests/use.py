@@ -239,6 +239,86 @@ def old_directory(scene):
 
 
 @case
+def old_instructions(scene):
+    """Recorded instructions go out of the way, and into contrail.out.old, as traces do; not while they are recorded, nor
+    with anything else beside them."""
+    def what(name):
+        path = scene.path(name)
+        return sorted({entry.split(".")[0] for entry in os.listdir(path)}) if os.path.isdir(path) else None
+    scene.run("record", "--", "/bin/true")
+    scene.run("itrace", "-q", "--", "/bin/true")
+    if (what("contrail.out"), "manifest" in what("contrail.out.old")) != (["steps"], True):
+        raise AssertionError(f"not a trace before steps: {what('contrail.out')}, {what('contrail.out.old')}")
+    scene.run("report")  # makes the calls, beside them
+    scene.run("itrace", "-q", "--", "/bin/true")
+    if (what("contrail.out"), what("contrail.out.old")) != (["steps"], ["calls", "steps"]):
+        raise AssertionError(f"not steps twice: {what('contrail.out')}, {what('contrail.out.old')}")
+    scene.run("record", "--", "/bin/true")
+    if ("manifest" in what("contrail.out"), what("contrail.out.old")) != (True, ["steps"]):
+        raise AssertionError(f"not steps before a trace: {what('contrail.out')}, {what('contrail.out.old')}")
+    scene.run("itrace", "-q", "--", "/bin/true")
+    scene.write("contrail.out/precious", "")
+    for words in (("itrace", "-q"), ("record",)):
+        tells(scene.run(*words, "--", "/bin/true", status=125), "already exists and is not empty")
+    os.unlink(scene.path("contrail.out/precious"))
+    scene.run("itrace", "-q", "--", "/bin/true")
+    scene.write("contrail.out.old/precious", "")
+    tells(scene.run("itrace", "-q", "--", "/bin/true", status=125), "contrail.out.old")
+    if what("contrail.out") != ["steps"]:
+        raise AssertionError("something was touched")
+    shutil.rmtree(scene.path("contrail.out.old"))
+    shutil.rmtree(scene.path("contrail.out"))
+    scene.start(scene.contrail, "itrace", "-q", "--", "/bin/sleep", "30")
+    wait_for("steps", lambda: what("contrail.out"))
+    for words in (("itrace", "-q"), ("record",)):
+        tells(scene.run(*words, "--", "/bin/true", status=125), "still goes on")
+
+
+@case
+def which_word_is_the_program(scene):
+    """itrace takes a program as record does, and a number for a process; what --detail has taken is said."""
+    scene.run("itrace", "-q", "-o", "a", "/bin/sh", "-c", "exit 5", status=5)
+    tells(scene.run("itrace", "-q", "-o", "b", "4000000", "x", status=2), "one process at a time")
+    tells(scene.run("record", "--detail", "/bin/echo", "no such program", status=127), "'/bin/echo' is the pattern of --detail")
+    tells(scene.run("record", "--detail", "/bin/echo", status=2), "which program.*'/bin/echo' is the pattern of --detail")
+    for words in (("--detail", "--"), ("--detail", "all", "--"), ()):
+        said = scene.run("record", *words, "no such program", status=127)
+        if "pattern" in said and "all" not in words:
+            raise AssertionError(said)
+    scene.run("record", "--detail", "--", "/bin/echo", "1")
+
+
+@case
+def last_lines(scene):
+    """replay --tail: the last lines of the whole, whatever the filters and however many; of calls that began before what
+    was read it is said."""
+    scene.build("calls", CALLS)
+    scene.run("record", "-o", "t", "--", "./calls", "30000")
+    def lines(*words, status=0):
+        scene.run("replay", *words, "t", status=status)
+        return scene.out.splitlines()
+    def known(line):
+        row = json.loads(line)
+        return [row.get(key) for key in ("ts_ns", "tid", "id", "kind", "name", "depth")]
+    middle = str(json.loads(lines("--json", "-F", "step")[15000])["ts_ns"] / 1e9)
+    for filters in ((), ("-F", "step"), ("-F", "main", "--depth", "1"), ("--type", "output"), ("--reason", "exit"), ("--to", middle)):
+        whole = lines("--json", *filters, status=(0, 1))
+        for count in (1, 7, 1000, 10 ** 9):
+            got = lines("--json", *filters, "--tail", str(count), status=(0, 1))
+            if [known(line) for line in got] != [known(line) for line in whole[-count:]]:
+                raise AssertionError(f"{filters}, {count}: {got[:3]} ... {got[-3:]}")
+    # Without the durations: some nanoseconds of hooks may be taken from other calls in a piece.
+    text, tail = ([re.sub(r" +[0-9.]+ [nu]s ", " ", line) for line in lines("-F", "step", *words)] for words in ((), ("--tail", "50")))
+    if tail != text[:1] + text[-50:]:
+        raise AssertionError(f"not the same text: {[pair for pair in zip(tail, text[:1] + text[-50:]) if pair[0] != pair[1]][:3]}")
+    scene.run("record", "-o", "longer", "--", "./calls", "2000000")
+    scene.run("replay", "--tail", "1", "longer")
+    tells(scene.out, r"\n.*entered before what is shown\n$")
+    for words in (("--tail", "0"), ("--tail", "3", "-n", "3"), ("--tail", "3", "--live"), ("--tail", "3", "--from", "0.1")):
+        lines(*words, status=2)
+
+
+@case
 def no_link_followed(scene):
     """A link in the place of the default directory, or in an old trace, leads nowhere."""
     scene.run("record", "--", "/bin/true")

@@ -85,6 +85,12 @@ int ct_trace_refresh(struct ct_trace *trace, struct ct_diag *diag);
 const char *ct_trace_path(const struct ct_trace *trace);
 /* True when the recording ended in order (manifest state "complete"). */
 bool ct_trace_is_complete(const struct ct_trace *trace);
+/*
+ * Moves the trace directory `dir`, or the folder of recorded instructions, if there is one, to `dir`.old, in place of what
+ * is there of these. 0 also when dir is empty or nothing of ours: nothing is moved then. CT_EEXIST: it is still being
+ * recorded, or what has the other name is nothing of ours.
+ */
+int ct_trace_move_old(const char *dir, struct ct_diag *diag);
 /* Bytes of all the files of the trace. */
 uint64_t ct_trace_bytes(const struct ct_trace *trace);
 

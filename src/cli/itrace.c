@@ -7,6 +7,7 @@
 #include <contrail/itrace.h>
 #include <contrail/steps.h>
 #include <contrail/text.h>
+#include <contrail/trace.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,7 +35,8 @@ static const struct ct_option options[] = {
     {.name = "output",
      .letter = 'o',
      .argument = "DIR",
-     .help = "write the steps to DIR (default contrail.out), a new or empty directory",
+     .help = "write the steps to DIR, a new or empty directory. Default: " CT_DEFAULT_TRACE
+             "; an existing " CT_DEFAULT_TRACE " moves to " CT_DEFAULT_TRACE ".old",
      .values = CT_COMPLETE_DIRECTORY,
      .apply = ct_apply_text,
      .offset = offsetof(struct itrace, directory)},
@@ -404,15 +406,19 @@ run_itrace(int argc, char **argv)
     return code;
   }
   bool is_program = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
+  if (!is_program && optind < argc) { /* what is no number is no process */
+    is_program = argv[optind][strspn(argv[optind], "0123456789")] != '\0';
+  }
   if (wanted.in_session) {
     return trace_in_session(&wanted, argc - optind, argv + optind);
   }
   if (wanted.json) {
     return ct_usage_error(&ct_command_itrace, "--json goes with --session");
   }
-  wanted.directory = wanted.directory != NULL ? wanted.directory : CT_DEFAULT_TRACE;
+  bool is_default = wanted.directory == NULL;
+  wanted.directory = is_default ? CT_DEFAULT_TRACE : wanted.directory;
   if (argc - optind < 1) {
-    return ct_usage_error(&ct_command_itrace, "which program (-- PROGRAM ARG...), or which process?");
+    return ct_usage_error(&ct_command_itrace, "which program, or which process?");
   }
   if (!is_program && argc - optind > 1) {
     return ct_usage_error(&ct_command_itrace, "one process at a time; a program's arguments follow --");
@@ -429,7 +435,8 @@ run_itrace(int argc, char **argv)
   if (!selected && (wanted.condition != NULL || wanted.stretches != 0)) {
     return ct_usage_error(&ct_command_itrace, "--when and --limit go with --function, or with --from and --to");
   }
-  if (!make_directory(wanted.directory, &made, &diag)) {
+  if ((is_default && ct_trace_move_old(wanted.directory, &diag) != CT_OK) ||
+      !make_directory(wanted.directory, &made, &diag)) {
     return failed(&diag);
   }
   code = is_program ? trace_program(&wanted, argv + optind) : trace_thread(&wanted, argv[optind]);
@@ -442,7 +449,7 @@ run_itrace(int argc, char **argv)
 const struct ct_command ct_command_itrace = {
     .name = "itrace",
     .summary = "record every instruction of a thread, or of all",
-    .synopsis = "[OPTION]... -- PROGRAM [ARG]...\n[OPTION]... [--thread TID] PID\n--session --function PATTERN "
+    .synopsis = "[OPTION]... [--] PROGRAM [ARG]...\n[OPTION]... [--thread TID] PID\n--session --function PATTERN "
                 "[OPTION]... [SESSION]",
     .about = "Records every instruction of the program's first thread, or of a thread of a running process, with\n"
              "the values that it read and wrote. contrail steps shows them. Meanwhile the thread runs translated\n"

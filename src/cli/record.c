@@ -24,12 +24,19 @@
 enum { EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
 static int
-failure(int exec_errno, const struct ct_diag *diag)
+failure(int exec_errno, const struct ct_diag *diag, const char *taken)
 {
-  fprintf(stderr, "contrail: %s\n", diag->text);
+  fprintf(stderr, "contrail: %s", diag->text);
   if (exec_errno == 0) {
+    fputs("\n", stderr);
     return CT_EXIT_RECORDING;
   }
+  if (taken != NULL) {
+    fputs(" ('", stderr);
+    ct_put_printable(stderr, taken, SIZE_MAX);
+    fputs("' is the pattern of --detail: --detail -- PROGRAM)", stderr);
+  }
+  fputs("\n", stderr);
   return exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
@@ -43,7 +50,8 @@ struct run {
   const char *format; /* NULL: our own */
   struct ct_sending sending;
   bool verbose, quiet, live;
-  pid_t view; /* of --live; 0: none */
+  pid_t view;        /* of --live; 0: none */
+  const char *taken; /* see taken_by_detail */
 };
 
 static int
@@ -187,6 +195,14 @@ run_program(struct run *run, char **argv, int *exec_errno, struct ct_diag *diag)
   return code;
 }
 
+/* What --detail, which may stand without a pattern, has taken for one, if that is the word before the program. */
+static const char *
+taken_by_detail(char **argv, int program)
+{
+  bool taken = program > 2 && strcmp(argv[program - 2], "--detail") == 0 && strcmp(argv[program - 1], "--") != 0;
+  return taken ? argv[program - 1] : NULL;
+}
+
 static int
 record_it(struct run *run, char **argv)
 {
@@ -208,7 +224,7 @@ record_it(struct run *run, char **argv)
   }
   if (code != 0) {
     ct_sending_finish(&run->sending, run->options.directory, run->verbose, run->quiet); /* what there is of it */
-    return failure(exec_errno, &diag);
+    return failure(exec_errno, &diag, run->taken);
   }
   if (!run->quiet) {
     warn(&run->options, &status, run->verbose);
@@ -237,7 +253,10 @@ run_record(int argc, char **argv)
   struct run run = {.options = {.struct_size = sizeof(run.options), .lossless = true}};
   int code = ct_parse(&ct_command_record, argc, argv, &run);
   if (code == -1 && optind >= argc) {
-    code = ct_usage_error(&ct_command_record, "which program?");
+    const char *taken = taken_by_detail(argv, argc);
+    code = taken != NULL ? ct_usage_error(&ct_command_record,
+                                          "which program? '%s' is the pattern of --detail (--detail -- PROGRAM)", taken)
+                         : ct_usage_error(&ct_command_record, "which program?");
   }
   if (code == -1 && ct_sending_check(&ct_command_record, &run.sending) != CT_EXIT_OK) {
     code = CT_EXIT_USAGE;
@@ -251,6 +270,7 @@ run_record(int argc, char **argv)
   }
   ct_place_trace(&run.options);
   if (code == -1) {
+    run.taken = taken_by_detail(argv, optind);
     run.signals = ct_signals_create();
     code =
         run.signals != NULL ? record_it(&run, argv + optind) : ct_command_failed(&ct_command_record, "out of memory");

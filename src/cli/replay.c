@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail replay: the calls in time order. */
+#define _GNU_SOURCE 1
 #include "cli/ask.h"
 #include "cli/view.h"
 
 #include <contrail/control.h>
 #include <contrail/replay.h>
 
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@ struct followed {
   unsigned asked, gone;         /* how often it was asked, and how often in a row the session was not there */
 };
 
+enum { TAIL_NS = 1000000, TAIL_GROWS = 8 }; /* the first piece that --tail reads, and how each next one is longer */
 enum { ASK_EVERY = 10, GONE_TIMES = 4 }; /* of rounds of a twentieth of a second; what is left is written meanwhile */
 
 static volatile sig_atomic_t interrupted;
@@ -27,6 +30,7 @@ static volatile sig_atomic_t interrupted;
 /* What the options choose. */
 struct wanted {
   struct ct_view_selection selected;
+  uint64_t tail; /* so many of the last lines; 0: not given */
   bool no_output, live;
   struct followed followed;
 };
@@ -54,6 +58,15 @@ static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_call_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_type_options, struct wanted, selected),
     CT_OPTION_LIMIT(struct wanted, selected, "stop after N lines"),
+    {.name = "tail",
+     .argument = "N",
+     .help = "show the last N lines, before the end or --to",
+     .against = "limit after live from window",
+     .least = 1,
+     .most = UINT32_MAX,
+     .unit = " of lines",
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct wanted, tail)},
     {.name = "after",
      .argument = "ID",
      .help = "show only what comes after the first line of the call with that id (--json has them). With "
@@ -146,6 +159,78 @@ begin_live(struct followed *followed, const struct ct_trace *trace, struct ct_di
   return CT_OK;
 }
 
+/* ---- --tail ---- */
+
+/* Lines on their way: counted, and as many of the first ones left out. */
+struct lines {
+  FILE *out; /* NULL: all are only counted */
+  uint64_t count, omitted;
+  bool has_head; /* the first line is always written */
+};
+
+static ssize_t
+write_lines(void *context, const char *text, size_t bytes)
+{
+  struct lines *lines = context;
+  for (size_t done = 0; done < bytes;) {
+    const char *end = memchr(text + done, '\n', bytes - done);
+    size_t length = end != NULL ? (size_t)(end - (text + done)) + 1 : bytes - done;
+    bool is_shown =
+        lines->has_head ? lines->count == 0 || lines->count > lines->omitted : lines->count >= lines->omitted;
+    if (lines->out != NULL && is_shown && fwrite(text + done, 1, length, lines->out) != length) {
+      return 0; /* an error, as fopencookie has it */
+    }
+    lines->count += end != NULL;
+    done += length;
+  }
+  return (ssize_t)bytes;
+}
+
+static int
+replay_lines(struct ct_trace *trace, const struct ct_replay_options *replay, struct lines *lines,
+             struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  FILE *through = fopencookie(lines, "w", (cookie_io_functions_t){.write = write_lines});
+  if (through == NULL) {
+    snprintf(diag->text, sizeof(diag->text), "out of memory");
+    return CT_ENOMEM;
+  }
+  *notes = (struct ct_view_notes){.struct_size = sizeof(*notes)};
+  int code = ct_replay_write(trace, replay, through, notes, diag);
+  int why = errno; /* of the writing, for who writes the line */
+  bool failed = fclose(through) != 0;
+  if (code == CT_OK && failed) {
+    return CT_EIO;
+  }
+  errno = why;
+  return code;
+}
+
+/* Ever longer pieces before the end are read until one has as many lines; that is then written without its first ones.
+ */
+static int
+write_tail(struct ct_trace *trace, const struct ct_replay_options *replay, uint64_t tail, FILE *out,
+           struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  uint64_t to = replay->filter->to_tsc, end = ct_trace_end_tsc(trace), start = ct_trace_start_ns(trace);
+  uint64_t first = ct_trace_tsc(trace, start), piece = ct_trace_tsc(trace, start + TAIL_NS) - first;
+  struct lines lines = {.has_head = !replay->json};
+  end = to != 0 && to < end ? to : end;
+  for (bool is_all = false; !is_all && lines.count < tail + lines.has_head; piece *= TAIL_GROWS) {
+    is_all = end < first || piece >= end - first;
+    lines.count = 0;
+    int code = ct_trace_set_range(trace, is_all ? 0 : end - piece, to != 0 ? to : UINT64_MAX);
+    code = code == CT_OK ? replay_lines(trace, replay, &lines, notes, diag) : code;
+    if (code != CT_OK) {
+      return code;
+    }
+  }
+  lines.omitted = lines.count > tail + lines.has_head ? lines.count - lines.has_head - tail : 0;
+  lines.count = 0;
+  lines.out = out;
+  return replay_lines(trace, replay, &lines, notes, diag);
+}
+
 static int
 write_replay(void *context, struct ct_trace *trace, const struct ct_filter *filter,
              const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
@@ -168,7 +253,8 @@ write_replay(void *context, struct ct_trace *trace, const struct ct_filter *filt
       .follow = wanted->live ? ask_course : NULL,
       .follow_arg = &wanted->followed,
   };
-  return ct_replay_write(trace, &replay, out, notes, diag);
+  return wanted->tail != 0 ? write_tail(trace, &replay, wanted->tail, out, notes, diag)
+                           : ct_replay_write(trace, &replay, out, notes, diag);
 }
 
 static int

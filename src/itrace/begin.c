@@ -65,6 +65,9 @@ take_event(struct ct_tracer *tracer, const struct ct_traced_event *event, bool *
     *waits = false;
     return 0;
   case CT_TRACED_GONE:
+    if (event->is_reaped) {
+      ct_process_note_end(&tracer->process, tracer->tid, event->status);
+    }
     if (ct_traced_is_ours(tracer->process.pid) && tracer->tid != tracer->process.pid) {
       return ct_fail(&tracer->diag, CT_EUNSUPPORTED, "thread %d became another program just then", (int)tracer->tid);
     }

@@ -344,11 +344,25 @@ give_up:
   return code;
 }
 
+/* The process was killed before the call began, and we have taken its end: nobody else can. */
+static void
+note_end_before_begin(const struct ct_tracer *tracer, int code)
+{
+  struct ct_itrace *all = tracer->all;
+  if (code != 0 && all->is_calls && tracer->process.dead) {
+    pthread_mutex_lock(&all->lock);
+    all->summary.has_ended = true;
+    all->summary.wait_status = tracer->process.wait_status;
+    pthread_mutex_unlock(&all->lock);
+  }
+}
+
 static void *
 tracer_main(void *context)
 {
   struct ct_tracer *tracer = context;
   int code = begin_tracer(tracer);
+  note_end_before_begin(tracer, code);
   has_begun(tracer, code);
   if (code == 0) {
     ct_tracer_loop(tracer);

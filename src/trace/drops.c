@@ -7,9 +7,10 @@ static const struct {
 } drops[CT_DROP_COUNT] = {
     [CT_DROP_OVERWRITTEN] = {"overwritten", "the program was faster than contrail"},
     [CT_DROP_NO_SEGMENT] = {"no_segment", "the ring had no room"},
-    [CT_DROP_NO_STACK] = {"no_stack",
-                          "the stack of their thread could not be found: no /proc where the program is, or no "
-                          "memory for contrail in it"},
+    [CT_DROP_NO_STACK] =
+        {"no_stack",
+         "the stack of their thread could not be found: no /proc where the program is, no descriptor left, or no "
+         "memory for contrail in it"},
     [CT_DROP_INTERRUPTED] = {"interrupted", "their hooks were interrupted for too long"},
     [CT_DROP_NO_SLOT] = {"no_slot", "more threads at a time than contrail records"},
     [CT_DROP_NO_THREAD] = {"no_thread", "more threads than a trace has room for"},

@@ -4,6 +4,8 @@
 
 #include "trace/format.h"
 
+#include <contrail/trace.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +15,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,17 +95,63 @@ is_recording(const json_t *manifest)
   return state != NULL && strcmp(state, "recording") == 0 && pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
+/* What the entries of a folder are. */
+struct entries {
+  bool has_steps, has_others;
+};
+
+static void
+look_at_entry(int dir_fd, const char *name, bool is_directory, void *context)
+{
+  struct entries *entries = context;
+  (void)dir_fd;
+  bool is_steps = !is_directory && strncmp(name, "steps.", 6) == 0 && name[6] >= '1' && name[6] <= '9';
+  bool is_calls = is_directory && strncmp(name, "calls", 5) == 0 && (name[5] == '\0' || name[5] == '.');
+  entries->has_steps |= is_steps;
+  entries->has_others |= !is_steps && !is_calls;
+}
+
+/* Opens a folder in which there are recorded instructions, and nothing else. -1: it is none. */
+static int
+open_steps(const char *dir)
+{
+  struct entries entries = {false, false};
+  int fd = open(dir, OPEN_DIRECTORY);
+  if (fd >= 0) {
+    walk(fd, DEPTH_MAX - 1, look_at_entry, &entries);
+  }
+  if (fd >= 0 && (!entries.has_steps || entries.has_others)) {
+    close(fd);
+    fd = -1;
+  }
+  return fd;
+}
+
+/* Opens what may be moved away, or removed for what is: a trace, or recorded instructions. -1: it is neither. */
+static int
+open_ours(const char *dir, bool *busy)
+{
+  json_t *manifest;
+  int fd = open_trace(dir, &manifest);
+  if (fd >= 0) {
+    *busy = is_recording(manifest);
+    json_decref(manifest);
+    return fd;
+  }
+  fd = open_steps(dir);
+  *busy = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; /* who records holds the folder */
+  return fd;
+}
+
 int
 ct_trace_move_old(const char *dir, struct ct_diag *diag)
 {
   char old[PATH_MAX];
-  json_t *manifest;
-  int fd = open_trace(dir, &manifest);
+  bool busy;
+  int fd = open_ours(dir, &busy);
   if (fd < 0) {
     return 0;
   }
-  bool busy = is_recording(manifest);
-  json_decref(manifest);
   close(fd);
   if (busy) {
     return ct_fail(diag, CT_EEXIST, "%s is a recording that still goes on; give another name", dir);
@@ -110,13 +159,12 @@ ct_trace_move_old(const char *dir, struct ct_diag *diag)
   if (snprintf(old, sizeof(old), "%s.old", dir) >= (int)sizeof(old)) {
     return ct_fail(diag, CT_EINVAL, "the name %s is too long", dir);
   }
-  fd = open_trace(old, &manifest);
+  fd = open_ours(old, &busy);
   if (fd >= 0) {
-    json_decref(manifest);
     walk(fd, 0, remove_entry, NULL);
     close(fd);
   }
-  if (rename(dir, old) != 0) { /* what is no trace, or not ours, is still there */
+  if (rename(dir, old) != 0) { /* what is nothing of ours is still there */
     int err = errno;
     return ct_fail(diag, CT_EEXIST, "%s exists and cannot be moved to %s: %s; give another name", dir, old,
                    strerror(err));

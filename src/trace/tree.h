@@ -8,12 +8,6 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/*
- * Moves the trace directory `dir`, if there is one, to `dir`.old, in place of the trace that is there. 0 also when dir
- * is empty or no trace: nothing is moved then. CT_EEXIST: it is still being recorded, or the other is no trace.
- */
-int ct_trace_move_old(const char *dir, struct ct_diag *diag);
-
 /* Whether the recorder of the trace lives: that holds a lock on the function table. */
 bool ct_trace_is_held(int dir_fd);
 
