@@ -94,7 +94,7 @@ static bool
 reserve(struct ct_matcher *matcher, size_t size)
 {
   size_t most = most_at(size, size, SHARE) + size / GAP_MORE + 4 * CHUNK;
-  if (size <= matcher->size) {
+  if (matcher->list != NULL && size <= matcher->size) {
     return true;
   }
   free_rooms(matcher);
