@@ -21,6 +21,8 @@ struct ct_remote {
   const uint64_t *pcs; /* where threads stand while the process is stopped, sorted; NULL: none is in what is patched */
   size_t pc_count;
   uint64_t deadline_ns; /* of CLOCK_MONOTONIC; nothing more is put in then (CT_ETIMEOUT). 0: none */
+  struct ct_mappings
+      *mappings; /* the process's as they were a moment ago, to see where there is room. NULL: not known */
 };
 
 /* Does a thread stand in one of these bytes? */
