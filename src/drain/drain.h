@@ -236,7 +236,7 @@ _Atomic uint8_t *ct_drain_touched(const struct ct_drain *drain);
  */
 #define CT_DRAIN_COUNTING_RUN 16u
 _Atomic uint8_t *ct_drain_counting(struct ct_drain *drain);
-/* One of the counters from CT_COUNTERS_BY_ID on is the function's from now on, or, at first, nobody's. */
+/* One of the first CT_COUNTERS_BY_NEED counters is the function's from now on, or, at first, nobody's. */
 #define CT_COUNTER_OF_NOBODY UINT32_MAX
 void ct_drain_give_counter(struct ct_drain *drain, uint32_t at, uint32_t fn);
 /* When the last reading of all counters began that is done. */

@@ -59,7 +59,8 @@ session_begin_budget(struct ct_session *session)
   ct_budget_counters_begin(&budget->counters);
   for (size_t fn = 0; fn < budget->function_count; fn++) { /* of an image before */
     budget->functions[fn].counter = 0;
-    budget->functions[fn].has_counter = budget->functions[fn].takes_counter = false;
+    budget->functions[fn].has_counter = false;
+    budget->functions[fn].takes_counter = 0;
   }
   budget->failed = false;
 }

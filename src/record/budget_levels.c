@@ -123,7 +123,7 @@ add_point(struct session_budget *budget, const struct ct_planned *planned, uint3
 
 static bool
 add_module(struct session_budget *budget, const struct ct_modules *modules, const struct ct_module *module,
-           uint32_t first_counted, size_t *capacity)
+           const struct ct_agent_layout *layout, size_t *capacity)
 {
   const struct ct_plan *plan = module->plan;
   uint32_t rules = ct_budget_rules_of(modules, module);
@@ -141,8 +141,9 @@ add_module(struct session_budget *budget, const struct ct_modules *modules, cons
       if (installed->gates != NULL && installed->gates[i] != 0) {
         ok = add_gate(budget, capacity, installed->gates[i], fn);
         if (!function->has_gate) {
-          function->has_counter = fn - first_counted < CT_COUNTERS_BY_ID && !plan->functions[i].self_branch;
-          function->counter = function->has_counter ? (uint16_t)(fn - first_counted + 1) : 0;
+          function->has_counter = fn - layout->first_counted < ct_counters_by_id(layout->counter_blocks) &&
+                                  !plan->functions[i].self_branch;
+          function->counter = function->has_counter ? ct_counter_by_id(fn - layout->first_counted) + 1 : 0;
           function->takes_counter = budget->moves_counters && !function->has_counter && !plan->functions[i].self_branch;
           function->seen = function->has_counter && !function->is_ruled ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
           function->has_gate = fn < CT_DRAIN_TALLIES;
@@ -317,7 +318,7 @@ write_moved_counters(struct ct_session *session)
   const struct session_budget *budget = session->budget;
   for (uint32_t n = 0; n < budget->counters.used; n++) {
     const struct ct_budget_function *function = &budget->functions[budget->counters.of[n].fn];
-    if (function->counter == CT_COUNTERS_BY_ID + n + 1) {
+    if (function->counter == n + 1) {
       ct_budget_write_counters(session, function);
     }
   }
@@ -367,7 +368,7 @@ ct_budget_find_gates(struct ct_session *session)
   for (size_t i = 0; i < modules->count; i++) {
     const struct ct_module *module = &modules->items[i];
     if (has_gates(module) &&
-        !add_module(budget, modules, module, session->recording.image.layout.first_counted, &capacity)) {
+        !add_module(budget, modules, module, &session->recording.image.layout, &capacity)) {
       return false;
     }
   }

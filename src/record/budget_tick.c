@@ -101,7 +101,7 @@ unmark_counting(struct ct_session *session, const uint8_t *counting, size_t end)
   _Atomic uint8_t *marks = ct_drain_counting(session->recording.drain);
   for (size_t run = 0; run < COUNTING_RUNS; run++) {
     size_t at = run * CT_DRAIN_COUNTING_RUN;
-    bool is_known = at >= CT_COUNTERS_BY_ID || first + at + CT_DRAIN_COUNTING_RUN <= end;
+    bool is_known = at < CT_COUNTERS_BY_NEED || first + at - CT_COUNTERS_BY_NEED + CT_DRAIN_COUNTING_RUN <= end;
     if (is_known && counting[run] == 0) {
       atomic_store_explicit(&marks[run], 0, memory_order_relaxed);
     }
