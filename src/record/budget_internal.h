@@ -18,8 +18,9 @@
 /* Where the level of a function is set: there may be several, of the hooks that it has had. */
 struct budget_gate {
   uint64_t at; /* struct ct_gate in the process */
-  uint32_t fn;
-  uint32_t next; /* the function's next one, counted from 1; 0: there is none */
+  uint32_t fn : 31;
+  uint32_t is_set : 1; /* its level is the one by which the function is seen */
+  uint32_t next;       /* the function's next one, counted from 1; 0: there is none */
 };
 
 /* ... and one that is to be written. */
