@@ -22,6 +22,24 @@ has_budget(const struct ct_session *session)
 }
 
 void
+ct_budget_begin_time(struct ct_session *session, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  budget->begun_ns = budget->tick_ns = now;
+  budget->installed_ns = session->recording.manifest.install_ns;
+  budget->cpu_ns = 0;
+  ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
+}
+
+uint64_t
+ct_budget_age_ns(const struct ct_session *session, uint64_t now)
+{
+  const struct session_budget *budget = session->budget;
+  uint64_t age = now - budget->begun_ns, installed = session->recording.manifest.install_ns - budget->installed_ns;
+  return age > installed ? age - installed : 0;
+}
+
+void
 session_begin_budget(struct ct_session *session)
 {
   if (!has_budget(session)) {
@@ -34,16 +52,18 @@ session_begin_budget(struct ct_session *session)
   if (budget == NULL) {
     return;
   }
-  budget->begun_ns = budget->tick_ns = ct_now_ns();
-  budget->cpu_ns = budget->drain_cpu_ns = budget->thread_cpu_ns = 0;
-  ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
+  budget->has_begun = false;
+  ct_budget_begin_time(session, ct_now_ns());
+  budget->drain_cpu_ns = budget->thread_cpu_ns = 0;
+  budget->had_ns = 0;
+  budget->is_over = true; /* until the first tick shows that it is not */
   ct_budget_drain_begin(&budget->drain);
   budget->has_points = budget->moves_counters = session->node.tree == NULL;
   budget->measure_ns = 0;
   budget->measured = 0;
   budget->is_measuring = false;
   budget->modules_seen = budget->whole_ns = 0;
-  budget->has_decided = budget->has_opened = budget->asked = budget->was_once = false;
+  budget->has_decided = budget->has_raised = budget->has_opened = budget->asked = budget->was_once = false;
   budget->is_long = budget->is_looking = false;
   budget->rest_ns = 0;
   budget->quiet_ticks = 0;
@@ -99,7 +119,7 @@ sum_up(const struct ct_session *session)
 {
   const struct session_budget *budget = session->budget;
   struct ct_budget_status sums = {.limit = session->options.budget};
-  if (budget != NULL) {
+  if (budget != NULL && (budget->has_decided || budget->steps != 0)) {
     sums.full = budget->seen[CT_SEEN_FULL];
     sums.sampled = budget->seen[CT_SEEN_SAMPLED];
     sums.counted = budget->seen[CT_SEEN_COUNTED];

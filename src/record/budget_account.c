@@ -145,6 +145,8 @@ ct_budget_account(struct ct_session *session, const struct ct_budget_costs *cost
   double own = at_least(1 - (tick.hooks + tick.switches) / used_ns, OWN_LEAST);
   tick.own = own * used_ns;
   ct_budget_spent_add(&budget->spent, &tick, seconds);
+  ct_budget_spent_add(&budget->life, &tick, 0);
+  budget->is_over = tick.hooks > session->options.budget * tick.own;
   double limit = session->options.budget * own * 1e9;
   double others = ct_budget_drain_rest(&budget->drain) + budget->switch_share * 1e9;
   return at_least(limit - others, limit * LEFT_LEAST);

@@ -23,7 +23,10 @@
 #include <time.h>
 
 #define TICK_NS             100000000ull
-#define FIRST_TICK_NS       10000000ull   /* the least; at the begin a tick takes half of the time until then */
+#define RAISE_NS            4e6           /* what functions that are seen better may cost until the next tick */
+#define RAISE_WAIT_NS       1e9           /* of the process's time: then it is allowed in any case, ... */
+#define RAISE_AGE_NS        1500000000ull /* ... or so long after the begin, if no more is spent than is allowed */
+#define FIRST_TICK_NS       4000000ull    /* the least; at the begin a tick takes half of the time until then */
 #define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
 #define IDLE_NS             1000000000ull /* ... until so long a time is over */
 #define COUNTING_RUNS       (CT_COUNTERS / CT_DRAIN_COUNTING_RUN)
@@ -35,7 +38,9 @@
 #define COST_OLD            0.75         /* how much of what they took before counts */
 #define REST_TICKS          4.0          /* a process that has next to no time is looked at so much more rarely */
 #define SPARE               0.5 /* of the limit: with less spent, what is not called yet is to be recorded ... */
-#define SPARE_NS            50000000ull  /* ... from then on */
+#define SPARE_NS            50000000ull  /* ... from then on, ... */
+#define OPEN_NS             250.0        /* ... if what that takes of the recorder, for each gate, ... */
+#define OPEN_SHARE          0.5          /* ... is so much at most of what the limit has allowed until then */
 #define RATE_LEAST          0.2          /* calls a second: with less it is not called */
 #define EXPERIMENT_NS_LEAST 20000000.0   /* of processor time in each of its ticks */
 #define COLD_NS_LEAST       10000000ull  /* ... of those with patches ... */
@@ -191,16 +196,33 @@ read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_i
 }
 
 /*
+ * The first time that functions are seen better. What has been called so far says little of what will be: a program
+ * that has only been loaded calls other functions a moment later, thousands of times. So what such a moment may cost,
+ * until the next tick, has to be allowed by then; or the process has so little time that it would take too long.
+ */
+static bool
+may_raise(const struct ct_session *session, uint64_t now)
+{
+  const struct session_budget *budget = session->budget;
+  return budget->has_raised || session->options.budget * budget->life.own >= budget->life.hooks + RAISE_NS ||
+         budget->had_ns >= RAISE_WAIT_NS || (!budget->is_over && ct_budget_age_ns(session, now) >= RAISE_AGE_NS);
+}
+
+/*
  * Functions that nobody has called yet are to be recorded from their first call on: after a second, or when less than a
- * part of the limit is spent. True when that begins.
+ * part of the limit is spent. Not while more is spent than is allowed: a program that comes to another part of its work
+ * then calls hundreds for the first time. True when that begins.
  */
 static bool
 open_uncalled(struct ct_session *session, uint64_t now)
 {
   struct session_budget *budget = session->budget;
-  uint64_t age = now - budget->begun_ns;
-  bool is_time =
-      age >= IDLE_NS || (age >= SPARE_NS && ct_budget_spent_share(&budget->spent) < SPARE * session->options.budget);
+  uint64_t age = ct_budget_age_ns(session, now);
+  double limit = session->options.budget;
+  bool is_spare = ct_budget_hooks_share(&budget->spent) < SPARE * limit &&
+                  (double)budget->gate_count * OPEN_NS <= OPEN_SHARE * limit * budget->had_ns;
+  bool is_time = (age >= SPARE_NS && is_spare && may_raise(session, now)) ||
+                 (age >= IDLE_NS && (!budget->is_over || budget->had_ns >= IDLE_NS));
   if (budget->has_opened || !is_time) {
     return false;
   }
@@ -307,14 +329,15 @@ set_back(struct ct_session *session)
   ct_budget_write_levels(session);
 }
 
-/* The first time: it is not to cost more than the limit has allowed until then. */
+/* The first time: it is not to cost more than the limit has allowed of the process's time until then. */
 static bool
-may_measure(const struct ct_session *session, uint64_t now)
+may_measure(const struct ct_session *session, double used_ns, double seconds)
 {
   const struct session_budget *budget = session->budget;
-  double age = (double)(now - budget->begun_ns);
-  return budget->measured != 0 || age >= MEASURE_WAIT_NS ||
-         age * session->options.budget >= MEASURE_COST * (double)MEASURE_NS;
+  double had = budget->life.own, processors = used_ns / 1e9 / at_least(seconds, 1e-9);
+  double takes = MEASURE_COST * at_least((double)MEASURE_NS * processors, (double)MEASURE_CPU_NS);
+  return budget->measured != 0 || budget->had_ns >= MEASURE_WAIT_NS ||
+         had * session->options.budget >= budget->life.hooks + takes;
 }
 
 /* Also what is out and has its patch: what was called most went out before its own time was known, and might have the
@@ -354,12 +377,12 @@ is_time_to_measure(const struct session_budget *budget, size_t count, double lim
  * nothing is decided then.
  */
 static bool
-measure(struct ct_session *session, size_t count, uint64_t now)
+measure(struct ct_session *session, size_t count, double used_ns, double seconds, uint64_t now)
 {
   struct session_budget *budget = session->budget;
   struct ct_drain *drain = session->recording.drain;
   if (!budget->is_measuring) {
-    if (!is_time_to_measure(budget, count, session->options.budget, now) || !may_measure(session, now) ||
+    if (!is_time_to_measure(budget, count, session->options.budget, now) || !may_measure(session, used_ns, seconds) ||
         (budget->has_decided && budget->last_steps >= CT_BUDGET_STEADY_STEPS)) {
       return false;
     }
@@ -445,6 +468,17 @@ experiment(struct ct_session *session, size_t count, double used, bool was_long,
 }
 
 static void
+keep_down(const struct session_budget *budget, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    struct ct_budget_function *function = budget->sorted[i];
+    if (function->wanted < function->seen && !function->is_ruled) {
+      function->wanted = function->seen;
+    }
+  }
+}
+
+static void
 tick(struct ct_session *session, uint64_t now, uint64_t cpu)
 {
   struct session_budget *budget = session->budget;
@@ -452,6 +486,7 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   double used = at_least(cpu > budget->cpu_ns ? (double)(cpu - budget->cpu_ns) : 0, 1);
   budget->tick_ns = now;
   budget->cpu_ns = cpu;
+  budget->had_ns += used;
   bool was_long = budget->is_long;
   budget->is_long = false;
   ct_budget_read_recorder(session, used, seconds);
@@ -476,18 +511,23 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   if (budget->cold.goes_on) {
     ct_budget_cold_after(&budget->cold, budget->sorted, count, budget->points, used);
   } else if ((!budget->is_measuring && experiment(session, count, used, was_long, now)) ||
-             measure(session, count, now)) {
+             measure(session, count, used, seconds, now)) {
     budget->whole_ns = 0; /* the same */
     budget->quiet_ticks = 0;
     return;
   }
   bool may_try = session->node.tree != NULL || now - budget->stopped_ns >= CT_BUDGET_STOP_NS;
   ct_budget_give_counters(session, &costs, allowed, count);
-  ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided, may_try);
+  ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_raised, may_try);
+  bool raises = may_raise(session, now);
+  if (!raises) {
+    keep_down(budget, count);
+  }
   uint64_t steps = budget->steps;
   take_steps(session, count, has_idle, now);
   budget->quiet_ticks = budget->steps == steps ? budget->quiet_ticks + 1 : 0;
   budget->has_decided = true;
+  budget->has_raised = raises;
   ct_budget_switch_patches(session, &costs, allowed, count, used, now);
   if (budget->measured != 0 && !budget->is_long && !budget->cold.goes_on && used >= (double)CPU_NS_LEAST) {
     ct_budget_begin_look(session, &costs, allowed, count, used / 1e9 / seconds, now);
@@ -515,15 +555,18 @@ find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most
 
 /* Of the time by the clock. */
 static uint64_t
-tick_length(const struct session_budget *budget, uint64_t now)
+tick_length(const struct ct_session *session, uint64_t now)
 {
+  const struct session_budget *budget = session->budget;
   if (budget->is_measuring) {
     return MEASURE_NS;
   }
   if (budget->is_looking) {
     return CT_BUDGET_LOOK_NS;
   }
-  uint64_t length = later(FIRST_TICK_NS, (now - budget->begun_ns) / 2);
+  uint64_t age = ct_budget_age_ns(session, now);
+  uint64_t had = (uint64_t)budget->had_ns; /* while too much is spent, the process's own time decides */
+  uint64_t length = later(FIRST_TICK_NS, (budget->is_over && had < age ? had : age) / 2);
   double affordable = budget->tick_cost_ns / budget->tick_share;
   uint64_t most = budget->quiet_ticks >= QUIET_TICKS || affordable >= (double)QUIET_TICK_NS
                       ? QUIET_TICK_NS
@@ -584,8 +627,16 @@ session_serve_budget(struct ct_session *session, int ms)
   if (budget == NULL || budget->failed || ct_drain_tallies(session->recording.drain) == NULL) {
     return ms;
   }
-  uint64_t each = tick_length(budget, now), least, most, due = budget->tick_ns + each;
+  if (!budget->has_begun) { /* from here on it runs */
+    ct_budget_begin_time(session, now);
+    budget->has_begun = true;
+  }
+  uint64_t each = tick_length(session, now), least, most, due = budget->tick_ns + each;
   if (!budget->asked) {
+    if (!ct_budget_find_gates(session)) { /* which takes its time: between reading the clock and the counts is none */
+      budget->failed = true;
+      return ms;
+    }
     return ask(session, later(due, budget->rest_ns), each, now, ms);
   }
   if (!ct_drain_has_counts(session->recording.drain)) {
@@ -599,15 +650,11 @@ session_serve_budget(struct ct_session *session, int ms)
     budget->rest_ns = now < due ? due : now + wait_for_rest(budget, each, now, used, least);
     return ask(session, budget->rest_ns, each, now, ms);
   }
-  if (ct_budget_find_gates(session)) {
-    uint64_t began = ct_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    note_share(budget, session->options.budget, (double)used, (double)(now - budget->tick_ns));
-    tick(session, now, cpu);
-    note_cost(budget, (double)(ct_clock_ns(CLOCK_THREAD_CPUTIME_ID) - began));
-    now = ct_now_ns();
-    each = tick_length(budget, now);
-    return ask(session, budget->tick_ns + each, each, now, ms);
-  }
-  budget->failed = true;
-  return ms;
+  uint64_t began = ct_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  note_share(budget, session->options.budget, (double)used, (double)(now - budget->tick_ns));
+  tick(session, now, cpu);
+  note_cost(budget, (double)(ct_clock_ns(CLOCK_THREAD_CPUTIME_ID) - began));
+  now = ct_now_ns();
+  each = tick_length(session, now);
+  return ask(session, budget->tick_ns + each, each, now, ms);
 }
