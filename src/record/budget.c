@@ -11,6 +11,7 @@
 #define PATCHES_KEPT       3u
 #define PATCH_SHARE_LEAST  0.001
 #define SPENT_OWN_NS_LEAST 1e7 /* of the last two seconds or so */
+#define IN_ALL_NS_LEAST    1e6
 
 static const char *const seen_names[CT_SEEN_LEVELS] = {"full", "sampled", "counted", "out"};
 static const char *const because_names[CT_BUDGET_BECAUSE_COUNT] = {"limit", "exchange", "room", "look"};
@@ -88,9 +89,13 @@ session_begin_budget(struct ct_session *session)
 void
 session_end_budget(struct ct_session *session)
 {
-  if (session->budget != NULL) {
-    session->budget->gate_count = session->budget->level_count = 0;
-    session->budget->failed = true;
+  struct session_budget *budget = session->budget;
+  if (budget != NULL) {
+    if (!budget->failed) {
+      ct_budget_begin_closing(session);
+    }
+    budget->gate_count = budget->level_count = 0;
+    budget->failed = true;
   }
 }
 
@@ -194,6 +199,15 @@ step_json(const struct budget_step *step)
   return json;
 }
 
+/* From the begin to the end, of the process's own time. */
+static json_t *
+in_all_json(const struct ct_budget_spent *life)
+{
+  return json_pack("{s:f, s:f, s:f, s:f, s:I}", "spent", ct_budget_spent_share(life), "hooks", life->hooks / life->own,
+                   "switches", life->switches / life->own, "recorder", life->recorder / life->own, "own_ns",
+                   (json_int_t)life->own);
+}
+
 json_t *
 session_budget_json(struct ct_session *session, bool complete)
 {
@@ -227,6 +241,9 @@ session_budget_json(struct ct_session *session, bool complete)
   json_object_set_new(json, "last_steps", steps);
   if (budget != NULL) {
     json_object_set_new(json, "patches_left", patches_json(budget));
+  }
+  if (budget != NULL && budget->life.own >= IN_ALL_NS_LEAST) {
+    json_object_set_new(json, "in_all", in_all_json(&budget->life));
   }
   return json;
 }

@@ -87,7 +87,8 @@ struct session_budget {
       has_points; /* ... know nothing of each other. Functions that have no gate can go out: patches may be taken out */
   bool was_once;  /* since the last tick something was done that is done once */
   bool has_begun; /* the process runs */
-  bool is_over;   /* in the last tick hooks took more than the limit */
+  bool is_closing;  /* it has ended, and the last calls are not read yet */
+  bool is_over;     /* in the last tick hooks took more than the limit */
   bool has_decided; /* once at least */
   bool has_raised;  /* functions may be seen better than at the begin */
   bool has_opened;  /* what nobody has called is recorded when it is called */
@@ -136,6 +137,10 @@ struct ct_budget_costs ct_budget_costs_here(const struct ct_session *session);
 /* From now on the process runs. How long it has since, but for the time that hooks were put in. */
 void ct_budget_begin_time(struct ct_session *session, uint64_t now);
 uint64_t ct_budget_age_ns(const struct ct_session *session, uint64_t now);
+
+/* What has been spent since the last tick belongs to what was spent in all: the recorder's part is read while its
+ * threads are there, and session_close_budget reads the calls when all have been drained. */
+void ct_budget_begin_closing(struct ct_session *session);
 
 /* What the recorder has used since the last tick: before the costs of calls are asked for. */
 void ct_budget_read_recorder(struct ct_session *session, double used_ns, double seconds);

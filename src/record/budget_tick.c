@@ -534,6 +534,51 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   }
 }
 
+/* ---- at the end ---- */
+
+/* By the process, since the last tick: it may have ended. */
+static double
+used_since(struct ct_session *session)
+{
+  const struct session_budget *budget = session->budget;
+  const struct ct_cpu_times *cpu = &session->recording.cpu;
+  session_read_cpu(session);
+  uint64_t now = cpu->program_ns != 0 ? cpu->begin_ns + cpu->program_ns : 0;
+  return at_least(now > budget->cpu_ns ? (double)(now - budget->cpu_ns) : 0, 1);
+}
+
+void
+ct_budget_begin_closing(struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  if (!budget->has_begun || ct_drain_tallies(session->recording.drain) == NULL) {
+    return;
+  }
+  if (budget->modules_seen == 0 && !session->node.is_child) {
+    ct_budget_find_gates(session); /* it had no tick */
+  }
+  ct_budget_read_recorder(session, used_since(session), (double)(ct_now_ns() - budget->tick_ns) / 1e9);
+  budget->is_closing = true;
+}
+
+void
+session_close_budget(struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  uint64_t now = ct_now_ns();
+  bool has_idle;
+  if (budget == NULL || !budget->is_closing) {
+    return;
+  }
+  budget->is_closing = false;
+  double used = used_since(session);
+  struct ct_budget_costs costs = ct_budget_costs_here(session);
+  size_t count = read_rates(session, used, now, &has_idle);
+  ct_budget_account(session, &costs, count, used, (double)(now - budget->tick_ns) / 1e9);
+}
+
+/* ---- when ticks come ---- */
+
 /* How much of the process's time a tick needs, and how long it takes at most. */
 static void
 find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most)
