@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Functions that can be counted, beyond those with a counter by their id. A large program has a hundred thousand
- * functions and calls some thousands of them; a counter for each would be a megabyte a thread. So the first
- * CT_COUNTERS_BY_ID of an image have one from the begin on, which their trampolines know as a constant. The others
- * begin in full. One that turns out to be called so often that this may have to change gets a counter; where that is,
- * its gates say (CT_GATE_COUNTER), so no instruction changes.
+ * functions and calls some thousands of them. The first ones of an image, as many as ct_counters_by_id says, have one
+ * from the begin on, which their trampolines know as a constant. The others begin in full. One that turns out to be
+ * called so often that this may have to change gets a counter; where that is, its gates say (CT_GATE_COUNTER), so no
+ * instruction changes.
  *
  * When few are left, functions give theirs back: those that are out, or that nobody calls any more. A thread may have
  * been on its way to the counter for any time. So that is done in a stop that is made anyway, where no thread stands in

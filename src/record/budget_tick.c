@@ -9,8 +9,9 @@
  * stop; so is putting it in again. In a process tree no patch is taken out: a forked child would not know of it.
  *
  * A hook begins counting, one of 64 calls is recorded (CT_LEVEL_MASK_FIRST). The first ticks are close together, since
- * a short program has no time to lose: what was called and is not hot is recorded from then on. What nobody has called
- * for a second is recorded, too, when it is called; where the limit is far, that is so after 50 ms.
+ * a short program has no time to lose. When the limit has allowed what that may cost, what was called and is not hot is
+ * recorded. What nobody has called for a second is recorded, too, when it is called; where the limit is far, that is so
+ * after 50 ms. A program's age is that of its own time: not that by the clock in which it waited for its hooks.
  *
  * Costs are those that were measured when the recording began, times a factor that is found in the program itself
  * (budget_factor.c). The drain's time is what its clock says.
