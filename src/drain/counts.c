@@ -282,6 +282,12 @@ ct_drain_give_counter(struct ct_drain *drain, uint32_t at, uint32_t fn)
 }
 
 uint64_t
+ct_drain_counts_cpu_ns(const struct ct_drain *drain)
+{
+  return atomic_load_explicit(&drain->counts.cpu_ns, memory_order_relaxed); /* ct_drain_has_counts has acquired it */
+}
+
+uint64_t
 ct_drain_counts_read_ns(const struct ct_drain *drain)
 {
   return atomic_load_explicit(&drain->counts.read_ns, memory_order_acquire); /* what was read is somebody's */
@@ -311,6 +317,14 @@ drain_counts_wait_ns(const struct drain_counts *counts, uint64_t now, uint64_t m
   return at > now + WAIT_NS_LEAST ? at - now : WAIT_NS_LEAST;
 }
 
+/* 0: it is not known. */
+static uint64_t
+program_cpu_ns(const struct ct_drain *drain)
+{
+  clockid_t clock;
+  return clock_getcpuclockid(drain->pid, &clock) == 0 ? ct_clock_ns(clock) : 0;
+}
+
 void
 drain_counts_take(struct ct_drain *drain, bool is_last)
 {
@@ -318,6 +332,9 @@ drain_counts_take(struct ct_drain *drain, bool is_last)
   bool is_to_answer = is_last || is_asked(&drain->counts, begin);
   uint32_t asked = atomic_load_explicit(&drain->counts.asked, memory_order_acquire);
   bool is_whole = is_last || begin - drain->counts.whole_ns >= WHOLE_NS;
+  if (is_to_answer) {
+    atomic_store_explicit(&drain->counts.cpu_ns, program_cpu_ns(drain), memory_order_relaxed);
+  }
   drain->counts.whole_ns = is_whole ? begin : drain->counts.whole_ns;
   find_marked(&drain->counts);
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {

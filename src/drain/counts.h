@@ -37,6 +37,7 @@ struct drain_counts {
   _Atomic uint64_t asked_for_ns;                /* when that is to be done; 0: at once */
   bool is_answer;                               /* one that was asked for is done: who has asked is to be woken */
   uint64_t taken_ns, took_ns;                   /* when they were read last, and how long that took */
+  _Atomic uint64_t cpu_ns;                      /* of the process, when the counts that were asked for were read */
   uint64_t whole_ns;                            /* when all of them were, also those that nothing counts in */
   _Atomic uint8_t counting[CT_COUNTERS / CT_DRAIN_COUNTING_RUN]; /* as ct_drain_counting says */
   uint16_t marked[CT_COUNTERS / CT_DRAIN_COUNTING_RUN];          /* those that are set, in this reading */

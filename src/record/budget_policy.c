@@ -118,8 +118,8 @@ sum_up(struct ct_budget_function *const *functions, size_t count, const struct c
 /*
  * What is counted until it may go out costs too, more than anything else where hundreds of functions are new, and a
  * short program is over by then. So while that is far from what is allowed, the most called ones do not wait. The rest
- * does, so that what is called at the begin only keeps its exact numbers. What is out costs nothing soon: its patch
- * goes.
+ * does, so that what is called at the begin only keeps its exact numbers; and so does what rules are about, which count
+ * its calls. What is out costs nothing soon: its patch goes.
  */
 static void
 hurry(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs, double allowed)
@@ -130,7 +130,8 @@ hurry(struct ct_budget_function *const *functions, size_t count, const struct ct
   }
   for (size_t i = count; i-- > 0 && sum > FAR * allowed;) {
     struct ct_budget_function *function = functions[i];
-    if (function->best == CT_SEEN_OUT && function->wanted != CT_SEEN_OUT && !function->keeps_patch) {
+    if (function->best == CT_SEEN_OUT && function->wanted != CT_SEEN_OUT && !function->keeps_patch &&
+        !function->is_ruled) {
       sum -= spent(costs, function, function->wanted);
       function->wanted = CT_SEEN_OUT;
     }

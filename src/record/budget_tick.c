@@ -691,6 +691,9 @@ session_serve_budget(struct ct_session *session, int ms)
   find_length(budget, &least, &most);
   budget->asked = false;
   bool has_cpu = ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu);
+  uint64_t at_counts = ct_drain_counts_cpu_ns(session->recording.drain);
+  cpu =
+      at_counts != 0 && at_counts < cpu ? at_counts : cpu; /* on a busy machine this thread comes to look much later */
   uint64_t used = has_cpu && cpu > budget->cpu_ns ? cpu - budget->cpu_ns : 0;
   if (!has_cpu || now < due || (used < least && now - budget->tick_ns < most)) {
     budget->rest_ns = now < due ? due : now + wait_for_rest(budget, each, now, used, least);
