@@ -23,24 +23,6 @@ has_budget(const struct ct_session *session)
 }
 
 void
-ct_budget_begin_time(struct ct_session *session, uint64_t now)
-{
-  struct session_budget *budget = session->budget;
-  budget->begun_ns = budget->tick_ns = now;
-  budget->installed_ns = session->recording.manifest.install_ns;
-  budget->cpu_ns = 0;
-  ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
-}
-
-uint64_t
-ct_budget_age_ns(const struct ct_session *session, uint64_t now)
-{
-  const struct session_budget *budget = session->budget;
-  uint64_t age = now - budget->begun_ns, installed = session->recording.manifest.install_ns - budget->installed_ns;
-  return age > installed ? age - installed : 0;
-}
-
-void
 session_begin_budget(struct ct_session *session)
 {
   if (!has_budget(session)) {

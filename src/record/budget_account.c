@@ -49,6 +49,24 @@ ct_budget_costs_here(const struct ct_session *session)
   return costs;
 }
 
+void
+ct_budget_begin_time(struct ct_session *session, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  budget->begun_ns = budget->tick_ns = now;
+  budget->installed_ns = session->recording.manifest.install_ns;
+  budget->cpu_ns = 0;
+  ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
+}
+
+uint64_t
+ct_budget_age_ns(const struct ct_session *session, uint64_t now)
+{
+  const struct session_budget *budget = session->budget;
+  uint64_t age = now - budget->begun_ns, installed = session->recording.manifest.install_ns - budget->installed_ns;
+  return age > installed ? age - installed : 0;
+}
+
 /* What hooks have cost in this tick, in ns, without what the drain does for their events. */
 static double
 sum_up_hooks(const struct session_budget *budget, const struct ct_budget_costs *costs, size_t count, double used_ns)

@@ -138,6 +138,11 @@ struct ct_budget_costs ct_budget_costs_here(const struct ct_session *session);
 void ct_budget_begin_time(struct ct_session *session, uint64_t now);
 uint64_t ct_budget_age_ns(const struct ct_session *session, uint64_t now);
 
+/* Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. has_idle:
+ * there are some that nobody calls, whose level is to be another one. */
+size_t ct_budget_read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_idle);
+#define CT_BUDGET_IDLE_NS 1000000000ull /* what is not called for so long is idle */
+
 /* What has been spent since the last tick belongs to what was spent in all: the recorder's part is read while its
  * threads are there, and session_close_budget reads the calls when all have been drained. */
 void ct_budget_begin_closing(struct ct_session *session);

@@ -122,7 +122,8 @@ sum_up(struct ct_budget_function *const *functions, size_t count, const struct c
  * its calls. What is out costs nothing soon: its patch goes.
  */
 static void
-hurry(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs, double allowed)
+go_at_once(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs,
+           double allowed)
 {
   double sum = 0;
   for (size_t i = 0; i < count; i++) {
@@ -149,7 +150,7 @@ give_way(struct ct_budget_function *const *functions, size_t count, const struct
       function->because = because;
     }
   }
-  hurry(functions, count, costs, allowed);
+  go_at_once(functions, count, costs, allowed);
 }
 
 static void

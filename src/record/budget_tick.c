@@ -28,9 +28,7 @@
 #define RAISE_WAIT_NS       1e9           /* of the process's time: then it is allowed in any case, ... */
 #define RAISE_AGE_NS        1500000000ull /* ... or so long after the begin, if no more is spent than is allowed */
 #define FIRST_TICK_NS       4000000ull    /* the least; at the begin a tick takes half of the time until then */
-#define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
-#define IDLE_NS             1000000000ull /* ... until so long a time is over */
-#define COUNTING_RUNS       (CT_COUNTERS / CT_DRAIN_COUNTING_RUN)
+#define CPU_NS_LEAST        3000000ull /* of the process's time: with less nothing can be said, for CT_BUDGET_IDLE_NS */
 #define ASKED_NS            200000000ull /* until the drain has answered, should it not say so */
 #define QUIET_TICKS         20u          /* so many without a step: then it is enough ... */
 #define QUIET_TICK_NS       250000000ull /* ... so often */
@@ -42,7 +40,6 @@
 #define SPARE_NS            50000000ull  /* ... from then on, ... */
 #define OPEN_NS             250.0        /* ... if what that takes of the recorder, for each gate, ... */
 #define OPEN_SHARE          0.5          /* ... is so much at most of what the limit has allowed until then */
-#define RATE_LEAST          0.2          /* calls a second: with less it is not called */
 #define EXPERIMENT_NS_LEAST 20000000.0   /* of processor time in each of its ticks */
 #define COLD_NS_LEAST       10000000ull  /* ... of those with patches ... */
 #define COLD_NS_MOST        400000000ull /* ... which wait no longer for it */
@@ -60,140 +57,10 @@
 
 /* ---- a tick ---- */
 
-static void
-read_calls(const struct ct_drain_tally *tally, struct ct_budget_function *function)
-{
-  uint64_t recorded = atomic_load_explicit(&tally->recorded, memory_order_relaxed);
-  uint64_t counted = atomic_load_explicit(&tally->counted, memory_order_relaxed);
-  function->passed = (double)(counted - function->counted);
-  function->calls = (double)(recorded - function->recorded) * (function->is_point ? 0.5 : 1) + function->passed;
-  function->recorded = recorded;
-  function->counted = counted;
-}
-
-/* With the calls of this tick. Does it belong into budget->sorted? */
-static bool
-read_rate(struct session_budget *budget, struct ct_budget_function *function, double used_ns, uint64_t now)
-{
-  if (!function->has_gate) {
-    budget->points += function->calls;
-    return false;
-  }
-  if (function->seen != CT_SEEN_OUT && !function->is_unpatched) {
-    double rate = function->calls * (1e9 / used_ns);
-    function->rate = rate > function->rate ? rate : 0.7 * function->rate + 0.3 * rate;
-  } else if (function->is_looked) {
-    ct_budget_looks_read(function, used_ns, now);
-  }
-  if (function->rate < RATE_LEAST) {
-    function->rate = 0;
-  }
-  function->wanted = function->seen;
-  return function->rate != 0 || function->seen == CT_SEEN_OUT || function->is_unpatched;
-}
-
 static uint64_t
 later(uint64_t a, uint64_t b)
 {
   return a > b ? a : b;
-}
-
-/* Where the drain need not look for counts: `counting` says where one has counted since the last tick, of the functions
- * before `end`. */
-static void
-unmark_counting(struct ct_session *session, const uint8_t *counting, size_t end)
-{
-  size_t first = session->recording.image.layout.first_counted;
-  _Atomic uint8_t *marks = ct_drain_counting(session->recording.drain);
-  for (size_t run = 0; run < COUNTING_RUNS; run++) {
-    size_t at = run * CT_DRAIN_COUNTING_RUN;
-    bool is_known = at < CT_COUNTERS_BY_NEED || first + at - CT_COUNTERS_BY_NEED + CT_DRAIN_COUNTING_RUN <= end;
-    if (is_known && counting[run] == 0) {
-      atomic_store_explicit(&marks[run], 0, memory_order_relaxed);
-    }
-  }
-}
-
-static void
-note_counting(const struct session_budget *budget, const struct ct_budget_function *function, uint8_t *counting)
-{
-  bool is_apart = function->is_apart && budget->factor.phase == CT_BUDGET_APART;
-  bool is_counting = ct_budget_is_counting(function->seen) || function->is_looked || is_apart;
-  if (function->has_gate && is_counting && function->counter != 0) {
-    counting[(function->counter - 1u) / CT_DRAIN_COUNTING_RUN] = 1;
-  }
-}
-
-/* One function in a tick. True when it belongs into budget->sorted. */
-static bool
-look_at(struct session_budget *budget, struct ct_budget_function *function, double used_ns, uint64_t now,
-        bool *has_idle)
-{
-  bool is_alive = read_rate(budget, function, used_ns, now);
-  bool is_time = function->since_ns == 0 ? budget->has_opened : now - function->since_ns >= IDLE_NS;
-  is_time |= function->is_ruled && function->seen != CT_SEEN_OUT;
-  if (!is_alive && function->has_gate && function->seen != CT_SEEN_FULL && is_time) {
-    function->wanted = CT_SEEN_FULL; /* nobody calls it */
-    *has_idle = true;
-  }
-  return is_alive;
-}
-
-/*
- * Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. Most are
- * neither: of a program with 66,000 functions a look at all of them takes longer than all else that is done in a tick,
- * and takes the caches from the program. So these are looked at once a second, to see whether they are idle, and not
- * even then where all are in full and nobody has called one.
- */
-static size_t
-read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_idle)
-{
-  struct session_budget *budget = session->budget;
-  const struct ct_drain_tally *tallies = ct_drain_tallies(session->recording.drain);
-  _Atomic uint8_t *touched = ct_drain_touched(session->recording.drain);
-  size_t count = 0, end = budget->function_count < CT_DRAIN_TALLIES ? budget->function_count : CT_DRAIN_TALLIES;
-  bool is_whole = !budget->has_decided || budget->whole_ns == 0 || now - budget->whole_ns >= IDLE_NS;
-  uint8_t counting[COUNTING_RUNS] = {0};
-  *has_idle = false;
-  budget->points = 0;
-  budget->whole_ns = is_whole ? now : budget->whole_ns;
-  for (size_t first = 0; first < end; first += CT_DRAIN_TALLY_RUN) {
-    size_t run = first / CT_DRAIN_TALLY_RUN;
-    bool is_all = is_whole && !budget->is_settled[run];
-    unsigned called = atomic_load_explicit(&touched[run], memory_order_relaxed);
-    if (called == 0 && budget->is_alive[run] == 0 && !is_all) {
-      continue;
-    }
-    /* acquire: pairs with the drain's add() */
-    called = called != 0 ? atomic_exchange_explicit(&touched[run], 0, memory_order_acquire) : 0;
-    unsigned left = is_all ? 0xff : called | budget->is_alive[run];
-    budget->is_alive[run] = 0;
-    budget->is_settled[run] |= is_all;
-    for (; left != 0; left &= left - 1) {
-      unsigned n = (unsigned)__builtin_ctz(left);
-      struct ct_budget_function *function = &budget->functions[first + n];
-      if (first + n >= end) {
-        break;
-      }
-      function->calls = function->passed = 0;
-      if ((called >> n & 1) != 0) {
-        read_calls(&tallies[first + n], function);
-      }
-      note_counting(budget, function, counting);
-      budget->is_settled[run] &= !function->has_gate || function->seen == CT_SEEN_FULL;
-      if (look_at(budget, function, used_ns, now, has_idle)) {
-        budget->is_alive[run] |= (uint8_t)(1u << n);
-        budget->is_settled[run] = 0;
-        budget->sorted[count++] = function;
-      }
-    }
-  }
-  if (is_whole) {
-    unmark_counting(session, counting, end);
-  }
-  ct_budget_sort(budget->sorted, count, budget->ranks);
-  ct_budget_cold_costs(&budget->cold, budget->sorted, count);
-  return count;
 }
 
 /*
@@ -223,7 +90,7 @@ open_uncalled(struct ct_session *session, uint64_t now)
   bool is_spare = ct_budget_hooks_share(&budget->spent) < SPARE * limit &&
                   (double)budget->gate_count * OPEN_NS <= OPEN_SHARE * limit * budget->had_ns;
   bool is_time = (age >= SPARE_NS && is_spare && may_raise(session, now)) ||
-                 (age >= IDLE_NS && (!budget->is_over || budget->had_ns >= IDLE_NS));
+                 (age >= CT_BUDGET_IDLE_NS && (!budget->is_over || budget->had_ns >= CT_BUDGET_IDLE_NS));
   if (budget->has_opened || !is_time) {
     return false;
   }
@@ -494,7 +361,7 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   struct ct_budget_costs costs = ct_budget_costs_here(session);
   budget->out_ns = costs.out;
   bool has_idle;
-  size_t count = read_rates(session, used, now, &has_idle);
+  size_t count = ct_budget_read_rates(session, used, now, &has_idle);
   double allowed = ct_budget_account(session, &costs, count, used, seconds);
   if (!budget->has_decided && budget->measured == 0 && !budget->is_measuring) {
     first_look(session, count);
@@ -535,49 +402,6 @@ tick(struct ct_session *session, uint64_t now, uint64_t cpu)
   }
 }
 
-/* ---- at the end ---- */
-
-/* By the process, since the last tick: it may have ended. */
-static double
-used_since(struct ct_session *session)
-{
-  const struct session_budget *budget = session->budget;
-  const struct ct_cpu_times *cpu = &session->recording.cpu;
-  session_read_cpu(session);
-  uint64_t now = cpu->program_ns != 0 ? cpu->begin_ns + cpu->program_ns : 0;
-  return at_least(now > budget->cpu_ns ? (double)(now - budget->cpu_ns) : 0, 1);
-}
-
-void
-ct_budget_begin_closing(struct ct_session *session)
-{
-  struct session_budget *budget = session->budget;
-  if (!budget->has_begun || ct_drain_tallies(session->recording.drain) == NULL) {
-    return;
-  }
-  if (budget->modules_seen == 0 && !session->node.is_child) {
-    ct_budget_find_gates(session); /* it had no tick */
-  }
-  ct_budget_read_recorder(session, used_since(session), (double)(ct_now_ns() - budget->tick_ns) / 1e9);
-  budget->is_closing = true;
-}
-
-void
-session_close_budget(struct ct_session *session)
-{
-  struct session_budget *budget = session->budget;
-  uint64_t now = ct_now_ns();
-  bool has_idle;
-  if (budget == NULL || !budget->is_closing) {
-    return;
-  }
-  budget->is_closing = false;
-  double used = used_since(session);
-  struct ct_budget_costs costs = ct_budget_costs_here(session);
-  size_t count = read_rates(session, used, now, &has_idle);
-  ct_budget_account(session, &costs, count, used, (double)(now - budget->tick_ns) / 1e9);
-}
-
 /* ---- when ticks come ---- */
 
 /* How much of the process's time a tick needs, and how long it takes at most. */
@@ -596,7 +420,7 @@ find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most
     return;
   }
   *least = is_experiment ? (uint64_t)EXPERIMENT_NS_LEAST : budget->cold.goes_on ? COLD_NS_LEAST : CPU_NS_LEAST;
-  *most = budget->cold.goes_on ? COLD_NS_MOST : IDLE_NS;
+  *most = budget->cold.goes_on ? COLD_NS_MOST : CT_BUDGET_IDLE_NS;
 }
 
 /* Of the time by the clock. */

@@ -346,6 +346,7 @@ session_end_image(struct ct_session *session, bool by_exec)
   session_publish(session);
   session_note_cuts(session);
   session_watch_handlers(session);
+  session_read_cpu(session);
   session_end_budget(session);
   if (!by_exec) {
     ct_manifest_stop(&session->recording.manifest);
