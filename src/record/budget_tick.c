@@ -197,14 +197,16 @@ set_back(struct ct_session *session)
   ct_budget_write_levels(session);
 }
 
-/* The first time: it is not to cost more than the limit has allowed of the process's time until then. */
+/* The first time: it is not to cost more than the limit has allowed of the process's time until then; but what is out
+ * is looked at only after that, so no more is waited for than is spent too much. */
 static bool
-may_measure(const struct ct_session *session, double used_ns, double seconds)
+may_measure(const struct ct_session *session, double used_ns, double seconds, uint64_t now)
 {
   const struct session_budget *budget = session->budget;
   double had = budget->life.own, processors = used_ns / 1e9 / at_least(seconds, 1e-9);
   double takes = MEASURE_COST * at_least((double)MEASURE_NS * processors, (double)MEASURE_CPU_NS);
-  return budget->measured != 0 || budget->had_ns >= MEASURE_WAIT_NS ||
+  bool is_time = !budget->is_over && ct_budget_age_ns(session, now) >= MEASURE_WAIT_NS;
+  return budget->measured != 0 || is_time || budget->had_ns >= MEASURE_WAIT_NS ||
          had * session->options.budget >= budget->life.hooks + takes;
 }
 
@@ -250,7 +252,8 @@ measure(struct ct_session *session, size_t count, double used_ns, double seconds
   struct session_budget *budget = session->budget;
   struct ct_drain *drain = session->recording.drain;
   if (!budget->is_measuring) {
-    if (!is_time_to_measure(budget, count, session->options.budget, now) || !may_measure(session, used_ns, seconds) ||
+    if (!is_time_to_measure(budget, count, session->options.budget, now) ||
+        !may_measure(session, used_ns, seconds, now) ||
         (budget->has_decided && budget->last_steps >= CT_BUDGET_STEADY_STEPS)) {
       return false;
     }
