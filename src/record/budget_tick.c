@@ -198,14 +198,14 @@ set_back(struct ct_session *session)
 }
 
 /* The first time: it is not to cost more than the limit has allowed of the process's time until then; but what is out
- * is looked at only after that, so no more is waited for than is spent too much. */
+ * is looked at only after that, so a second is enough. */
 static bool
 may_measure(const struct ct_session *session, double used_ns, double seconds, uint64_t now)
 {
   const struct session_budget *budget = session->budget;
   double had = budget->life.own, processors = used_ns / 1e9 / at_least(seconds, 1e-9);
   double takes = MEASURE_COST * at_least((double)MEASURE_NS * processors, (double)MEASURE_CPU_NS);
-  bool is_time = !budget->is_over && ct_budget_age_ns(session, now) >= MEASURE_WAIT_NS;
+  bool is_time = ct_budget_age_ns(session, now) >= MEASURE_WAIT_NS;
   return budget->measured != 0 || is_time || budget->had_ns >= MEASURE_WAIT_NS ||
          had * session->options.budget >= budget->life.hooks + takes;
 }
