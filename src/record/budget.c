@@ -37,6 +37,8 @@ session_begin_budget(struct ct_session *session)
   }
   budget->has_begun = false;
   ct_budget_begin_time(session, ct_now_ns());
+  budget->cpu_ns = 0; /* what it has had when it cannot have called anything yet */
+  ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
   budget->drain_cpu_ns = budget->thread_cpu_ns = 0;
   budget->had_ns = 0;
   budget->is_over = true; /* until the first tick shows that it is not */

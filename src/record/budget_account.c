@@ -55,8 +55,6 @@ ct_budget_begin_time(struct ct_session *session, uint64_t now)
   struct session_budget *budget = session->budget;
   budget->begun_ns = budget->tick_ns = now;
   budget->installed_ns = session->recording.manifest.install_ns;
-  budget->cpu_ns = 0;
-  ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
 }
 
 uint64_t
