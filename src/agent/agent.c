@@ -510,7 +510,7 @@ register_thread(struct ct_control_page *control, uint32_t tid)
   control->stack_published = 0;
   control->table = agent_config.table;
   control->agent_sp = (uint64_t)control + CT_CONTROL_STRIDE;
-  control->counters = agent_config.counters != 0 ? agent_config.counters + index * CT_COUNTERS_BYTES : 0;
+  control->counters = agent_config.counters != 0 ? agent_config.counters + index * agent_config.counters_stride : 0;
   begin_sampling(control);
   slot->thread_seq = slot->detail_seq = 0;
   slot->skipped_busy = 0;

@@ -6,8 +6,10 @@
 #include "base/clock.h"
 #include "drain/drain_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PIECE            CT_DRAIN_COUNTING_RUN /* counters that are compared at once */
 #define TAKE_NS          (100 * 1000 * 1000)
@@ -22,10 +24,15 @@
 #define TAKE_SHARE       20           /* with many threads a reading takes long: not more than this part of the time */
 
 void
-drain_counts_begin(struct ct_drain *drain, uint8_t *counters)
+drain_counts_begin(struct ct_drain *drain, const struct ct_ring_parts *parts)
 {
   struct drain_counts *counts = &drain->counts;
+  uint8_t *counters = parts->counters;
   counts->counters = counters;
+  counts->slot_bytes = (size_t)parts->counter_blocks * CT_COUNTERS_BLOCK_BYTES;
+  counts->by_id = ct_counters_by_id(parts->counter_blocks);
+  counts->fd = parts->fd;
+  counts->offset = parts->counters_offset;
   counts->whole_ns = 0;
   for (size_t i = 0; i < CT_COUNTERS / CT_DRAIN_COUNTING_RUN; i++) { /* all hooks count at first */
     atomic_store_explicit(&counts->counting[i], 1, memory_order_relaxed);
@@ -77,23 +84,61 @@ add(struct drain_counts *counts, uint32_t fn, _Atomic uint64_t *sum, uint64_t n)
   atomic_store_explicit(marks, atomic_load_explicit(marks, memory_order_relaxed) | mark, memory_order_release);
 }
 
-/* A slot's, as the ring has them. */
-struct counters {
-  uint64_t *calls;
-  uint32_t *recorded;
+/* A reading of a slot's. */
+struct reading {
+  struct ct_drain *drain;
+  struct drain_thread *thread;
+  uint8_t *now; /* as the ring has them */
+  struct drain_counted *seen;
+  uint64_t offset; /* of them in the ring's file */
+  uint64_t hole;   /* up to here, from there on, there is no memory */
+  bool is_last;
 };
 
-static struct counters
-counters_at(uint8_t *at)
+static uint64_t *
+calls_in(uint8_t *counters, uint32_t at)
 {
-  return (struct counters){(uint64_t *)at, (uint32_t *)(at + CT_COUNTERS_RECORDED)};
+  return (uint64_t *)(counters + ct_counter_calls_offset(at));
+}
+
+static uint32_t *
+recorded_in(uint8_t *counters, uint32_t at)
+{
+  return (uint32_t *)(counters + ct_counter_recorded_offset(at));
 }
 
 static uint32_t
 owner_of(const struct drain_counts *counts, uint32_t at)
 {
-  return at < CT_COUNTERS_BY_ID ? counts->first + at
-                                : atomic_load_explicit(&counts->owners[at - CT_COUNTERS_BY_ID], memory_order_relaxed);
+  return at < CT_COUNTERS_BY_NEED ? atomic_load_explicit(&counts->owners[at], memory_order_relaxed)
+                                  : counts->first + at - CT_COUNTERS_BY_NEED;
+}
+
+/*
+ * Has anybody written there, ever? A page that is only read would be made, and a thread has hundreds that nobody counts
+ * in. What has memory keeps it.
+ */
+static bool
+has_memory(struct reading *reading, uint32_t offset)
+{
+  uint32_t page = offset / CT_PAGE_BYTES;
+  uint64_t *known = &reading->seen->known[page / 64], bit = 1ull << page % 64;
+  int fd = reading->drain->counts.fd;
+  if ((*known & bit) != 0 || fd < 0) {
+    return true;
+  }
+  uint64_t at = (uint64_t)page * CT_PAGE_BYTES;
+  if (at < reading->hole) {
+    return false;
+  }
+  off_t data = lseek(fd, (off_t)(reading->offset + at), SEEK_DATA);
+  if (data < 0 && errno != ENXIO) {
+    return true;
+  }
+  reading->hole = data < 0 ? UINT64_MAX : (uint64_t)data - reading->offset;
+  bool is_there = reading->hole < at + CT_PAGE_BYTES;
+  *known |= is_there ? bit : 0;
+  return is_there;
 }
 
 /*
@@ -105,7 +150,7 @@ owner_of(const struct drain_counts *counts, uint32_t at)
 static bool
 is_early(uint64_t calls, uint64_t seen, uint32_t at)
 {
-  return at < CT_COUNTERS_BY_ID && calls % CT_COUNTERS_RECORDED_EACH == 1 && calls - seen > 1;
+  return at >= CT_COUNTERS_BY_NEED && calls % CT_COUNTERS_RECORDED_EACH == 1 && calls - seen > 1;
 }
 
 /*
@@ -113,19 +158,22 @@ is_early(uint64_t calls, uint64_t seen, uint32_t at)
  * missing until the next time. What a target scribbles counts for nothing; it goes on from there.
  */
 static void
-take_one(struct ct_drain *drain, struct drain_thread *thread, struct counters now, struct counters seen, uint32_t at,
-         bool is_last)
+take_one(const struct reading *reading, uint32_t at)
 {
-  uint64_t calls = __atomic_load_n(&now.calls[at], __ATOMIC_ACQUIRE);
-  uint32_t recorded = __atomic_load_n(&now.recorded[at], __ATOMIC_RELAXED);
-  calls -= !is_last && is_early(calls, seen.calls[at], at);
-  uint64_t passed = calls - seen.calls[at] - (uint32_t)(recorded - seen.recorded[at]);
+  struct ct_drain *drain = reading->drain;
+  struct drain_thread *thread = reading->thread;
+  uint64_t *seen_calls = calls_in(reading->seen->counters, at);
+  uint32_t *seen_recorded = recorded_in(reading->seen->counters, at);
+  uint64_t calls = __atomic_load_n(calls_in(reading->now, at), __ATOMIC_ACQUIRE);
+  uint32_t recorded = __atomic_load_n(recorded_in(reading->now, at), __ATOMIC_RELAXED);
+  calls -= !reading->is_last && is_early(calls, *seen_calls, at);
+  uint64_t passed = calls - *seen_calls - (uint32_t)(recorded - *seen_recorded);
   uint32_t fn = owner_of(&drain->counts, at);
   if (passed >= UINT64_MAX - CALLS_LESS) {
     return;
   }
-  seen.calls[at] = calls;
-  seen.recorded[at] = recorded;
+  *seen_calls = calls;
+  *seen_recorded = recorded;
   if (passed == 0 || passed > CALLS_MOST || fn == CT_COUNTER_OF_NOBODY) {
     return;
   }
@@ -139,22 +187,28 @@ take_one(struct ct_drain *drain, struct drain_thread *thread, struct counters no
   }
 }
 
-struct run {
-  uint32_t first, end;
-};
+/* Of PIECE counters, what has been counted. end: those from there on are nobody's yet. */
+static void
+take_piece(struct reading *reading, uint32_t piece, uint32_t end)
+{
+  uint32_t offset = ct_counter_calls_offset(piece);
+  if (piece >= end || !has_memory(reading, offset) ||
+      memcmp(reading->now + offset, reading->seen->counters + offset, PIECE * sizeof(uint64_t)) == 0) {
+    return;
+  }
+  for (uint32_t at = piece; at < piece + PIECE && at < end; at++) {
+    take_one(reading, at);
+  }
+}
 
 static void
-take_some(struct ct_drain *drain, struct drain_thread *thread, struct run run, struct counters now,
-          struct counters seen, bool is_whole, bool is_last)
+find_marked(struct drain_counts *counts)
 {
-  for (uint32_t piece = run.first; piece < run.end; piece += PIECE) {
+  counts->marked_count = 0;
+  for (uint32_t run = 0; run < CT_COUNTERS / PIECE; run++) {
     /* relaxed: a mark that is seen late is one of a count that is seen late */
-    if ((!is_whole && atomic_load_explicit(&drain->counts.counting[piece / PIECE], memory_order_relaxed) == 0) ||
-        memcmp(now.calls + piece, seen.calls + piece, PIECE * sizeof(*now.calls)) == 0) {
-      continue;
-    }
-    for (uint32_t i = piece; i < piece + PIECE && i < run.end; i++) {
-      take_one(drain, thread, now, seen, i, is_last);
+    if (atomic_load_explicit(&counts->counting[run], memory_order_relaxed) != 0) {
+      counts->marked[counts->marked_count++] = (uint16_t)run;
     }
   }
 }
@@ -172,21 +226,28 @@ take_slot(struct ct_drain *drain, uint32_t slot, bool is_whole, bool is_last)
     return;
   }
   if (counts->seen[slot] == NULL) {
-    counts->seen[slot] = calloc(1, CT_COUNTERS_BYTES);
+    counts->seen[slot] = calloc(1, sizeof(*counts->seen[slot]) + counts->slot_bytes);
     if (counts->seen[slot] == NULL) {
       counts->no_memory = true;
       return;
     }
   }
-  struct counters now = counters_at(counts->counters + (size_t)slot * CT_COUNTERS_BYTES);
-  struct counters seen = counters_at(counts->seen[slot]);
+  size_t from = slot * counts->slot_bytes;
+  struct reading reading = {.drain = drain,
+                            .thread = thread,
+                            .now = counts->counters + from,
+                            .seen = counts->seen[slot],
+                            .offset = counts->offset + from,
+                            .is_last = is_last};
   uint32_t functions = atomic_load_explicit(&drain->function_count, memory_order_acquire);
   functions = functions > counts->first ? functions - counts->first : 0;
-  take_some(drain, thread, (struct run){0, functions < CT_COUNTERS_BY_ID ? functions : CT_COUNTERS_BY_ID}, now, seen,
-            is_whole, is_last);
+  uint32_t end = ct_counter_by_id(functions < counts->by_id ? functions : counts->by_id);
   /* acquire: with it, whose they are */
   uint32_t owned = atomic_load_explicit(&counts->owned, memory_order_acquire);
-  take_some(drain, thread, (struct run){CT_COUNTERS_BY_ID, CT_COUNTERS_BY_ID + owned}, now, seen, is_whole, is_last);
+  for (uint32_t n = 0; n < (is_whole ? (end + PIECE - 1) / PIECE : counts->marked_count); n++) {
+    uint32_t piece = (is_whole ? n : counts->marked[n]) * PIECE;
+    take_piece(&reading, piece, piece < CT_COUNTERS_BY_NEED ? owned : end);
+  }
 }
 
 void
@@ -198,8 +259,8 @@ drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
 void
 drain_counts_hooked(struct drain_counts *counts, uint32_t fn)
 {
-  if (fn - counts->first < CT_COUNTERS_BY_ID) {
-    atomic_store_explicit(&counts->counting[(fn - counts->first) / PIECE], 1, memory_order_relaxed);
+  if (fn - counts->first < counts->by_id) {
+    atomic_store_explicit(&counts->counting[ct_counter_by_id(fn - counts->first) / PIECE], 1, memory_order_relaxed);
   }
 }
 
@@ -214,11 +275,16 @@ void
 ct_drain_give_counter(struct ct_drain *drain, uint32_t at, uint32_t fn)
 {
   struct drain_counts *counts = &drain->counts;
-  uint32_t n = at - CT_COUNTERS_BY_ID;
-  atomic_store_explicit(&counts->owners[n], fn, memory_order_relaxed);
-  if (n >= atomic_load_explicit(&counts->owned, memory_order_relaxed)) {
-    atomic_store_explicit(&counts->owned, n + 1, memory_order_release); /* with its owner */
+  atomic_store_explicit(&counts->owners[at], fn, memory_order_relaxed);
+  if (at >= atomic_load_explicit(&counts->owned, memory_order_relaxed)) {
+    atomic_store_explicit(&counts->owned, at + 1, memory_order_release); /* with its owner */
   }
+}
+
+uint64_t
+ct_drain_counts_cpu_ns(const struct ct_drain *drain)
+{
+  return atomic_load_explicit(&drain->counts.cpu_ns, memory_order_relaxed); /* ct_drain_has_counts has acquired it */
 }
 
 uint64_t
@@ -251,6 +317,14 @@ drain_counts_wait_ns(const struct drain_counts *counts, uint64_t now, uint64_t m
   return at > now + WAIT_NS_LEAST ? at - now : WAIT_NS_LEAST;
 }
 
+/* 0: it is not known. */
+static uint64_t
+program_cpu_ns(const struct ct_drain *drain)
+{
+  clockid_t clock;
+  return clock_getcpuclockid(drain->pid, &clock) == 0 ? ct_clock_ns(clock) : 0;
+}
+
 void
 drain_counts_take(struct ct_drain *drain, bool is_last)
 {
@@ -258,7 +332,11 @@ drain_counts_take(struct ct_drain *drain, bool is_last)
   bool is_to_answer = is_last || is_asked(&drain->counts, begin);
   uint32_t asked = atomic_load_explicit(&drain->counts.asked, memory_order_acquire);
   bool is_whole = is_last || begin - drain->counts.whole_ns >= WHOLE_NS;
+  if (is_to_answer) {
+    atomic_store_explicit(&drain->counts.cpu_ns, program_cpu_ns(drain), memory_order_relaxed);
+  }
   drain->counts.whole_ns = is_whole ? begin : drain->counts.whole_ns;
+  find_marked(&drain->counts);
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
     take_slot(drain, slot, is_whole, is_last);
   }

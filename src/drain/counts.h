@@ -9,10 +9,22 @@
 
 #include "drain/drain.h"
 #include "ring/counters.h"
+#include "ring/layout.h"
+
+/* A slot's counters as they were when last read. */
+struct drain_counted {
+  uint64_t known[CT_COUNTERS_BYTES / CT_PAGE_BYTES / 64]; /* a bit for each of its pages in the ring that has memory */
+  uint8_t counters[];
+};
+_Static_assert(CT_COUNTERS_BLOCK_BYTES % CT_PAGE_BYTES == 0 && CT_COUNTERS_BYTES / CT_PAGE_BYTES % 64 == 0, "pages");
 
 struct drain_counts {
-  uint8_t *counters;                            /* of the ring, CT_COUNTERS_BYTES for each slot; NULL: there are none */
-  uint8_t *seen[CT_SLOT_COUNT];                 /* as they were when last read; NULL: all zero */
+  uint8_t *counters; /* of the ring, slot_bytes for each slot; NULL: there are none */
+  size_t slot_bytes;
+  uint32_t by_id;                               /* so many functions have one by their ids */
+  int fd;                                       /* the ring's file, -1: not known, ... */
+  uint64_t offset;                              /* ... and where in it they are */
+  struct drain_counted *seen[CT_SLOT_COUNT];    /* NULL: all zero */
   struct ct_drain_tally *tallies;               /* CT_DRAIN_TALLIES; NULL: there is no budget */
   _Atomic(struct ct_drain_own *) own;           /* as many; NULL: it was never asked for */
   _Atomic bool measures_own;                    /* it is wanted now */
@@ -25,14 +37,17 @@ struct drain_counts {
   _Atomic uint64_t asked_for_ns;                /* when that is to be done; 0: at once */
   bool is_answer;                               /* one that was asked for is done: who has asked is to be woken */
   uint64_t taken_ns, took_ns;                   /* when they were read last, and how long that took */
+  _Atomic uint64_t cpu_ns;                      /* of the process, when the counts that were asked for were read */
   uint64_t whole_ns;                            /* when all of them were, also those that nothing counts in */
   _Atomic uint8_t counting[CT_COUNTERS / CT_DRAIN_COUNTING_RUN]; /* as ct_drain_counting says */
-  _Atomic bool no_switches;                                      /* somebody wants them not to be reported any more */
-  bool no_memory;                                                /* for some of this */
+  uint16_t marked[CT_COUNTERS / CT_DRAIN_COUNTING_RUN];          /* those that are set, in this reading */
+  uint32_t marked_count;
+  _Atomic bool no_switches; /* somebody wants them not to be reported any more */
+  bool no_memory;           /* for some of this */
 };
 
 /* For the ring of a new image. */
-void drain_counts_begin(struct ct_drain *drain, uint8_t *counters);
+void drain_counts_begin(struct ct_drain *drain, const struct ct_ring_parts *parts);
 void drain_counts_end(struct ct_drain *drain);
 /* The tallies. */
 void drain_counts_free(struct drain_counts *counts);

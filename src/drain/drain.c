@@ -650,7 +650,7 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64
   drain_sampling_start(drain);
   drain->switches = drain_switches_open(pid);
   drain_begin_captures(drain);
-  drain_counts_begin(drain, parts->counters);
+  drain_counts_begin(drain, parts);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);

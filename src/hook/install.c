@@ -393,7 +393,7 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
     return CT_REFUSED_BUSY;
   }
   uint32_t number = fn - build->layout->first_counted;
-  bool is_counted = number < CT_COUNTERS_BY_ID && !planned->self_branch;
+  bool is_counted = number < ct_counters_by_id(build->layout->counter_blocks) && !planned->self_branch;
   const uint8_t *ruled = build->filter_result != NULL ? build->filter_result->ruled : NULL;
   bool is_ruled = ruled != NULL && ruled[planned - build->plan->functions] != 0;
   struct ct_trampoline_spec spec = {
@@ -401,7 +401,7 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .gate = {.mask = CT_LEVEL_MASK_FIRST,
                .level = is_counted && !is_ruled ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
                .pad = {ct_int3_byte, ct_int3_byte, ct_int3_byte}},
-      .counter = is_counted ? number : CT_COUNTERS - 1, /* nobody's */
+      .counter = is_counted ? ct_counter_by_id(number) : CT_COUNTERS_BY_NEED - 1, /* nobody's */
       .moves_counter = !is_counted && !planned->self_branch,
       .fn = fn,
       .mode = ct_planned_mode(planned, requested),

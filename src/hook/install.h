@@ -21,6 +21,8 @@ struct ct_remote {
   const uint64_t *pcs; /* where threads stand while the process is stopped, sorted; NULL: none is in what is patched */
   size_t pc_count;
   uint64_t deadline_ns; /* of CLOCK_MONOTONIC; nothing more is put in then (CT_ETIMEOUT). 0: none */
+  struct ct_mappings
+      *mappings; /* the process's as they were a moment ago, to see where there is room. NULL: not known */
 };
 
 /* Does a thread stand in one of these bytes? */
@@ -46,7 +48,8 @@ struct ct_agent_layout {
   int64_t store_delta;
   struct ct_detail_form detail; /* of hooks with detail */
   bool has_gates;               /* full hooks get gates; they begin counting where they can be counted ... */
-  uint32_t first_counted;       /* ... which are CT_COUNTERS_BY_ID functions, from this id on */
+  uint32_t first_counted;       /* ... which are the functions from this id on, as many as have counters by it: */
+  uint32_t counter_blocks;      /* so many blocks of them has a thread (ring/counters.h) */
   uint64_t crash;               /* handler of fatal signals */
   uint64_t restorer;            /* what the agent's signal handlers return to */
   uint64_t scratch;             /* memory of the agent's for arguments of system calls: CT_SIGNAL_SCRATCH_BYTES */

@@ -114,20 +114,25 @@ ct_near_alloc_region(const struct ct_remote *remote, const struct ct_agent_layou
   int code = CT_ENOMEM;
   bool taken = true;
   for (int attempt = 0; attempt < 16 && taken; attempt++) {
-    struct ct_mappings mappings;
-    code = ct_process_mappings(remote->process->pid, &mappings);
+    struct ct_mappings fresh, *mappings = attempt == 0 && remote->mappings != NULL ? remote->mappings : &fresh;
+    code = mappings == &fresh ? ct_process_mappings(remote->process->pid, &fresh) : 0;
     if (code != 0) {
       return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
     }
-    uint64_t at = find_gap(&mappings, lo, hi, size);
-    ct_mappings_free(&mappings);
+    uint64_t at = find_gap(mappings, lo, hi, size);
+    if (mappings == &fresh) {
+      ct_mappings_free(&fresh);
+    }
+    if (at == 0 && mappings != &fresh) {
+      continue; /* it may be somewhere by now */
+    }
     if (at == 0) {
       return ct_fail(diag, CT_ERANGE, "no room for trampolines within 2 GiB of the module");
     }
     code = map_at(remote, layout, CT_PENDING_REGION, at, size, &taken);
     if (code == 0) {
       *region = at;
-      return 0;
+      return remote->mappings != NULL ? ct_mappings_add(remote->mappings, at, round_up(size, CT_PAGE_BYTES)) : 0;
     }
   }
   return ct_fail(diag, code, "cannot map %llu bytes for trampolines: %s", (unsigned long long)size, ct_err_text(code));

@@ -301,7 +301,7 @@ make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
   space->fd = raise_fd(space, (int)fd);
   void *mapping = NULL;
   space->size = regions_end() + (space->block_bytes != 0 ? CT_SEGMENTS * (window_bytes(space) + SLACK) : 0);
-  code = ct_process_map_memfd(space->process, space->fd, space->size, &mapping, diag);
+  code = ct_process_map_memfd(space->process, space->fd, space->size, &mapping, NULL, diag);
   if (code == 0) {
     space->bytes = mapping;
     space->slots = mapping;

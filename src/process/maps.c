@@ -193,6 +193,34 @@ ct_mappings_at(const struct ct_mappings *mappings, uint64_t address)
   return low < mappings->count && address >= mappings->items[low].start ? &mappings->items[low] : NULL;
 }
 
+int
+ct_mappings_copy(const struct ct_mappings *from, struct ct_mappings *to)
+{
+  struct ct_mapping *items = malloc((from->count + 1) * sizeof(*items));
+  if (items == NULL) {
+    return CT_ENOMEM;
+  }
+  memcpy(items, from->items, from->count * sizeof(*items));
+  *to = (struct ct_mappings){.items = items, .count = from->count};
+  return 0;
+}
+
+int
+ct_mappings_add(struct ct_mappings *mappings, uint64_t start, uint64_t bytes)
+{
+  struct ct_mapping *items = reallocarray(mappings->items, mappings->count + 1, sizeof(*items));
+  if (items == NULL) {
+    return CT_ENOMEM;
+  }
+  size_t at = mappings->count++;
+  for (; at > 0 && items[at - 1].start > start; at--) {
+    items[at] = items[at - 1];
+  }
+  items[at] = (struct ct_mapping){.start = start, .end = start + bytes, .path = ""};
+  mappings->items = items;
+  return 0;
+}
+
 void
 ct_mappings_free(struct ct_mappings *mappings)
 {

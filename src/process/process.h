@@ -145,6 +145,10 @@ struct ct_mappings {
 int ct_process_mappings(pid_t pid, struct ct_mappings *out);
 /* The mapping that an address lies in; NULL: none. */
 const struct ct_mapping *ct_mappings_at(const struct ct_mappings *mappings, uint64_t address);
+/* For as long as the others are there: they have the paths. */
+int ct_mappings_copy(const struct ct_mappings *from, struct ct_mappings *to);
+/* One more, anonymous, where there is none. */
+int ct_mappings_add(struct ct_mappings *mappings, uint64_t start, uint64_t bytes);
 void ct_mappings_free(struct ct_mappings *mappings);
 
 /*

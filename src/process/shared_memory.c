@@ -75,12 +75,14 @@ map_sealed(int fd, uint64_t bytes)
 }
 
 int
-ct_process_map_memfd(const struct ct_process *process, int fd, uint64_t bytes, void **mapping, struct ct_diag *diag)
+ct_process_map_memfd(const struct ct_process *process, int fd, uint64_t bytes, void **mapping, int *file,
+                     struct ct_diag *diag)
 {
   int ours = take_memfd(process, fd);
   void *got = ours >= 0 ? map_sealed(ours, bytes) : MAP_FAILED;
   int err = errno;
-  if (ours >= 0) {
+  bool is_kept = file != NULL && got != MAP_FAILED;
+  if (ours >= 0 && !is_kept) {
     close(ours);
   }
   if (got == MAP_FAILED) {
@@ -89,5 +91,8 @@ ct_process_map_memfd(const struct ct_process *process, int fd, uint64_t bytes, v
                    err != 0 ? strerror(err) : "somebody has put another file in its place");
   }
   *mapping = got;
+  if (is_kept) {
+    *file = ours;
+  }
   return 0;
 }

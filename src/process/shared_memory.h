@@ -8,8 +8,9 @@
 /*
  * Maps the empty memfd that the process has as fd, here, once it has been given that size, which nobody can change
  * afterwards. An error, with the reason: it is another file, or there is no memory. Give *mapping back with munmap.
+ * file: gets it opened here, to be closed; NULL: it is not wanted.
  */
-int ct_process_map_memfd(const struct ct_process *process, int fd, uint64_t bytes, void **mapping,
+int ct_process_map_memfd(const struct ct_process *process, int fd, uint64_t bytes, void **mapping, int *file,
                          struct ct_diag *diag);
 
 #endif

@@ -11,6 +11,7 @@
 #define PATCHES_KEPT       3u
 #define PATCH_SHARE_LEAST  0.001
 #define SPENT_OWN_NS_LEAST 1e7 /* of the last two seconds or so */
+#define IN_ALL_NS_LEAST    1e6
 
 static const char *const seen_names[CT_SEEN_LEVELS] = {"full", "sampled", "counted", "out"};
 static const char *const because_names[CT_BUDGET_BECAUSE_COUNT] = {"limit", "exchange", "room", "look"};
@@ -34,16 +35,20 @@ session_begin_budget(struct ct_session *session)
   if (budget == NULL) {
     return;
   }
-  budget->begun_ns = budget->tick_ns = ct_now_ns();
-  budget->cpu_ns = budget->drain_cpu_ns = budget->thread_cpu_ns = 0;
+  budget->has_begun = false;
+  ct_budget_begin_time(session, ct_now_ns());
+  budget->cpu_ns = 0; /* what it has had when it cannot have called anything yet */
   ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
+  budget->drain_cpu_ns = budget->thread_cpu_ns = 0;
+  budget->had_ns = 0;
+  budget->is_over = true; /* until the first tick shows that it is not */
   ct_budget_drain_begin(&budget->drain);
   budget->has_points = budget->moves_counters = session->node.tree == NULL;
   budget->measure_ns = 0;
   budget->measured = 0;
   budget->is_measuring = false;
   budget->modules_seen = budget->whole_ns = 0;
-  budget->has_decided = budget->has_opened = budget->asked = budget->was_once = false;
+  budget->has_decided = budget->has_raised = budget->has_opened = budget->asked = budget->was_once = false;
   budget->is_long = budget->is_looking = false;
   budget->rest_ns = 0;
   budget->quiet_ticks = 0;
@@ -59,7 +64,8 @@ session_begin_budget(struct ct_session *session)
   ct_budget_counters_begin(&budget->counters);
   for (size_t fn = 0; fn < budget->function_count; fn++) { /* of an image before */
     budget->functions[fn].counter = 0;
-    budget->functions[fn].has_counter = budget->functions[fn].takes_counter = false;
+    budget->functions[fn].has_counter = false;
+    budget->functions[fn].takes_counter = 0;
   }
   budget->failed = false;
 }
@@ -67,9 +73,13 @@ session_begin_budget(struct ct_session *session)
 void
 session_end_budget(struct ct_session *session)
 {
-  if (session->budget != NULL) {
-    session->budget->gate_count = session->budget->level_count = 0;
-    session->budget->failed = true;
+  struct session_budget *budget = session->budget;
+  if (budget != NULL) {
+    if (!budget->failed) {
+      ct_budget_begin_closing(session);
+    }
+    budget->gate_count = budget->level_count = 0;
+    budget->failed = true;
   }
 }
 
@@ -98,7 +108,7 @@ sum_up(const struct ct_session *session)
 {
   const struct session_budget *budget = session->budget;
   struct ct_budget_status sums = {.limit = session->options.budget};
-  if (budget != NULL) {
+  if (budget != NULL && (budget->has_decided || budget->steps != 0)) {
     sums.full = budget->seen[CT_SEEN_FULL];
     sums.sampled = budget->seen[CT_SEEN_SAMPLED];
     sums.counted = budget->seen[CT_SEEN_COUNTED];
@@ -173,6 +183,15 @@ step_json(const struct budget_step *step)
   return json;
 }
 
+/* From the begin to the end, of the process's own time. */
+static json_t *
+in_all_json(const struct ct_budget_spent *life)
+{
+  return json_pack("{s:f, s:f, s:f, s:f, s:I}", "spent", ct_budget_spent_share(life), "hooks", life->hooks / life->own,
+                   "switches", life->switches / life->own, "recorder", life->recorder / life->own, "own_ns",
+                   (json_int_t)life->own);
+}
+
 json_t *
 session_budget_json(struct ct_session *session, bool complete)
 {
@@ -206,6 +225,9 @@ session_budget_json(struct ct_session *session, bool complete)
   json_object_set_new(json, "last_steps", steps);
   if (budget != NULL) {
     json_object_set_new(json, "patches_left", patches_json(budget));
+  }
+  if (budget != NULL && budget->life.own >= IN_ALL_NS_LEAST) {
+    json_object_set_new(json, "in_all", in_all_json(&budget->life));
   }
   return json;
 }

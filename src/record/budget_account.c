@@ -49,6 +49,22 @@ ct_budget_costs_here(const struct ct_session *session)
   return costs;
 }
 
+void
+ct_budget_begin_time(struct ct_session *session, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  budget->begun_ns = budget->tick_ns = now;
+  budget->installed_ns = session->recording.manifest.install_ns;
+}
+
+uint64_t
+ct_budget_age_ns(const struct ct_session *session, uint64_t now)
+{
+  const struct session_budget *budget = session->budget;
+  uint64_t age = now - budget->begun_ns, installed = session->recording.manifest.install_ns - budget->installed_ns;
+  return age > installed ? age - installed : 0;
+}
+
 /* What hooks have cost in this tick, in ns, without what the drain does for their events. */
 static double
 sum_up_hooks(const struct session_budget *budget, const struct ct_budget_costs *costs, size_t count, double used_ns)
@@ -145,6 +161,8 @@ ct_budget_account(struct ct_session *session, const struct ct_budget_costs *cost
   double own = at_least(1 - (tick.hooks + tick.switches) / used_ns, OWN_LEAST);
   tick.own = own * used_ns;
   ct_budget_spent_add(&budget->spent, &tick, seconds);
+  ct_budget_spent_add(&budget->life, &tick, 0);
+  budget->is_over = tick.hooks > session->options.budget * tick.own;
   double limit = session->options.budget * own * 1e9;
   double others = ct_budget_drain_rest(&budget->drain) + budget->switch_share * 1e9;
   return at_least(limit - others, limit * LEFT_LEAST);

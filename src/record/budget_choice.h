@@ -56,9 +56,9 @@ struct ct_budget_function {
   uint64_t retry_ns;                  /* of one that is out: it is tried again then */
   uint64_t looked_ns;                 /* ... and when it was last looked at (budget_look.c) */
   uint32_t next_step[CT_SEEN_OUT];    /* budget_choice.c: after the step to this level; 0: none */
-  uint16_t counter;                   /* which one it has, counted from 1 */
-  bool takes_counter;                 /* it may get one, and give it back (budget_moved.c) */
-  bool is_ruled;                      /* a rule is about it (budget_rules.c) */
+  uint32_t counter : 30;              /* which one it has, counted from 1 */
+  uint32_t takes_counter : 1;         /* it may get one, and give it back (budget_moved.c) */
+  uint32_t is_ruled : 1;              /* a rule is about it (budget_rules.c) */
   uint64_t out_until_ns, out_from_ns; /* what was out of it lies in this time; UINT64_MAX: it still is */
   double before, apart;               /* calls a ns of processor time, of an experiment (budget_factor.c) */
   uint64_t own_calls, own_ticks;      /* what own_ns is of, so far */

@@ -23,7 +23,7 @@ ct_budget_counters_take(struct ct_budget_counters *counters, uint32_t fn, uint32
   }
   counters->of[n].fn = fn;
   counters->of[n].rests_ns = 0;
-  *at = CT_COUNTERS_BY_ID + n;
+  *at = n;
   return true;
 }
 
@@ -36,7 +36,7 @@ ct_budget_counters_are_few(const struct ct_budget_counters *counters)
 void
 ct_budget_counters_rest(struct ct_budget_counters *counters, uint32_t at, uint64_t now_ns)
 {
-  counters->of[at - CT_COUNTERS_BY_ID].rests_ns = now_ns;
+  counters->of[at].rests_ns = now_ns;
   counters->resting++;
 }
 
@@ -51,7 +51,7 @@ ct_budget_counters_settle(struct ct_budget_counters *counters, uint64_t read_ns,
       counters->of[n].rests_ns = UINT64_MAX; /* it is free */
       counters->free[counters->free_count++] = (uint16_t)n;
       counters->resting--;
-      release(context, CT_COUNTERS_BY_ID + n);
+      release(context, n);
       count++;
     }
   }

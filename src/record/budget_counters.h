@@ -24,7 +24,7 @@ struct ct_budget_counters {
 /* All are free. */
 void ct_budget_counters_begin(struct ct_budget_counters *counters);
 
-/* One for the function; false when there is none. They count from CT_COUNTERS_BY_ID on. */
+/* One for the function; false when there is none. They count from 0 on. */
 bool ct_budget_counters_take(struct ct_budget_counters *counters, uint32_t fn, uint32_t *at);
 
 /* So few are left that functions should give theirs back. */

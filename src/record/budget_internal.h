@@ -18,8 +18,9 @@
 /* Where the level of a function is set: there may be several, of the hooks that it has had. */
 struct budget_gate {
   uint64_t at; /* struct ct_gate in the process */
-  uint32_t fn;
-  uint32_t next; /* the function's next one, counted from 1; 0: there is none */
+  uint32_t fn : 31;
+  uint32_t is_set : 1; /* its level is the one by which the function is seen */
+  uint32_t next;       /* the function's next one, counted from 1; 0: there is none */
 };
 
 /* ... and one that is to be written. */
@@ -51,15 +52,17 @@ struct session_budget {
   size_t level_count;
   uint64_t modules_seen; /* what of the modules the gates were made of */
   uint64_t begun_ns, tick_ns, cpu_ns, drain_cpu_ns, thread_cpu_ns, events, stopped_ns;
-  uint64_t whole_ns; /* all functions were looked at then; 0: that is due */
+  uint64_t installed_ns; /* what hooks had taken when the process began to run */
+  double had_ns;         /* of the process's time, until the last tick */
+  uint64_t whole_ns;     /* all functions were looked at then; 0: that is due */
   uint64_t switches;
   double switch_share;   /* of the process's time, of late, what reports of its threads' switches take */
   uint32_t switch_ticks; /* that this is the mean of; 0: it was given up */
   double points;         /* calls of functions without gates, in the last tick */
   struct ct_budget_drain drain;
-  double out_ns;      /* of a call of a function that is out, and patched */
-  double recorder_ns; /* what the recorder has used in the last tick */
-  struct ct_budget_spent spent;
+  double out_ns;                      /* of a call of a function that is out, and patched */
+  double recorder_ns;                 /* what the recorder has used in the last tick */
+  struct ct_budget_spent spent, life; /* of late; in all */
   struct ct_budget_factor factor;
   struct ct_budget_cold cold;
   struct ct_budget_counters counters;
@@ -83,7 +86,11 @@ struct session_budget {
   bool
       has_points; /* ... know nothing of each other. Functions that have no gate can go out: patches may be taken out */
   bool was_once;  /* since the last tick something was done that is done once */
+  bool has_begun; /* the process runs */
+  bool is_closing;  /* it has ended, and the last calls are not read yet */
+  bool is_over;     /* in the last tick hooks took more than the limit */
   bool has_decided; /* once at least */
+  bool has_raised;  /* functions may be seen better than at the begin */
   bool has_opened;  /* what nobody has called is recorded when it is called */
   bool failed;      /* levels cannot be set: the process is about to end */
   uint64_t steps;
@@ -126,6 +133,19 @@ bool ct_budget_write_counters(struct ct_session *session, const struct ct_budget
 /* What calls cost as measured; and as they do in this program, with the drain's part. */
 struct ct_budget_costs ct_budget_measured_costs(const struct ct_session *session);
 struct ct_budget_costs ct_budget_costs_here(const struct ct_session *session);
+
+/* From now on the process runs. How long it has since, but for the time that hooks were put in. */
+void ct_budget_begin_time(struct ct_session *session, uint64_t now);
+uint64_t ct_budget_age_ns(const struct ct_session *session, uint64_t now);
+
+/* Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. has_idle:
+ * there are some that nobody calls, whose level is to be another one. */
+size_t ct_budget_read_rates(struct ct_session *session, double used_ns, uint64_t now, bool *has_idle);
+#define CT_BUDGET_IDLE_NS 1000000000ull /* what is not called for so long is idle */
+
+/* What has been spent since the last tick belongs to what was spent in all: the recorder's part is read while its
+ * threads are there, and session_close_budget reads the calls when all have been drained. */
+void ct_budget_begin_closing(struct ct_session *session);
 
 /* What the recorder has used since the last tick: before the costs of calls are asked for. */
 void ct_budget_read_recorder(struct ct_session *session, double used_ns, double seconds);

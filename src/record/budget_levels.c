@@ -27,13 +27,19 @@ struct budget_stretch {
 
 /* ---- the functions ---- */
 
+/* Another number when its gates may be others, or new ones, whose levels nobody has set. */
+static uint64_t
+sign_module(const struct ct_module *module)
+{
+  return (module->loads * 2u + module->loaded + module->layer_count * 7u + module->installed.region) | 1ull << 63;
+}
+
 static uint64_t
 sign(const struct ct_modules *modules)
 {
   uint64_t sum = modules->count * 31 + ct_budget_rules_sign(modules);
   for (size_t i = 0; i < modules->count; i++) {
-    const struct ct_module *module = &modules->items[i];
-    sum = sum * 31 + module->loads * 2u + module->loaded + module->layer_count * 7u + module->installed.region;
+    sum = sum * 31 + sign_module(&modules->items[i]);
   }
   return sum | 1;
 }
@@ -91,7 +97,7 @@ grow(struct session_budget *budget, size_t count)
 }
 
 static bool
-add_gate(struct session_budget *budget, size_t *capacity, uint64_t at, uint32_t fn)
+add_gate(struct session_budget *budget, size_t *capacity, uint64_t at, uint32_t fn, bool is_set)
 {
   if (budget->gate_count == *capacity) {
     size_t grown = *capacity * 2 + 1024;
@@ -102,7 +108,7 @@ add_gate(struct session_budget *budget, size_t *capacity, uint64_t at, uint32_t 
     budget->gates = gates;
     *capacity = grown;
   }
-  budget->gates[budget->gate_count++] = (struct budget_gate){at, fn, budget->first_gate[fn]};
+  budget->gates[budget->gate_count++] = (struct budget_gate){at, fn, is_set, budget->first_gate[fn]};
   budget->first_gate[fn] = (uint32_t)budget->gate_count;
   return true;
 }
@@ -123,12 +129,12 @@ add_point(struct session_budget *budget, const struct ct_planned *planned, uint3
 
 static bool
 add_module(struct session_budget *budget, const struct ct_modules *modules, const struct ct_module *module,
-           uint32_t first_counted, size_t *capacity)
+           const struct ct_agent_layout *layout, size_t *capacity)
 {
   const struct ct_plan *plan = module->plan;
   uint32_t rules = ct_budget_rules_of(modules, module);
   uint32_t fn = module->installed.first_fn;
-  bool ok = true;
+  bool ok = true, is_same = module->gates_seen == sign_module(module);
   for (size_t i = 0; i < plan->count && ok; i++) {
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
       continue;
@@ -136,13 +142,15 @@ add_module(struct session_budget *budget, const struct ct_modules *modules, cons
     struct ct_budget_function *function = &budget->functions[fn];
     budget->places[fn] = (uint32_t)i;
     function->is_ruled = rules != 0 && (rules_mask(modules->rules, fn) & rules) != 0;
+    bool is_set = function->has_gate ? is_same : !function->is_ruled; /* a new one begins as is decided here */
     for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
       const struct ct_installed *installed = ct_module_installed(module, which);
       if (installed->gates != NULL && installed->gates[i] != 0) {
-        ok = add_gate(budget, capacity, installed->gates[i], fn);
+        ok = add_gate(budget, capacity, installed->gates[i], fn, is_set);
         if (!function->has_gate) {
-          function->has_counter = fn - first_counted < CT_COUNTERS_BY_ID && !plan->functions[i].self_branch;
-          function->counter = function->has_counter ? (uint16_t)(fn - first_counted + 1) : 0;
+          function->has_counter =
+              fn - layout->first_counted < ct_counters_by_id(layout->counter_blocks) && !plan->functions[i].self_branch;
+          function->counter = function->has_counter ? ct_counter_by_id(fn - layout->first_counted) + 1 : 0;
           function->takes_counter = budget->moves_counters && !function->has_counter && !plan->functions[i].self_branch;
           function->seen = function->has_counter && !function->is_ruled ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
           function->has_gate = fn < CT_DRAIN_TALLIES;
@@ -317,7 +325,7 @@ write_moved_counters(struct ct_session *session)
   const struct session_budget *budget = session->budget;
   for (uint32_t n = 0; n < budget->counters.used; n++) {
     const struct ct_budget_function *function = &budget->functions[budget->counters.of[n].fn];
-    if (function->counter == CT_COUNTERS_BY_ID + n + 1) {
+    if (function->counter == n + 1) {
       ct_budget_write_counters(session, function);
     }
   }
@@ -346,13 +354,13 @@ bool
 ct_budget_find_gates(struct ct_session *session)
 {
   struct session_budget *budget = session->budget;
-  const struct ct_modules *modules = &session->recording.modules;
+  struct ct_modules *modules = &session->recording.modules;
   uint64_t signature = sign(modules);
   size_t capacity = 0;
   if (signature == budget->modules_seen) {
     return true;
   }
-  bool is_first = budget->modules_seen == 0 && !session->node.is_child;
+  bool is_childs_first = budget->modules_seen == 0 && session->node.is_child;
   free(budget->gates);
   budget->gates = NULL;
   budget->gate_count = 0;
@@ -365,32 +373,32 @@ ct_budget_find_gates(struct ct_session *session)
     return false;
   }
   for (size_t i = 0; i < modules->count; i++) {
-    const struct ct_module *module = &modules->items[i];
-    if (has_gates(module) &&
-        !add_module(budget, modules, module, session->recording.image.layout.first_counted, &capacity)) {
+    struct ct_module *module = &modules->items[i];
+    if (has_gates(module) && !add_module(budget, modules, module, &session->recording.image.layout, &capacity)) {
       return false;
     }
+    module->gates_seen = has_gates(module) ? sign_module(module) : 0;
   }
   struct budget_level *levels = reallocarray(budget->levels, budget->gate_count + 1, sizeof(*levels));
   if (levels == NULL) {
     return false;
   }
   budget->levels = levels;
-  if (budget->modules_seen == 0 && session->node.is_child) {
+  if (is_childs_first) {
     note_parents_levels(session);
   }
   write_moved_counters(session); /* before one of these counts */
   for (size_t i = 0; i < budget->gate_count; i++) {
-    const struct ct_budget_function *function = &budget->functions[budget->gates[i].fn];
-    if (!is_first || function->is_ruled) {
-      put_level(session, &budget->gates[i], function->seen);
+    if (is_childs_first || !budget->gates[i].is_set) {
+      put_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen);
     }
   }
   ct_budget_write_levels(session);
-  if (budget->modules_seen == 0 && session->node.is_child) {
+  if (is_childs_first) {
     note_parents_ends(budget);
   }
   budget->modules_seen = signature;
+  budget->has_opened = false; /* of those that are new nobody has called one */
   budget->was_once = true;
   return !budget->failed;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Functions that can be counted, beyond those with a counter by their id. A large program has a hundred thousand
- * functions and calls some thousands of them; a counter for each would be a megabyte a thread. So the first
- * CT_COUNTERS_BY_ID of an image have one from the begin on, which their trampolines know as a constant. The others
- * begin in full. One that turns out to be called so often that this may have to change gets a counter; where that is,
- * its gates say (CT_GATE_COUNTER), so no instruction changes.
+ * functions and calls some thousands of them. The first ones of an image, as many as ct_counters_by_id says, have one
+ * from the begin on, which their trampolines know as a constant. The others begin in full. One that turns out to be
+ * called so often that this may have to change gets a counter; where that is, its gates say (CT_GATE_COUNTER), so no
+ * instruction changes.
  *
  * When few are left, functions give theirs back: those that are out, or that nobody calls any more. A thread may have
  * been on its way to the counter for any time. So that is done in a stop that is made anyway, where no thread stands in
@@ -25,7 +25,7 @@ bool
 ct_budget_write_counters(struct ct_session *session, const struct ct_budget_function *function)
 {
   struct session_budget *budget = session->budget;
-  uint64_t offset = (function->counter - 1u) * sizeof(uint64_t);
+  uint64_t offset = ct_counter_calls_offset(function->counter - 1u);
   bool ok = true;
   for (uint32_t n = budget->first_gate[function - budget->functions]; n != 0 && ok; n = budget->gates[n - 1].next) {
     ok = ct_process_write(&session->target.process, budget->gates[n - 1].at - CT_GATE_COUNTER, &offset,
@@ -59,7 +59,7 @@ ct_budget_give_counters(struct ct_session *session, const struct ct_budget_costs
       if (!ct_budget_counters_take(&budget->counters, fn, &at)) {
         return;
       }
-      function->counter = (uint16_t)(at + 1);
+      function->counter = at + 1;
       ct_drain_give_counter(drain, at, fn);
       function->has_counter = ct_budget_write_counters(session, function);
     }
@@ -96,7 +96,7 @@ ct_budget_take_counters_back(struct ct_session *session, const struct ct_remote 
     if (counters->of[n].rests_ns == 0 && is_idle && !is_apart && is_left(budget, remote, counters->of[n].fn)) {
       function->has_counter = false;
       function->counter = 0;
-      ct_budget_counters_rest(counters, CT_COUNTERS_BY_ID + n, now);
+      ct_budget_counters_rest(counters, n, now);
     }
   }
 }

@@ -102,11 +102,12 @@ switch_module(const struct session_budget *budget, const struct ct_remote *remot
 }
 
 static bool
-is_worth_a_stop(const struct session_budget *budget, const struct ct_budget_costs *costs, double allowed_ns,
-                size_t count, uint64_t now)
+is_worth_a_stop(const struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns, size_t count,
+                uint64_t now)
 {
+  const struct session_budget *budget = session->budget;
   uint64_t age = now - budget->stopped_ns;
-  if (budget->measured == 0 && now - budget->begun_ns < EARLY_NS) {
+  if (budget->measured == 0 && ct_budget_age_ns(session, now) < EARLY_NS) {
     allowed_ns *= EARLY_MORE;
     age = age < CT_BUDGET_STOP_NS ? age : CT_BUDGET_STOP_NS - 1;
   }
@@ -140,7 +141,7 @@ ct_budget_switch_patches(struct ct_session *session, const struct ct_budget_cost
   struct session_budget *budget = session->budget;
   struct ct_diag diag = {""};
   if (session->node.tree != NULL || session->target.is_stopped ||
-      !is_worth_a_stop(budget, costs, allowed_ns, count, now)) {
+      !is_worth_a_stop(session, costs, allowed_ns, count, now)) {
     return;
   }
   budget->stopped_ns = now;

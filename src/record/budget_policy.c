@@ -12,7 +12,8 @@
 #define RETRY_NS      4000000000ull /* the first time; each time in a row that it fails twice as long */
 #define OUT_NS        300000000ull  /* so long a function is only counted before it may go out, ... */
 #define DEAR_SHARE    0.05          /* ... but not one that takes so much of the limit from its begin on, ... */
-#define HOTTEST       64            /* ... and is one of so many, the most called ones */
+#define HOTTEST       64            /* ... and is one of so many, the most called ones, ... */
+#define FAR           2.0           /* ... nor, of those called most, as many as make the rest cost so many limits */
 #define STOP_SOON_NS  150000000ull  /* between two stops where much is to be saved: */
 #define SOON_SHARE    0.3           /* of the limit */
 #define UNPATCH_SHARE 0.02          /* of the limit: what patches of functions that are out must cost for a stop */
@@ -114,6 +115,30 @@ sum_up(struct ct_budget_function *const *functions, size_t count, const struct c
   return sum;
 }
 
+/*
+ * What is counted until it may go out costs too, more than anything else where hundreds of functions are new, and a
+ * short program is over by then. So while that is far from what is allowed, the most called ones do not wait. The rest
+ * does, so that what is called at the begin only keeps its exact numbers; and so does what rules are about, which count
+ * its calls. What is out costs nothing soon: its patch goes.
+ */
+static void
+go_at_once(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs,
+           double allowed)
+{
+  double sum = 0;
+  for (size_t i = 0; i < count; i++) {
+    sum += functions[i]->wanted != CT_SEEN_OUT ? spent(costs, functions[i], functions[i]->wanted) : 0;
+  }
+  for (size_t i = count; i-- > 0 && sum > FAR * allowed;) {
+    struct ct_budget_function *function = functions[i];
+    if (function->best == CT_SEEN_OUT && function->wanted != CT_SEEN_OUT && !function->keeps_patch &&
+        !function->is_ruled) {
+      sum -= spent(costs, function, function->wanted);
+      function->wanted = CT_SEEN_OUT;
+    }
+  }
+}
+
 static void
 give_way(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs, double allowed,
          uint64_t now, uint8_t because)
@@ -125,6 +150,7 @@ give_way(struct ct_budget_function *const *functions, size_t count, const struct
       function->because = because;
     }
   }
+  go_at_once(functions, count, costs, allowed);
 }
 
 static void

@@ -19,6 +19,12 @@ ct_budget_spent_add(struct ct_budget_spent *spent, const struct ct_budget_spent 
 }
 
 double
+ct_budget_hooks_share(const struct ct_budget_spent *spent)
+{
+  return spent->hooks / (spent->own > OWN_NS_LEAST ? spent->own : OWN_NS_LEAST);
+}
+
+double
 ct_budget_spent_share(const struct ct_budget_spent *spent)
 {
   return (spent->hooks + spent->switches + spent->recorder) / (spent->own > OWN_NS_LEAST ? spent->own : OWN_NS_LEAST);

@@ -14,6 +14,7 @@ struct ct_budget_spent {
 /* What a tick of so many seconds had. What was before weighs less, the longer ago the less. */
 void ct_budget_spent_add(struct ct_budget_spent *spent, const struct ct_budget_spent *tick, double seconds);
 /* Of the process's own time. */
+double ct_budget_hooks_share(const struct ct_budget_spent *spent);
 double ct_budget_spent_share(const struct ct_budget_spent *spent);
 
 #endif

@@ -15,7 +15,7 @@ void
 ct_budget_take_step(struct session_budget *budget, struct ct_budget_function *function, uint64_t now)
 {
   uint32_t fn = (uint32_t)(function - budget->functions);
-  if (budget->has_decided || function->wanted > function->seen) { /* the begin of all others is none */
+  if (budget->has_raised || function->wanted > function->seen) { /* the begin of all others is none */
     struct budget_step step = {
         now, function->rate, function->own_ns, fn, function->seen, function->wanted, function->because};
     budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = step;

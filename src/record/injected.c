@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -54,6 +55,7 @@ static_assert((STORE_APART & 0xfff) != 0 && (STORE_APART & 0xffff000) != 0,
 #define BASE_USUAL          (1ull << 46) /* what the kernel chooses in the usual layout lies above */
 #define BASE_LEGACY         0x7e9000000000ull
 #define RING_AT             0x0ull
+#define RING_COUNTED_AT     0x100000000ull /* with counters it is larger than the room before the agent */
 #define AGENT_AT            0x40000000ull
 #define CONTROLS_AT         0x50000000ull
 #define STACKS_AT           0x60000000ull
@@ -117,7 +119,8 @@ page_up(uint64_t value)
 
 /* Fills in a fresh, zeroed header. */
 static void
-lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_injected_options *options, int pid)
+lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_injected_options *options,
+             uint32_t counter_blocks, int pid)
 {
   uint64_t details = options->detail_bytes / CT_SEGMENT_BYTES;
   details = details > CT_DETAIL_SEGMENT_MAX ? CT_DETAIL_SEGMENT_MAX : details;
@@ -136,7 +139,7 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_inj
   ring->total_bytes = ring->segments_offset + (segments + details + 1) * CT_SEGMENT_STRIDE;
   if (options->has_gates) {
     ring->counters_offset = page_up(ring->total_bytes);
-    ring->total_bytes = ring->counters_offset + (uint64_t)CT_SLOT_COUNT * CT_COUNTERS_BYTES;
+    ring->total_bytes = ring->counters_offset + (uint64_t)CT_SLOT_COUNT * counter_blocks * CT_COUNTERS_BLOCK_BYTES;
   }
   ring->lossless = options->lossless;
   ring->detail_count = (uint32_t)details;
@@ -172,6 +175,7 @@ find_parts(struct ct_injected *image, const struct ct_ring_header *ring_layout)
       .segments_offset = ring_layout->segments_offset,
       .counters = ring_layout->counters_offset != 0 ? base + ring_layout->counters_offset : NULL,
       .counters_offset = ring_layout->counters_offset,
+      .counter_blocks = image->layout.counter_blocks,
       .segment_count = ring_layout->segment_count,
       .detail_count = ring_layout->detail_count,
   };
@@ -198,15 +202,18 @@ map_ring_here(const struct ct_remote *remote, int fd, const struct ct_injected_o
   segments = segments < 16 ? 16 : segments > CT_SEGMENT_MAX ? CT_SEGMENT_MAX : segments;
   struct ct_ring_header ring_layout;
   memset(&ring_layout, 0, sizeof(ring_layout));
-  lay_out_ring(&ring_layout, segments, options, remote->process->own_pid);
+  lay_out_ring(&ring_layout, segments, options, image->layout.counter_blocks, remote->process->own_pid);
   void *mapping = NULL;
-  int code = ct_process_map_memfd(remote->process, fd, ring_layout.total_bytes, &mapping, diag);
+  int file = -1;
+  int code = ct_process_map_memfd(remote->process, fd, ring_layout.total_bytes, &mapping,
+                                  options->has_gates ? &file : NULL, diag);
   if (code != 0) {
     return code;
   }
   image->ring = mapping;
   image->ring_bytes = ring_layout.total_bytes;
   find_parts(image, &ring_layout);
+  image->parts.fd = file;
   memcpy(mapping, &ring_layout, sizeof(ring_layout));
   for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
     image->parts.slots[i].active_segment = image->parts.slots[i].detail_segment = CT_SEGMENT_NONE;
@@ -248,13 +255,22 @@ create_ring(const struct ct_remote *remote, const struct ct_injected_options *op
   }
   code = map_ring_here(remote, (int)fd, options, image, diag);
   if (code == 0) {
-    code = remote_mmap(remote, image->at + RING_AT, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd,
-                       &image->layout.ring);
+    uint64_t at = image->at + (options->has_gates ? RING_COUNTED_AT : RING_AT);
+    code = remote_mmap(remote, at, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, &image->layout.ring);
     align_segments(image, image->layout.ring);
     code = code == 0 ? 0 : ct_fail(diag, code, "the process cannot map the ring (a limit on address space?)");
   }
   close_memfd(remote, fd);
   return code;
+}
+
+/* How many blocks of counters a thread has. They are address space: where that is limited there are fewer. */
+static uint32_t
+choose_counter_blocks(pid_t pid)
+{
+  struct rlimit limit;
+  bool is_free = prlimit(pid, RLIMIT_AS, NULL, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
+  return is_free ? CT_COUNTERS_BLOCKS : CT_COUNTERS_BLOCKS_FEW;
 }
 
 /* Where our own mappings are to lie. */
@@ -437,6 +453,7 @@ configure(const struct ct_process *process, struct ct_injected *image, const str
   config->tasks_raised = options->tasks_raised;
   config->task_limit = options->task_limit;
   config->counters = image->parts.counters_offset != 0 ? layout->ring + image->parts.counters_offset : 0;
+  config->counters_stride = (uint64_t)layout->counter_blocks * CT_COUNTERS_BLOCK_BYTES;
   struct ct_trampoline_rows rows;
   size_t bytes = ct_trampoline_unwind(layout->store_delta, layout->detail, unwind, sizeof(unwind), unwind_at, &rows);
   if (bytes == 0) {
@@ -518,6 +535,7 @@ ct_injected_create(const struct ct_remote *remote, uint64_t sp, const struct ct_
   image->layout.detail = options->detail;
   image->layout.has_gates = options->has_gates;
   image->layout.first_counted = options->first_counted;
+  image->layout.counter_blocks = options->has_gates ? choose_counter_blocks(remote->process->pid) : 0;
   image->at = choose_base(remote);
   int code = create_ring(remote, options, image, diag);
   if (code != 0) {
@@ -610,6 +628,19 @@ replace_ring(const struct ct_remote *remote, int fd, const struct ct_ring_header
   return code;
 }
 
+static void
+unmap_ring(struct ct_injected *image)
+{
+  if (image->ring != NULL) {
+    munmap(image->ring, image->ring_bytes);
+    image->ring = NULL;
+    if (image->parts.fd >= 0) {
+      close(image->parts.fd);
+    }
+    image->parts.fd = -1;
+  }
+}
+
 /* The ring of a size that the old one's addresses have room for, in a file of its own. */
 static int
 make_own_ring(const struct ct_remote *remote, const struct ct_injected_options *options, uint64_t page,
@@ -652,10 +683,7 @@ ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_optio
   code = make_own_ring(remote, options, page, old, image, diag);
   free(old);
   if (code != 0) {
-    if (image->ring != NULL) {
-      munmap(image->ring, image->ring_bytes);
-      image->ring = NULL;
-    }
+    unmap_ring(image);
     return diag != NULL && diag->text[0] != '\0' ? code
                                                  : ct_fail(diag, code, "cannot give process %d a ring of its own: %s",
                                                            (int)remote->process->pid, ct_err_text(code));
@@ -666,9 +694,6 @@ ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_optio
 void
 ct_injected_free(struct ct_injected *image)
 {
-  if (image->ring != NULL) {
-    munmap(image->ring, image->ring_bytes);
-    image->ring = NULL;
-  }
+  unmap_ring(image);
   ct_agent_layout_free(&image->layout);
 }

@@ -644,7 +644,7 @@ int
 ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                   struct ct_agent_layout *layout, const struct ct_module_sinks *sinks, struct ct_diag *diag)
 {
-  struct ct_mappings mappings;
+  struct ct_mappings mappings, room = {NULL};
   int added = 0;
   int code = ct_process_mappings(remote->process->pid, &mappings);
   if (code != 0) {
@@ -658,7 +658,9 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
   if (remote->pcs != NULL && (code = publish_restorers(modules, remote, layout)) != 0) {
     goto free_mappings;
   }
-  if ((code = add_modules(modules, image, &mappings, remote, layout, sinks, &added, diag)) != 0 ||
+  struct ct_remote with_room = *remote;
+  with_room.mappings = ct_mappings_copy(&mappings, &room) == 0 ? &room : NULL;
+  if ((code = add_modules(modules, image, &mappings, &with_room, layout, sinks, &added, diag)) != 0 ||
       (code = patch_all(modules, remote, true)) != 0 || (code = patch_all(modules, remote, false)) != 0) {
     goto free_mappings;
   }
@@ -666,6 +668,7 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
     code = publish_restorers(modules, remote, layout);
   }
 free_mappings:
+  ct_mappings_free(&room);
   ct_mappings_free(&mappings);
   return code != 0 ? code : added;
 }

@@ -47,6 +47,7 @@ struct ct_module {
   uint64_t plan_ns, install_ns;          /* of the first load; of the last one */
   uint64_t trampoline_bytes, text_bytes; /* memory that the hooks took in the program, of the last load */
   uint32_t loads;
+  uint64_t gates_seen; /* by a budget: what its gates are of, in budget_levels.c */
   uint64_t changed_ns; /* when it was last put in or taken out, CLOCK_MONOTONIC */
   uint8_t runtime;     /* enum ct_runtime */
   bool loaded;

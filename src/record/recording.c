@@ -346,12 +346,14 @@ session_end_image(struct ct_session *session, bool by_exec)
   session_publish(session);
   session_note_cuts(session);
   session_watch_handlers(session);
+  session_read_cpu(session);
   session_end_budget(session);
   if (!by_exec) {
     ct_manifest_stop(&session->recording.manifest);
   }
   ct_drain_stop(session->recording.drain, by_exec ? session->target.process.own_pid : 0,
                 by_exec ? __builtin_ia32_rdtsc() : session->recording.manifest.end_tsc);
+  session_close_budget(session);
   session_set_doorbell(session, NULL);
   if (session->recording.image.ring->closed == 0) {
     session_keep_lingering_image(session);

@@ -416,7 +416,9 @@ struct ct_ring_parts {
   struct ct_slot *slots;
   struct ct_segment_entry *entries;
   uint8_t *segments;
-  uint8_t *counters; /* CT_COUNTERS_BYTES for each slot; NULL: none */
+  uint8_t *counters; /* counter_blocks blocks for each slot (ring/counters.h); NULL: none */
+  uint32_t counter_blocks;
+  int fd; /* of the file that the ring is, to see where it has memory; -1: not known */
   struct ct_crash *crash;
   uint8_t *handshakes; /* CT_HANDSHAKE_COUNT pages */
   struct ct_capture_pool *captures;
@@ -745,6 +747,7 @@ struct ct_agent_config {
   struct ct_unwinder unwinding[CT_UNWINDING_MAX]; /* functions whose frames hold return addresses; hi == 0: unused */
   uint64_t hooks_version;                         /* by the controller: how often what is hooked has been changed */
   uint64_t counters;                              /* address of the counters of slot 0; 0: there are none */
+  uint64_t counters_stride;                       /* from those of a slot to the next one's */
 };
 _Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
 _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");

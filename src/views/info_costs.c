@@ -40,7 +40,8 @@ write_patches(FILE *out, const struct ct_trace *trace, const json_t *budget)
   }
   label(out, "");
   double share = 100 * json_real_value(json_object_get(left, "share"));
-  fprintf(out, "out, but with their patches, which take some %.*f %% of the processor time: ", share < 10 ? 1 : 0, share);
+  fprintf(out, "out, but with their patches, which take some %.*f %% of the processor time: ", share < 10 ? 1 : 0,
+          share);
   json_array_foreach((json_t *)functions, i, item)
   {
     const struct ct_trace_function *function =
@@ -51,6 +52,24 @@ write_patches(FILE *out, const struct ct_trace *trace, const json_t *budget)
     fprintf(out, " (%.*f %%)", share < 10 ? 1 : 0, share);
   }
   putc('\n', out);
+}
+
+/* From the begin to the end: a short program is over before much has been decided. */
+static void
+write_in_all(FILE *out, const json_t *budget)
+{
+  const json_t *in_all = json_object_get(budget, "in_all");
+  char own[CT_DURATION_CHARS];
+  if (!json_is_object(in_all)) { /* an older trace, or it has had next to no time */
+    return;
+  }
+  label(out, "");
+  fprintf(out, "in all %.1f %% spent (hooks %.1f, the recorder %.1f, reports of switches %.1f), of %s of its own\n",
+          100 * json_number_value(json_object_get(in_all, "spent")),
+          100 * json_number_value(json_object_get(in_all, "hooks")),
+          100 * json_number_value(json_object_get(in_all, "recorder")),
+          100 * json_number_value(json_object_get(in_all, "switches")),
+          ct_format_duration(own, ct_json_get(in_all, "own_ns")));
 }
 
 /* What the recording cost the program. */
@@ -68,6 +87,7 @@ write_share(FILE *out, const struct ct_trace *trace, const json_t *manifest)
     label(out, "budget");
     ct_budget_put(out, &budget);
     putc('\n', out);
+    write_in_all(out, json_object_get(manifest, "budget"));
     write_patches(out, trace, json_object_get(manifest, "budget"));
   }
 }

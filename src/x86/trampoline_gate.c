@@ -32,15 +32,14 @@ counter_offset(const struct ct_trampoline_gate *gate)
 static struct ct_mem
 calls_of(const struct ct_trampoline_spec *spec)
 {
-  return ct_mem(CT_R11, spec->moves_counter ? 0 : (int32_t)(spec->counter * sizeof(uint64_t)));
+  return ct_mem(CT_R11, spec->moves_counter ? 0 : (int32_t)ct_counter_calls_offset(spec->counter));
 }
 
 /* Likewise; where it moves r11 has gone half of the way, since these numbers are half as long. */
 static struct ct_mem
 recorded_of(const struct ct_trampoline_spec *spec)
 {
-  uint32_t offset = spec->moves_counter ? 0 : spec->counter * (uint32_t)sizeof(uint32_t);
-  return ct_mem(CT_R11, (int32_t)(CT_COUNTERS_RECORDED + offset));
+  return ct_mem(CT_R11, (int32_t)ct_counter_recorded_offset(spec->moves_counter ? 0 : spec->counter));
 }
 
 static struct ct_mem
@@ -53,7 +52,7 @@ void
 ct_trampoline_emit_level(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_trampoline_gate *gate)
 {
   if (spec->moves_counter) {
-    uint64_t offset = spec->counter * sizeof(uint64_t);
+    uint64_t offset = ct_counter_calls_offset(spec->counter);
     static_assert(sizeof(offset) == CT_GATE_COUNTER, "it comes right before the gate");
     ct_emit_bytes(out, &offset, sizeof(offset));
   }

@@ -210,8 +210,10 @@ counters(struct parts *p, uint64_t *seed)
 {
   if (p->counters != NULL) {
     uint64_t slot = draw(seed) % (draw(seed) % 8 == 0 ? CT_SLOT_COUNT : 4);
-    ((volatile uint64_t *)(p->counters + slot * CT_COUNTERS_BYTES))[draw(seed) % 1024] = word(seed, p->ring);
-    ((volatile uint32_t *)(p->counters + slot * CT_COUNTERS_BYTES + CT_COUNTERS_RECORDED))[draw(seed) % 1024] =
+    uint8_t *at = p->counters + slot * CT_COUNTERS_BYTES;
+    uint32_t first = draw(seed) % 2 * CT_COUNTERS_BY_NEED;
+    *(volatile uint64_t *)(at + ct_counter_calls_offset(first + (uint32_t)(draw(seed) % 1024))) = word(seed, p->ring);
+    *(volatile uint32_t *)(at + ct_counter_recorded_offset(first + (uint32_t)(draw(seed) % 1024))) =
         (uint32_t)word(seed, p->ring);
   }
 }

@@ -4,11 +4,18 @@
 
 #include "drain_tape.h"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* calls, recorded: of the first functions, by their ids. */
 struct counted {
   struct tape tape;
   struct ct_drain *drain;
+  uint8_t *counters;
   uint64_t *calls;
   uint32_t *recorded;
+  int fd;
 };
 
 static void
@@ -16,19 +23,24 @@ begin_counted(struct counted *counted, void **state)
 {
   begin(&counted->tape, state);
   counted->drain = calloc(1, sizeof(*counted->drain));
-  uint8_t *counters = calloc(1, CT_COUNTERS_BYTES);
-  assert_true(counted->drain != NULL && counters != NULL);
-  counted->calls = (uint64_t *)counters;
-  counted->recorded = (uint32_t *)(counters + CT_COUNTERS_RECORDED);
+  counted->fd = memfd_create("counters", MFD_CLOEXEC);
+  assert_true(counted->fd >= 0 && ftruncate(counted->fd, CT_COUNTERS_BYTES) == 0);
+  uint8_t *counters = mmap(NULL, CT_COUNTERS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, counted->fd, 0);
+  assert_true(counted->drain != NULL && counters != MAP_FAILED);
+  counted->counters = counters;
+  counted->calls = (uint64_t *)(counters + ct_counter_calls_offset(ct_counter_by_id(0)));
+  counted->recorded = (uint32_t *)(counters + ct_counter_recorded_offset(ct_counter_by_id(0)));
   counted->drain->threads[0] = &counted->tape.thread;
   atomic_store(&counted->drain->function_count, FUNCTIONS);
-  drain_counts_begin(counted->drain, counters);
+  struct ct_ring_parts parts = {.counters = counters, .counter_blocks = CT_COUNTERS_BLOCKS, .fd = counted->fd};
+  drain_counts_begin(counted->drain, &parts);
 }
 
 static void
 end_counted(struct counted *counted)
 {
-  free(counted->calls);
+  munmap(counted->counters, CT_COUNTERS_BYTES);
+  close(counted->fd);
   drain_counts_end(counted->drain);
   drain_counts_free(&counted->drain->counts);
   free(counted->drain);
@@ -120,10 +132,44 @@ kept_off(void **state)
   assert_int_equal(reading(&counted, true), 64);
   counted.calls[3] = 200;
   assert_int_equal(reading(&counted, false), 7);
-  counted.calls[CT_COUNTERS_BY_ID] = 65;
-  ct_drain_give_counter(counted.drain, CT_COUNTERS_BY_ID, 4);
+  ((uint64_t *)counted.counters)[0] = 65;
+  ct_drain_give_counter(counted.drain, 0, 4);
   drain_counts_hooked(&counted.drain->counts, 4);
   assert_int_equal(take(&counted, 4), 65);
+  end_counted(&counted);
+}
+
+static long
+memory(const struct counted *counted)
+{
+  struct stat file;
+  assert_int_equal(fstat(counted->fd, &file), 0);
+  return (long)file.st_blocks;
+}
+
+/* Most of a thread's counters have no memory, and get none by being read. What gets some later is seen. */
+static void
+without_memory(void **state)
+{
+  struct counted counted;
+  uint32_t far = 3 * CT_COUNTERS_BLOCK + 100;
+  begin_counted(&counted, state);
+  atomic_store(&counted.drain->function_count, 4 * CT_COUNTERS_BLOCK);
+  assert_int_equal(take(&counted, far), 0);
+  assert_int_equal(memory(&counted), 0);
+  counted.calls[3] = 10;
+  counted.recorded[3] = 1;
+  long before = memory(&counted);
+  assert_int_equal(take(&counted, 3), 9);
+  assert_int_equal(take(&counted, far), 0);
+  assert_int_equal(memory(&counted), before);
+  *(uint64_t *)(counted.counters + ct_counter_calls_offset(ct_counter_by_id(far))) = 20;
+  *(uint32_t *)(counted.counters + ct_counter_recorded_offset(ct_counter_by_id(far))) = 1;
+  before = memory(&counted);
+  assert_int_equal(take(&counted, far), 19);
+  counted.calls[3] = 11;
+  assert_int_equal(take(&counted, 3), 1);
+  assert_int_equal(memory(&counted), before);
   end_counted(&counted);
 }
 
@@ -134,6 +180,7 @@ main(void)
       CASE(stood_still),
       CASE(scribbled),
       CASE(kept_off),
+      CASE(without_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
