@@ -531,7 +531,8 @@ choose_directory(struct mcp_call *call, struct mcp_held *held)
   return good;
 }
 
-/* A session whose launch was cancelled before its answer is stopped: nobody would know of it. */
+/* A session whose launch was cancelled just before its answer is stopped likewise. The server's end is no reason: who
+ * has the answer may end it at once, and what is kept stays. */
 static void
 after_answer(struct mcp_call *call, bool is_known)
 {
@@ -562,6 +563,9 @@ run_session(struct mcp_call *call, struct mcp_session *session)
     return false;
   }
   bool done = mcp_session_await(call, held, seconds);
+  if (!done && mcp_is_cancelled(call->request)) {
+    mcp_session_stop(held, session->argv != NULL); /* nobody would know of it */
+  }
   if (!done) {
     put_unmatched(call, held);
     call->failed = false; /* it may have ended meanwhile */

@@ -320,7 +320,7 @@ mcp_tools_call(struct mcp_request *request)
   json_decref(call.next);
   bool is_known = mcp_answer_result(request, result);
   if (call.after != NULL) {
-    call.after(&call, is_known && !atomic_load_explicit(&call.server->is_ending, memory_order_acquire));
+    call.after(&call, is_known);
   }
   json_decref(arguments);
 }
