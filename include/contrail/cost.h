@@ -20,7 +20,8 @@ enum ct_cost_part {
   CT_COST_BREAKPOINTS = 1, /* hooks by int3 may be among them, which take far longer than the others */
   CT_COST_LOST = 2,        /* events that were lost before they were written */
   CT_COST_OTHER = 3,       /* changes of the stack, longjmp and the like, when they are more than 1 % of all events */
-  CT_COST_PART_COUNT = 4,
+  CT_COST_COUNTED = 4,     /* under a budget: calls that were only counted, and those of what is out with its patch */
+  CT_COST_PART_COUNT = 5,
 };
 
 struct ct_cost {

@@ -16,6 +16,7 @@ static const struct {
     [CT_COST_BREAKPOINTS] = {"int3", "hooks by int3"},
     [CT_COST_LOST] = {"lost", "lost events"},
     [CT_COST_OTHER] = {"other", "changes of the stack"},
+    [CT_COST_COUNTED] = {"counted", "calls that were not recorded"},
 };
 
 double

@@ -130,6 +130,7 @@ session_cost(struct ct_session *session, const uint64_t hook_events[CT_HOOK_EVEN
   uint64_t own = ct_recorder_cpu_ns();
   cost.recorder_cpu_ns = own > cpu->recorder0_ns ? own - cpu->recorder0_ns : 0;
   cost.left_out |= session->options.int3 ? 1u << CT_COST_BREAKPOINTS : 0;
+  cost.left_out |= session->options.budget > 0 ? 1u << CT_COST_COUNTED : 0; /* the budget's own sums have them */
   return cost;
 }
 

@@ -64,7 +64,8 @@ write_in_all(FILE *out, const json_t *budget)
     return;
   }
   label(out, "");
-  fprintf(out, "in all %.1f %% spent (hooks %.1f, the recorder %.1f, reports of switches %.1f), of %s of its own\n",
+  fprintf(out,
+          "in all at most %.1f %% spent (hooks %.1f, the recorder %.1f, reports of switches %.1f), of %s of its own\n",
           100 * json_number_value(json_object_get(in_all, "spent")),
           100 * json_number_value(json_object_get(in_all, "hooks")),
           100 * json_number_value(json_object_get(in_all, "recorder")),
