@@ -364,6 +364,14 @@ def killed(scene):
     return f"{len(steps)} calls"
 
 
+def recovers_the_second(scene, first):
+    result = scene.execute(scene.contrail, "recover", str(first))
+    expect(result.returncode == 1 and "has gone" in result.stderr and "rm gives the memory back" in result.stderr, result.stderr)
+    result = scene.execute(scene.contrail, "recover", scene.trace)
+    expect(result.returncode == 0 and f"in {scene.trace}" in result.stderr and len(scene.stores()) == 1, result.stderr)
+    expect(len(scene.steps()) > 10000, "nothing is recovered")
+
+
 @case(some=("killed", 2))
 def killed_twice(scene):
     """The memory of a recording whose trace was removed is in nobody's way: that of the one that is there is recovered."""
@@ -372,11 +380,7 @@ def killed_twice(scene):
     first = scene.kill(scene.start_last(*words))
     os.rename(scene.trace, scene.trace + ".removed")
     scene.kill(scene.start_last(*words))
-    result = scene.execute(scene.contrail, "recover", str(first))
-    expect(result.returncode == 1 and "has gone" in result.stderr and "rm gives the memory back" in result.stderr, result.stderr)
-    result = scene.execute(scene.contrail, "recover", scene.trace)
-    expect(result.returncode == 0 and f"in {scene.trace}" in result.stderr and len(scene.stores()) == 1, result.stderr)
-    expect(len(scene.steps()) > 10000, "nothing is recovered")
+    recovers_the_second(scene, first)
 
 
 @case(some=("killed", 2))
@@ -389,11 +393,7 @@ def killed_in_one_directory(scene):
         path = os.path.join(scene.trace, name)
         shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     scene.kill(scene.start_last(*words))
-    result = scene.execute(scene.contrail, "recover", str(first))
-    expect(result.returncode == 1 and "has gone" in result.stderr, result.stderr)
-    result = scene.execute(scene.contrail, "recover", scene.trace)
-    expect(result.returncode == 0 and f"in {scene.trace}" in result.stderr and len(scene.stores()) == 1, result.stderr)
-    expect(len(scene.steps()) > 10000, "nothing is recovered")
+    recovers_the_second(scene, first)
 
 
 @case(some=("killed", 2))

@@ -89,7 +89,8 @@ most_at(size_t at, size_t size, uint32_t share)
   return AT_ONCE + size / 32 + at / share;
 }
 
-/* Before each chunk there is room for it: 8 tokens and their bytes. Gaps have a byte more for each 255. */
+/* Before each chunk there is room for it: at most 16 tokens, since records are that short, and 64 bytes. Gaps have a
+ * byte more for each 255. */
 static bool
 reserve(struct ct_matcher *matcher, size_t size)
 {

@@ -59,18 +59,19 @@ static void
 write_in_all(FILE *out, const json_t *budget)
 {
   const json_t *in_all = json_object_get(budget, "in_all");
-  char own[CT_DURATION_CHARS];
+  static const char *const names[] = {"hooks", "recorder", "switches"};
+  static const char *const texts[] = {"in all hooks at most", ", the recorder", ", reports of switches"};
+  double own_ns = (double)ct_json_get(in_all, "own_ns");
+  char duration[CT_DURATION_CHARS];
   if (!json_is_object(in_all)) { /* an older trace, or it has had next to no time */
     return;
   }
   label(out, "");
-  fprintf(out,
-          "in all at most %.1f %% spent (hooks %.1f, the recorder %.1f, reports of switches %.1f), of %s of its own\n",
-          100 * json_number_value(json_object_get(in_all, "spent")),
-          100 * json_number_value(json_object_get(in_all, "hooks")),
-          100 * json_number_value(json_object_get(in_all, "recorder")),
-          100 * json_number_value(json_object_get(in_all, "switches")),
-          ct_format_duration(own, ct_json_get(in_all, "own_ns")));
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    double ns = own_ns * json_number_value(json_object_get(in_all, names[i]));
+    fprintf(out, "%s %s", texts[i], ct_format_duration(duration, ns > 0 && ns < 1e18 ? (uint64_t)ns : 0));
+  }
+  fprintf(out, "; at least %s of its own\n", ct_format_duration(duration, (uint64_t)own_ns));
 }
 
 /* What the recording cost the program. */
