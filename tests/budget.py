@@ -558,6 +558,21 @@ def no_time_to_decide(scene):
 
 
 @case
+def next_to_no_time(scene):
+    """What a program calls that sleeps nearly always is recorded soon where the limit is far: its processor time is not waited for."""
+    program = scene.compile("programs/marked.c", "-O1", "-pthread", name="marked")
+
+    def early_calls():
+        scene.run("rm", "-rf", scene.trace)
+        scene.run(scene.contrail, "record", "-q", "--budget", "900%", "-o", scene.trace, "--", program)
+        return len(scene.run(scene.contrail, "replay", "--json", "--function", "work", "--to", "0.5", scene.trace).splitlines()) // 2
+    calls = []
+    while not calls or calls[-1] < 1500:  # of 2,500; a busy recorder comes to it too late
+        expect(len(calls) < 5, calls)
+        calls.append(early_calls())
+
+
+@case
 def patches_that_stay(scene):
     """What memcpy costs although it is out, since it keeps its patch, is told with the rest."""
     program = scene.compile(scene.write("copies.c", COPIES), "-O2", name="copies")

@@ -21,11 +21,9 @@ def detail_of(scene, *words, status=0):
     result = subprocess.run([scene.contrail, "record", "-q", "-o", scene.trace, "--detail", "work", *words[:-1], "--", program, how],
                             cwd=scene.folder, env=scene.environment, capture_output=True, text=True, timeout=120)
     expect(result.returncode == status and result.stdout == "12000 calls\n", result)
-    shown = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", "--function", "work", scene.trace).splitlines()]
     calls = {}
-    for line in shown:
-        if line["kind"] == "enter":
-            calls.setdefault(line["tid"], []).append((line["ts_ns"], int(line["detail"]["registers"][0], 16) if "detail" in line else None))
+    for line in enters(scene, "work"):
+        calls.setdefault(line["tid"], []).append((line["ts_ns"], int(line["detail"]["registers"][0], 16) if "detail" in line else None))
     return calls, json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))
 
 
@@ -69,10 +67,23 @@ def detail_without_marks(scene):
     expect(any(argument is None for list_of in calls.values() for _, argument in list_of), "all have detail")
 
 
+def enters(scene, function):
+    shown = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", "--function", function, scene.trace).splitlines()]
+    return [line for line in shown if line["kind"] == "enter" and line["name"] == function]
+
+
 def details_and_calls(scene, function):
     """The recorded calls of a function, in the order of their times: when, and whether with detail."""
-    shown = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", "--function", function, scene.trace).splitlines()]
-    return sorted((line["ts_ns"], "detail" in line) for line in shown if line["kind"] == "enter" and line["name"] == function)
+    return sorted((line["ts_ns"], "detail" in line) for line in enters(scene, function))
+
+
+def numbers_with_detail(scene):
+    """The numbers of the calls of work that have detail, by thread."""
+    calls = {}
+    for line in enters(scene, "work"):
+        if "detail" in line:
+            calls.setdefault(line["tid"], []).append(int(line["detail"]["registers"][0], 16))
+    return calls
 
 
 def record_detail_by_a_rule(scene, rule, program, more):
@@ -96,6 +107,8 @@ def record_detail_by_a_rule(scene, rule, program, more):
         expect(mark < times[0], f"{times[0]} to {times[-1]}, the window: {mark} to {end}")
         expect(all(has_detail for when, has_detail in recorded if times[0] <= when <= end), "a call in the window has none")
         expect(times[0] == recorded[0][0] or "--trace" not in more, "calls before the mark are recorded")
+        for tid, numbers in numbers_with_detail(scene).items():
+            expect(numbers == list(range(numbers[0], numbers[-1] + 1)), f"thread {tid}: {len(numbers)} of the calls {numbers[0]} to {numbers[-1]} have detail")
     # What was recorded together with the last of the window is kept, too.
     return detail["times"] == 1 and len(times) > 100 and times[0] - mark < 250000000 and times[-1] < end + 300000000
 

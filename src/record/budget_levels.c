@@ -402,3 +402,12 @@ ct_budget_find_gates(struct ct_session *session)
   budget->was_once = true;
   return !budget->failed;
 }
+
+void
+session_budget_rehooked(struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  if (budget != NULL && budget->has_begun && !budget->failed && ct_drain_tallies(session->recording.drain) != NULL) {
+    budget->failed = !ct_budget_find_gates(session);
+  }
+}

@@ -28,7 +28,7 @@
 #define RAISE_WAIT_NS       1e9           /* of the process's time: then it is allowed in any case, ... */
 #define RAISE_AGE_NS        1500000000ull /* ... or so long after the begin, if no more is spent than is allowed */
 #define FIRST_TICK_NS       4000000ull    /* the least; at the begin a tick takes half of the time until then */
-#define CPU_NS_LEAST        3000000ull /* of the process's time: with less nothing can be said, for CT_BUDGET_IDLE_NS */
+#define CPU_NS_LEAST        3000000ull /* of its time: with less nothing can be said, for CT_BUDGET_IDLE_NS (TICK_NS at the begin) */
 #define ASKED_NS            200000000ull /* until the drain has answered, should it not say so */
 #define QUIET_TICKS         20u          /* so many without a step: then it is enough ... */
 #define QUIET_TICK_NS       250000000ull /* ... so often */
@@ -423,7 +423,7 @@ find_length(const struct session_budget *budget, uint64_t *least, uint64_t *most
     return;
   }
   *least = is_experiment ? (uint64_t)EXPERIMENT_NS_LEAST : budget->cold.goes_on ? COLD_NS_LEAST : CPU_NS_LEAST;
-  *most = budget->cold.goes_on ? COLD_NS_MOST : CT_BUDGET_IDLE_NS;
+  *most = budget->cold.goes_on ? COLD_NS_MOST : budget->has_decided ? CT_BUDGET_IDLE_NS : TICK_NS;
 }
 
 /* Of the time by the clock. */

@@ -97,6 +97,7 @@ change_once(struct ct_session *session, struct ct_filter_result *filter_results,
   if (code == 0) {
     code = ct_modules_change(&session->recording.modules, &remote, &session->recording.image.layout, filter_results,
                              busy, diag);
+    session_budget_rehooked(session);
   }
   uint64_t pause = was_stopped ? ct_now_ns() - begin : session_resume_threads(session);
   *pause_ns = pause > *pause_ns ? pause : *pause_ns;

@@ -265,6 +265,9 @@ void session_begin_budget(struct ct_session *session);
 /* Looks at what is spent, now and then, and sets how functions are seen. Returns in how many ms it wants to be called
  * again, at most `ms`. */
 int session_serve_budget(struct ct_session *session, int ms);
+/* Hooks have been changed, while the process is stopped: new ones of a function are seen from their first call on as it
+ * was before. */
+void session_budget_rehooked(struct ct_session *session);
 void session_end_budget(struct ct_session *session);   /* the image has ended ... */
 void session_close_budget(struct ct_session *session); /* ... and all that it has left has been read */
 void session_count_budget(struct ct_session *session); /* under the guard: into the status */
